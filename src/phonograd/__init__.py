@@ -140,7 +140,7 @@ def __dir__() -> list[str]:
 
 
 def _announce_plans() -> None:
-    """Print plans as they are made if the settings ask for it."""
+    """Print plans as they are created if the settings request it."""
     if settings.current().explain or f"{__name__}.explain" in sys.modules:
         __getattr__("explain").announce(settings.current().explain)
 

@@ -104,7 +104,7 @@ def _truth(value: Any) -> bool:
             return bool(operator.index(value))
         except TypeError:
             pass
-    raise TypeError(f"a flag must be True, False or a whole number, not {value!r}")
+    raise TypeError(f"a flag must be True, False or an integer, not {value!r}")
 
 
 def _before_recording() -> None:
@@ -120,7 +120,7 @@ _open_scopes: contextvars.ContextVar[Any] = contextvars.ContextVar("open_scopes"
 
 
 class _RecordingStateScope:
-    """A scope that sets the flags; None leaves a flag as it is.
+    """A scope that sets the flags; None leaves a flag unchanged.
 
     Usable in ``with`` and as a decorator, any number of times, inside itself, and by several threads and tasks at once.
     A decorated generator or coroutine has the flags while it runs, and its caller does not.
@@ -178,7 +178,7 @@ class _RecordingStateScope:
         elif inspect.isgeneratorfunction(function):
 
             def wrapped(*arguments: Any, **keywords: Any) -> Any:
-                return _resumed_inside(scope, function(*arguments, **keywords))
+                return _run_steps_inside(scope, function(*arguments, **keywords))
 
         else:
 
@@ -209,7 +209,7 @@ def _without(scopes: Any, scope: _RecordingStateScope) -> tuple[int | None, Any]
     return None, None
 
 
-def _resumed_inside(scope: Callable[[], Any], generator: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:
+def _run_steps_inside(scope: Callable[[], Any], generator: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:
     """Yield the values of a generator, running each of its steps inside a new scope."""
     resume, argument = generator.send, None
     while True:
@@ -229,22 +229,22 @@ def _resumed_inside(scope: Callable[[], Any], generator: Generator[Any, Any, Any
 
 
 def record(train_mode: bool | None = True) -> _RecordingStateScope:
-    """Return a scope in which operators are recorded, in training mode unless ``train_mode`` says otherwise."""
+    """Return a scope that records operators; it sets training mode to ``train_mode``."""
     return _RecordingStateScope(True, train_mode)
 
 
 def pause(train_mode: bool | None = False) -> _RecordingStateScope:
-    """Return a scope in which nothing is recorded, in prediction mode unless ``train_mode`` says otherwise."""
+    """Return a scope that records nothing; it sets training mode to ``train_mode``."""
     return _RecordingStateScope(False, train_mode)
 
 
 def train_mode() -> _RecordingStateScope:
-    """Return a scope in training mode; whether operators are recorded stays as it is."""
+    """Return a scope in training mode that leaves recording unchanged."""
     return _RecordingStateScope(None, True)
 
 
 def predict_mode() -> _RecordingStateScope:
-    """Return a scope in prediction mode; whether operators are recorded stays as it is."""
+    """Return a scope in prediction mode that leaves recording unchanged."""
     return _RecordingStateScope(None, False)
 
 

@@ -1,4 +1,4 @@
-"""Names that MXNet code takes from ``mxnet.base``: the error types, type tuples, class properties, the data directory.
+"""Names that MXNet code imports from ``mxnet.base``: error types, type tuples, class properties.
 
 Names that only make sense with MXNet's C library (handles, ``check_call``, operator code generation) are absent.
 """

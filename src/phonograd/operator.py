@@ -128,10 +128,10 @@ def Custom(*data: NDArray, op_type: str, **kwargs: Any) -> Any:  # noqa: N802 - 
     op = prop.create_operator(context, [list(a.shape) for a in inputs], [a.dtype for a in inputs])
     call = _Call(op, {**parameters, "op_type": op_type}, inputs, outputs, aux)
     call.forward()
-    return _returned(outputs, kwargs.get("out"))
+    return _return_or_write(outputs, kwargs.get("out"))
 
 
-def _returned(outputs: list[NDArray], out: Any) -> Any:
+def _return_or_write(outputs: list[NDArray], out: Any) -> Any:
     if out is None:
         return outputs[0] if len(outputs) == 1 else outputs
     targets = list(out) if isinstance(out, (list, tuple)) else [out]

@@ -53,12 +53,12 @@ def get_alias_func(base_class: type, nickname: str) -> Callable[..., Any]:
     def alias(*aliases: str) -> Callable[[Class], Class]:
         """Return a decorator that registers a class under each of the names."""
 
-        def registered(klass: Class) -> Class:
+        def register_all(klass: Class) -> Class:
             for name in aliases:
                 register(klass, name)
             return klass
 
-        return registered
+        return register_all
 
     return alias
 

@@ -1,4 +1,4 @@
-"""Switches of array semantics (``mxnet.util``): NumPy shapes and arrays on and off, the environment, module names.
+"""Switches for NumPy shape and array semantics, the environment, module names (``mxnet.util``).
 
 In legacy mode, the default, an NDArray file does not distinguish a 0-d array from "no array". NumPy shape semantics
 (:func:`set_np_shape`, :func:`np_shape`, :func:`use_np_shape`) does. Here this switch only chooses the file layout,
@@ -108,7 +108,7 @@ class _SwitchScope:
         self._switch.set(self._before.pop())
 
     def __call__(self, function: _Decorated) -> _Decorated:
-        return _scoped(function, self._switch, self._inside)
+        return _wrap_with_switch(function, self._switch, self._inside)
 
 
 def np_shape(active: bool | None = True) -> _SwitchScope:
@@ -133,33 +133,34 @@ def np_array(active: bool | None = True) -> _SwitchScope:
     return _SwitchScope(_own_array_switch, active)
 
 
-def _scoped(function: _Decorated, switch: ContextVar[bool | None], active: bool | None) -> _Decorated:
+def _wrap_with_switch(function: _Decorated, switch: ContextVar[bool | None], active: bool | None) -> _Decorated:
     """Return a function that runs with a switch set."""
 
     @functools.wraps(function)
-    def inside(*args: Any, **kwargs: Any) -> Any:
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
         with _SwitchScope(switch, active):
             return function(*args, **kwargs)
 
-    return cast(_Decorated, inside)
+    return cast(_Decorated, wrapper)
 
 
-def _used(func: _Decorated, switch: ContextVar[bool | None], decorator: str) -> _Decorated:
+def _decorate_with_switch(func: _Decorated, switch: ContextVar[bool | None], decorator: str) -> _Decorated:
     """Return a function or class whose code runs with a switch on."""
     if inspect.isclass(func):
         for name, member in list(vars(func).items()):
             if isinstance(member, staticmethod | classmethod):
-                setattr(func, name, type(member)(_scoped(member.__func__, switch, True)))
+                setattr(func, name, type(member)(_wrap_with_switch(member.__func__, switch, True)))
             elif isinstance(member, property):
                 getter, setter, deleter = [
-                    part and _scoped(cast(Any, part), switch, True) for part in (member.fget, member.fset, member.fdel)
+                    part and _wrap_with_switch(cast(Any, part), switch, True)
+                    for part in (member.fget, member.fset, member.fdel)
                 ]
                 setattr(func, name, property(getter, setter, deleter, member.__doc__))
             elif inspect.isfunction(member):
-                setattr(func, name, _scoped(member, switch, True))
+                setattr(func, name, _wrap_with_switch(member, switch, True))
         return cast(_Decorated, func)
     if callable(func):
-        return _scoped(func, switch, True)
+        return _wrap_with_switch(func, switch, True)
     raise TypeError(f"{decorator} can only decorate classes and callable objects, while received a {type(func)}")
 
 
@@ -174,7 +175,7 @@ def use_np_shape(func: _Decorated) -> _Decorated:
     >>> question(), is_np_shape()
     (True, False)
     """
-    return _used(func, _own_switch, "use_np_shape")
+    return _decorate_with_switch(func, _own_switch, "use_np_shape")
 
 
 def is_np_array() -> bool:
@@ -189,7 +190,7 @@ def is_np_array() -> bool:
 
 def use_np_array(func: _Decorated) -> _Decorated:
     """Return a function or class whose code runs with NumPy arrays on; see :func:`use_np_shape`."""
-    return _used(func, _own_array_switch, "use_np_array")
+    return _decorate_with_switch(func, _own_array_switch, "use_np_array")
 
 
 def use_np(func: _Decorated) -> _Decorated:

@@ -135,7 +135,7 @@ def run_script(path: str, arguments: Sequence[str]) -> int:
 def _code_of(path: str) -> CodeType | int:
     """Return the code of a script; if there is none, print an error and return the exit status."""
     try:
-        return _compiled(path)
+        return _compile_script(path)
     except OSError as error:
         print(f"phonograd: cannot open {path!r}: {error.strerror}", file=sys.stderr)
         return 2
@@ -261,7 +261,7 @@ def run_benchmarks(arguments: Sequence[str]) -> int:
     return subprocess.run([sys.executable, "-m", "benchmarks", *arguments], cwd=_root(), check=False).returncode
 
 
-def _compiled(path: str) -> CodeType:
+def _compile_script(path: str) -> CodeType:
     """Compile a script, decoding it with its declared encoding."""
     with open(path, "rb") as file:
         source = file.read()
@@ -276,7 +276,7 @@ def _below(trace: TracebackType | None, is_ours: Callable[[str], bool]) -> Trace
     return trace
 
 
-def _installed(name: str) -> str:
+def _version_of(name: str) -> str:
     try:
         return importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
@@ -363,7 +363,7 @@ def information() -> str:
         "executor": _executor(),
         "matrix unit": _matrix_unit(),
         "kernels on disk": _kernels_on_disk(),
-        **{name: _installed(name) for name in ("numpy", "llvmlite", "matplotlib", "pillow", "tqdm")},
+        **{name: _version_of(name) for name in ("numpy", "llvmlite", "matplotlib", "pillow", "tqdm")},
         "features": ", ".join(name for name, feature in Features().items() if feature.enabled),
     }
     for field in dataclasses.fields(settings.Settings):

@@ -11,7 +11,7 @@ from ..io import DataDesc
 from ..ndarray import NDArray
 from ..symbol import Symbol
 
-__all__ = ["arrays_of", "check_names", "described"]
+__all__ = ["arrays_of", "check_names", "describe_inputs"]
 
 
 def check_names(symbol: Symbol, names: Sequence[str], kind: str, is_error: bool) -> None:
@@ -31,7 +31,7 @@ def check_names(symbol: Symbol, names: Sequence[str], kind: str, is_error: bool)
         warnings.warn(message, stacklevel=4)
 
 
-def described(shapes: Any, names: Sequence[str], kind: str, is_error: bool) -> list[DataDesc]:
+def describe_inputs(shapes: Any, names: Sequence[str], kind: str, is_error: bool) -> list[DataDesc]:
     """Convert shapes to descriptions; raise or warn if their names differ from the module's."""
     found = [each if isinstance(each, DataDesc) else DataDesc(*each) for each in shapes or ()]
     if sorted(each.name for each in found) != sorted(names):

@@ -77,9 +77,9 @@ class BucketingModule(BaseModule):
         self._grad_req: Any = "write"
         self._monitor: Any = None
         self._loaded: tuple[Arrays, Arrays] | None = None
-        self._made(default_bucket_key)
+        self._make_module(default_bucket_key)
 
-    def _made(self, key: Any) -> Module:
+    def _make_module(self, key: Any) -> Module:
         """Create a module for a bucket."""
         symbol, data_names, label_names = self._generator(key)
         return Module(self._symbols.get(key, symbol), data_names, label_names, **self._options)
@@ -133,7 +133,7 @@ class BucketingModule(BaseModule):
         kept = self.get_params() if self.binded and self.params_initialized else self._loaded
         self.for_training, self.inputs_need_grad = wanted.for_training, wanted.inputs_need_grad
         self._grad_req = wanted.grad_req
-        module = self._made(self._default_key)
+        module = self._make_module(self._default_key)
         module.bind(*wanted._replace(force_rebind=False))
         self._modules = {self._default_key: module}
         self._key = self._default_key
@@ -147,7 +147,7 @@ class BucketingModule(BaseModule):
         need(self.binded, "switch_bucket", "bind")
         if bucket_key not in self._modules:
             default = self._modules[self._default_key]
-            module = self._made(bucket_key)
+            module = self._make_module(bucket_key)
             unknown = sorted(set(module._param_names) - set(default._param_names))
             if unknown:
                 raise MXNetError(

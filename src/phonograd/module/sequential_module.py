@@ -104,7 +104,7 @@ class SequentialModule(BaseModule):
             if labels is not None:
                 self._label_shapes = labels
             if facts.get(self.META_AUTO_WIRING):
-                shapes = _renamed(shapes, module.data_names)
+                shapes = _rename(shapes, module.data_names)
             # all modules but the first pass gradients back
             passes = wanted.inputs_need_grad or (wanted.for_training and place > 0)
             own = wanted._replace(data_shapes=shapes, label_shapes=labels, inputs_need_grad=passes)
@@ -151,7 +151,7 @@ class SequentialModule(BaseModule):
         for place, module in enumerate(self._modules):
             shapes = described if place == 0 else [DataDesc(*each) for each in self._modules[place - 1].output_shapes]
             if shapes is not None and self._facts[place].get(self.META_AUTO_WIRING):
-                shapes = _renamed(shapes, module.data_names)
+                shapes = _rename(shapes, module.data_names)
             batch = DataBatch(
                 list(data),
                 getattr(data_batch, "label", None),
@@ -203,7 +203,7 @@ class SequentialModule(BaseModule):
             module.install_monitor(mon)
 
 
-def _renamed(shapes: Any, names: Sequence[str]) -> list[DataDesc]:
+def _rename(shapes: Any, names: Sequence[str]) -> list[DataDesc]:
     """Rename shapes to the names of a module's inputs, in order."""
     if len(shapes) != len(names):
         raise AssertionError(f"auto_wiring: {len(shapes)} outputs do not match the inputs {', '.join(names)}")

@@ -199,7 +199,7 @@ class NDArray(Handle, dense=True):
         # a small integer exponent becomes part of the expression: exact products instead of a power function
         if (type(other) is int or (type(other) is float and other.is_integer())) and abs(other) <= 64:
             base = self.astype("int64") if self._dtype.kind == "b" else self
-            return base._called("_integer_power", exponent=int(other))
+            return base._call_operator("_integer_power", exponent=int(other))
         return self._power(other)  # type: ignore[no-any-return]
 
     def __matmul__(self, other: Any) -> NDArray:
@@ -258,24 +258,24 @@ class NDArray(Handle, dense=True):
     def copyto(self, other: Any) -> Any:
         """Write the values into another array (converting the dtype), or return a copy on another context."""
         if isinstance(other, Context):
-            return self._moved(as_context(other))
+            return self._move_to(as_context(other))
         if not isinstance(other, NDArray):
             raise TypeError(f"copyto does not support type {type(other)}")
         if other is self:
             warnings.warn("You are attempting to copy an array to itself", RuntimeWarning, stacklevel=2)
             return False
-        return self._copied_into(other)
+        return self._copy_into(other)
 
-    def _copied_into(self, other: NDArray, listeners: Sequence[int] = LISTENERS) -> NDArray:
+    def _copy_into(self, other: NDArray, listeners: Sequence[int] = LISTENERS) -> NDArray:
         if listeners:
-            return observed(_COPY, (self,), None, (), self._copied_into, (other, ()))  # type: ignore[no-any-return]
+            return observed(_COPY, (self,), None, (), self._copy_into, (other, ()))  # type: ignore[no-any-return]
         trace = ready_trace()
         node = cast(node_in(self, trace), other._dtype)
         return materialize_if_naive(write(other, record_or_detach(REGISTRY["identity"](node))))  # type: ignore[no-any-return]
 
-    def _moved(self, context: Context, listeners: Sequence[int] = LISTENERS) -> NDArray:
+    def _move_to(self, context: Context, listeners: Sequence[int] = LISTENERS) -> NDArray:
         if listeners:
-            return observed(_COPY, (self,), None, (), self._moved, (context, ()))  # type: ignore[no-any-return]
+            return observed(_COPY, (self,), None, (), self._move_to, (context, ()))  # type: ignore[no-any-return]
         trace = ready_trace()
         return new_result(moved(node_in(self, trace), context), trace, self._result_class)  # type: ignore[no-any-return]
 
@@ -283,7 +283,7 @@ class NDArray(Handle, dense=True):
         """Return the array itself if it is on that context, else a copy there."""
         if not isinstance(context, Context):
             raise TypeError(f"copyto does not support type {type(context)}")
-        return self if self.context == context else self._moved(as_context(context))
+        return self if self.context == context else self._move_to(as_context(context))
 
     as_in_ctx = as_in_context
 
@@ -292,11 +292,11 @@ class NDArray(Handle, dense=True):
         target = as_dtype(dtype)
         if target == self._dtype:
             return self.copy() if copy else self
-        return self._converted(target)
+        return self._convert_to(target)
 
-    def _converted(self, target: DType, listeners: Sequence[int] = LISTENERS) -> NDArray:
+    def _convert_to(self, target: DType, listeners: Sequence[int] = LISTENERS) -> NDArray:
         if listeners:
-            return observed(_CAST, (self,), None, (), self._converted, (target, ()))  # type: ignore[no-any-return]
+            return observed(_CAST, (self,), None, (), self._convert_to, (target, ()))  # type: ignore[no-any-return]
         trace = ready_trace()
         return new_result(cast(node_in(self, trace), target), trace, self._result_class)  # type: ignore[no-any-return]
 
@@ -316,33 +316,33 @@ class NDArray(Handle, dense=True):
                 "'reverse'."
             )
         codes = tuple([operator.index(code) for code in shape])
-        return self._viewed(infer_reshape(self.shape, codes, bool(kwargs.get("reverse", False))))
+        return self._view_as(infer_reshape(self.shape, codes, bool(kwargs.get("reverse", False))))
 
-    def _viewed(self, shape: tuple[int, ...], listeners: Sequence[int] = LISTENERS) -> NDArray:
+    def _view_as(self, shape: tuple[int, ...], listeners: Sequence[int] = LISTENERS) -> NDArray:
         if listeners:
-            return observed(_RESHAPE, (self,), None, (), self._viewed, (shape, ()))  # type: ignore[no-any-return]
+            return observed(_RESHAPE, (self,), None, (), self._view_as, (shape, ()))  # type: ignore[no-any-return]
         return make_view(self, 0, shape)  # type: ignore[no-any-return]
 
     def flatten(self, inplace: bool = False) -> NDArray:
         """Return the array with all axes but the first merged; a view if ``inplace``."""
         if not inplace:
-            return self._called("Flatten")
-        return self._viewed((*self.shape[:1], math.prod(self.shape[1:])))
+            return self._call_operator("Flatten")
+        return self._view_as((*self.shape[:1], math.prod(self.shape[1:])))
 
     def expand_dims(self, axis: int, inplace: bool = False) -> NDArray:
         """Return the array with an axis of extent 1 inserted; a view if ``inplace``."""
         if not inplace:
-            return self._called("expand_dims", axis=axis)
+            return self._call_operator("expand_dims", axis=axis)
         ndim = self.ndim
         if not -ndim - 1 <= axis <= ndim:
             raise AssertionError(f"axis {axis} is out of range for {ndim}d array")
         place = axis if axis >= 0 else axis + ndim + 1
-        return self._viewed((*self.shape[:place], 1, *self.shape[place:]))
+        return self._view_as((*self.shape[:place], 1, *self.shape[place:]))
 
     def squeeze(self, axis: Any = None, inplace: bool = False) -> NDArray:
         """Return the array without axes of extent 1; a view if ``inplace``."""
         if not inplace:
-            return self._called("squeeze", axis=axis)
+            return self._call_operator("squeeze", axis=axis)
         ndim = self.ndim
         axes = [a for a in range(ndim) if self.shape[a] == 1]
         if axis is not None:
@@ -356,7 +356,7 @@ class NDArray(Handle, dense=True):
         if len(dropped) != len(axes):
             raise AssertionError(f"axis {axis} contains duplicate which is not allowed.")
         kept = tuple([extent for one, extent in enumerate(self.shape) if one not in dropped])
-        return self._viewed(kept or self.shape[:1])
+        return self._view_as(kept or self.shape[:1])
 
     def broadcast_to(self, shape: Any) -> NDArray:
         """Repeat the array along axes of extent 1, and along new leading axes, to the given shape."""
@@ -369,7 +369,7 @@ class NDArray(Handle, dense=True):
                 f"{self.shape} and requested shape {target}"
             )
         source = self.reshape(extents) if missing else self
-        return source._called("broadcast_to", shape=target)
+        return source._call_operator("broadcast_to", shape=target)
 
     def broadcast_like(self, other: NDArray) -> NDArray:
         """Repeat the array to the shape of another one, as :meth:`broadcast_to` does."""
@@ -381,7 +381,7 @@ class NDArray(Handle, dense=True):
 
         return split_v2(self, indices_or_sections, axis, squeeze_axis)
 
-    def _called(self, name: str, **parameters: Any) -> NDArray:
+    def _call_operator(self, name: str, **parameters: Any) -> NDArray:
         """Call an operator on this array."""
         return function_of(REGISTRY[name], name)(self, **parameters)  # type: ignore[no-any-return]
 
@@ -389,17 +389,17 @@ class NDArray(Handle, dense=True):
         """Return the array with its axes permuted (reversed if no axes are given)."""
         if len(axes) == 1 and (axes[0] is None or isinstance(axes[0], (tuple, list))):
             axes = tuple(axes[0] or ())
-        return self._called("transpose", **{**kwargs, "axes": axes or kwargs.get("axes") or ()})
+        return self._call_operator("transpose", **{**kwargs, "axes": axes or kwargs.get("axes") or ()})
 
     def tostype(self, stype: str) -> NDArray:
         """Convert to a storage type: 'default', 'csr' or 'row_sparse'; gradients pass through."""
-        return self._called("cast_storage", stype=stype)
+        return self._call_operator("cast_storage", stype=stype)
 
-    def _labelled(self, stype: str) -> NDArray:
+    def _label_storage(self, stype: str) -> NDArray:
         """Return the array's value labeled with a storage type, recorded like the array."""
-        from .sparse import labelled
+        from .sparse import label_storage
 
-        return labelled(self, stype)
+        return label_storage(self, stype)
 
     @staticmethod
     def _call_with_storage(
@@ -410,7 +410,7 @@ class NDArray(Handle, dense=True):
 
         return call_with_storage(declared, handles, attributes, out)
 
-    def _stored(self) -> Any:
+    def _to_storage(self) -> Any:
         """Return the content for a file: the values, or the record of a sparse array."""
         return read(self)
 

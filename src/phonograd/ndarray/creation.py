@@ -55,7 +55,7 @@ def array(source_array: Any, ctx: Context | None = None, dtype: Any = None) -> N
     return concrete(values_of(source_array, target), context)
 
 
-def _filled(
+def _fill(
     name: str, shape: Any, value: Any, ctx: Context | None, dtype: Any, options: dict[str, Any] | None = None
 ) -> NDArray:
     """Return an array filled with a number; ``options`` are the public function's extra keywords."""
@@ -75,11 +75,11 @@ def _filled(
         dtype = out._dtype
     arguments = extents, value, as_dtype(dtype), as_context(ctx), out
     if LISTENERS:
-        return observed(NamedAction(name), (), None, (), _made, arguments)  # type: ignore[no-any-return]
-    return _made(*arguments)
+        return observed(NamedAction(name), (), None, (), _make_filled, arguments)  # type: ignore[no-any-return]
+    return _make_filled(*arguments)
 
 
-def _made(shape: Shape, value: Any, dtype: DType, context: Context, out: Any) -> NDArray:
+def _make_filled(shape: Shape, value: Any, dtype: DType, context: Context, out: Any) -> NDArray:
     trace = ready_trace()
     node = _full(shape, value, dtype, context)
     if out is not None:
@@ -93,12 +93,12 @@ def zeros(shape: Any, ctx: Context | None = None, dtype: Any = None, stype: Any 
         from .sparse import zeros as sparse_zeros
 
         return sparse_zeros(stype, shape, ctx, dtype, **kwargs)
-    return _filled("_zeros", shape, 0, ctx, dtype, kwargs)
+    return _fill("_zeros", shape, 0, ctx, dtype, kwargs)
 
 
 def ones(shape: Any, ctx: Context | None = None, dtype: Any = None, **kwargs: Any) -> NDArray:
     """Return an array of ones."""
-    return _filled("_ones", shape, 1, ctx, dtype, kwargs)
+    return _fill("_ones", shape, 1, ctx, dtype, kwargs)
 
 
 def full(shape: Any, val: Any, ctx: Context | None = None, dtype: Any = np.float32, out: Any = None) -> NDArray:
@@ -107,8 +107,8 @@ def full(shape: Any, val: Any, ctx: Context | None = None, dtype: Any = np.float
     With ``out``, the values are written there in its dtype.
     """
     if isinstance(val, Numbers):
-        return _filled("_full", shape, val, ctx, dtype if out is None else None, {"out": out})
-    target = _filled("_full", shape, 0, ctx, dtype) if out is None else out
+        return _fill("_full", shape, val, ctx, dtype if out is None else None, {"out": out})
+    target = _fill("_full", shape, 0, ctx, dtype) if out is None else out
     target[:] = val
     return target
 
@@ -129,7 +129,7 @@ def arange(
 ) -> NDArray:
     """Return evenly spaced numbers from ``start`` (0 if only one bound is given) up to but excluding ``stop``."""
     given = {"start": start, "stop": stop, "step": step, "repeat": repeat, "dtype": dtype}
-    return _counted("_arange", given, ctx)
+    return _call_creation("_arange", given, ctx)
 
 
 def linspace(
@@ -142,15 +142,17 @@ def linspace(
 ) -> NDArray:
     """Return ``num`` evenly spaced numbers between two bounds."""
     given = {"start": start, "stop": stop, "num": num, "endpoint": endpoint, "dtype": dtype}
-    return _counted("_linspace", given, ctx)
+    return _call_creation("_linspace", given, ctx)
 
 
 def eye(N: int, M: int = 0, k: int = 0, ctx: Context | None = None, dtype: Any = None, **kwargs: Any) -> NDArray:
     """Return a matrix with ones on a diagonal and zeros elsewhere."""
-    return _counted("_eye", {"N": N, "M": M, "k": k, "dtype": dtype or "float32"}, ctx, kwargs)
+    return _call_creation("_eye", {"N": N, "M": M, "k": k, "dtype": dtype or "float32"}, ctx, kwargs)
 
 
-def _counted(name: str, given: dict[str, Any], ctx: Context | None, options: dict[str, Any] | None = None) -> NDArray:
+def _call_creation(
+    name: str, given: dict[str, Any], ctx: Context | None, options: dict[str, Any] | None = None
+) -> NDArray:
     declared = REGISTRY[name]
     options = options or {}
     out = options.pop("out", None)

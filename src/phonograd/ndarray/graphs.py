@@ -10,7 +10,7 @@ from ..core.array.handle import read
 from ..core.base.errors import MXNetError
 from ..core.graph.operator import Array
 from .array import NDArray, concrete
-from .sparse import CSRNDArray, stored
+from .sparse import CSRNDArray, from_record
 from .sparse_records import SparseRecord
 
 __all__ = ["dgl_adjacency", "dgl_subgraph", "edge_id"]
@@ -19,7 +19,7 @@ __all__ = ["dgl_adjacency", "dgl_subgraph", "edge_id"]
 def _record_of(name: str, graph: Any) -> SparseRecord:
     if not isinstance(graph, CSRNDArray):
         raise MXNetError(f"{name} takes a graph as a csr matrix, not {type(graph).__name__}: use tostype('csr')")
-    return graph._stored()
+    return graph._to_storage()
 
 
 def _numbers(name: str, array: Any, limit: int) -> Array:
@@ -61,7 +61,7 @@ def dgl_adjacency(data: CSRNDArray, out: NDArray | None = None, name: str | None
     """Return the adjacency matrix of a graph: 1.0 for every edge, in float32."""
     record = _record_of("dgl_adjacency", data)
     ones = np.ones(record.data.shape, np.float32)
-    made = stored(SparseRecord("csr", record.shape, ones, record.indices), data.context)
+    made = from_record(SparseRecord("csr", record.shape, ones, record.indices), data.context)
     return made if out is None else made.copyto(out)
 
 
@@ -86,6 +86,6 @@ def dgl_subgraph(*data: NDArray, return_mapping: bool, **kwargs: Any) -> list[ND
         starts = np.concatenate([[0], np.cumsum(np.bincount(rows[inside], minlength=len(chosen)))]).astype(np.int64)
         for values, list_of in ((np.arange(inside.sum()), graphs), (record.data[inside], mappings)):
             part = SparseRecord("csr", (len(chosen),) * 2, values.astype(record.data.dtype), (starts, columns[inside]))
-            list_of.append(stored(part, graph.context))
+            list_of.append(from_record(part, graph.context))
     found = [*graphs, *mappings] if return_mapping else graphs
     return found[0] if len(found) == 1 else found

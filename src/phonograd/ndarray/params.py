@@ -206,7 +206,7 @@ def _read_record(reader: _Reader, index: int, np_shape: int | None) -> Array | S
         what = f"index array {number} of {label}"
         index_flag = _read_flag(reader, what)
         if index_flag == _BFLOAT16 or FROM_CODE[index_flag].kind != "i":
-            raise reader.fail(f"{what} has no integer type", at=reader.position - 4)
+            raise reader.fail(f"{what} does not have an integer type", at=reader.position - 4)
         layouts.append((_read_shape(reader, version, what), index_flag, what))
         if len(layouts[-1][0]) != 1:
             raise reader.fail(f"{what} has {len(layouts[-1][0])} axes instead of one")
@@ -425,7 +425,7 @@ def save(fname: str | os.PathLike[str], data: NDArray | list[NDArray] | dict[str
     if not isinstance(fname, str | os.PathLike):
         raise TypeError("fname required to be a string")
     chunks = encode(
-        (array._stored() for array in arrays),
+        (array._to_storage() for array in arrays),
         names,
         count=len(arrays),
         devices=[(array.context.device_typeid, array.context.device_id) for array in arrays],
@@ -468,7 +468,7 @@ def load_frombuffer(buf: bytes | bytearray | memoryview | str) -> list[NDArray] 
 def _as_ndarrays(records: list[Array | SparseRecord], names: list[str]) -> list[NDArray] | dict[str, NDArray]:
     from ..core.base.devices import cpu
     from . import array
-    from .sparse import stored
+    from .sparse import from_record
 
     results: list[NDArray] = []
     records.reverse()
@@ -476,7 +476,7 @@ def _as_ndarrays(records: list[Array | SparseRecord], names: list[str]) -> list[
         # pop() frees each NumPy array as soon as its NDArray exists
         record = records.pop()
         if isinstance(record, SparseRecord):
-            results.append(stored(record))
+            results.append(from_record(record))
         else:
             results.append(array(record, ctx=cpu(0), dtype=record.dtype))
     return dict(zip(names, results)) if names else results

@@ -54,7 +54,7 @@ def array(self: Any, dtype: Any = None, copy: bool | None = None) -> np.ndarray[
 # -- NumPy's functions
 
 
-def _combined(declared: Operator, operands: list[Any], target: Any) -> Any:
+def _combine(declared: Operator, operands: list[Any], target: Any) -> Any:
     trace, (lhs, rhs) = ready_trace(), operands
     node = operate(declared, lhs, rhs, trace)
     return (
@@ -78,8 +78,8 @@ def array_ufunc(self: Any, ufunc: Any, method: str, *inputs: Any, out: Any = Non
         if declared is not None and declared.with_scalars is not None and len(operands) == 2:
             arguments = declared, operands, target
             if LISTENERS:
-                return observed(declared, operands, None, (), _combined, arguments)
-            return _combined(*arguments)
+                return observed(declared, operands, None, (), _combine, arguments)
+            return _combine(*arguments)
         if declared is not None and len(operands) == 1:
             return invoke(declared, tuple(operands), (), target, {})
     if out is not None and any(isinstance(one, Handle) for one in out):

@@ -1,4 +1,4 @@
-"""nd.random: draw numbers from distributions. Parameters are numbers or arrays (then each element gets its own draws).
+"""nd.random: draw numbers from distributions. Each element of an array parameter gets its own draws.
 
 All numbers come from one counter-based stream (:mod:`phonograd.core.trace.rng`): the same seed gives the same numbers,
 regardless of the program's other computations.
@@ -66,14 +66,14 @@ def _draw(
     if dtype is not NULL and dtype is not None:
         keywords["dtype"] = dtype
     if shape is not NULL and shape is not None:
-        keywords["shape"] = _checked_shape(shape, kind)
+        keywords["shape"] = _check_shape(shape, kind)
     elif not of_arrays:
         keywords["shape"] = out.shape if isinstance(out, NDArray) else 1
     declared = REGISTRY[f"_sample_{kind}" if of_arrays else f"_random_{kind}"]
     return function_of(declared, kind)(**keywords, out=out, **options)  # type: ignore[no-any-return]
 
 
-def _checked_shape(shape: Any, kind: str) -> Any:
+def _check_shape(shape: Any, kind: str) -> Any:
     extents = shape if isinstance(shape, (tuple, list)) else (shape,)
     if any([isinstance(extent, (int, np.integer)) and extent < 0 for extent in extents]):
         raise MXNetError(f"Shape cannot contain negative values: {shape}, in nd.random.{kind}")
@@ -154,7 +154,7 @@ def multinomial(
     With ``get_prob``, also return the log-probability of each draw.
     """
     if shape is not NULL and shape is not None:
-        kwargs["shape"] = _checked_shape(shape, "multinomial")
+        kwargs["shape"] = _check_shape(shape, "multinomial")
     function = function_of(REGISTRY["_sample_multinomial"], "multinomial")
     return function(data, get_prob=get_prob, dtype=dtype, out=out, **kwargs)
 
@@ -167,7 +167,7 @@ def shuffle(data: NDArray, **kwargs: Any) -> NDArray:
 def rand_zipfian(
     true_classes: NDArray, num_sampled: int, range_max: int, ctx: Context | None = None
 ) -> tuple[NDArray, NDArray, NDArray]:
-    """Return classes drawn from an approximately Zipfian distribution, and expected counts of true and drawn classes.
+    """Return classes from an approximately Zipfian distribution, and expected counts of true and drawn classes.
 
     Class k of ``range_max`` is drawn with probability ``log((k + 2) / (k + 1)) / log(range_max + 1)``; draws are with
     replacement. The expected counts are those among ``num_sampled`` draws.
@@ -177,11 +177,11 @@ def rand_zipfian(
     drawn = uniform(0, whole, shape=(num_sampled,), dtype="float64", ctx=context)
     classes = (drawn.exp() - 1).astype("int64") % range_max
 
-    def expected(of: NDArray) -> NDArray:
+    def expected_counts(of: NDArray) -> NDArray:
         numbers = of.as_in_context(context).astype("float64")
         return ((numbers + 2) / (numbers + 1)).log() * (num_sampled / whole)  # type: ignore[no-any-return]
 
-    return classes, expected(true_classes), expected(classes)
+    return classes, expected_counts(true_classes), expected_counts(classes)
 
 
 def __getattr__(name: str) -> Any:

@@ -41,9 +41,9 @@ __all__ = [
     "array",
     "csr_matrix",
     "empty",
-    "labelled",
+    "from_record",
+    "label_storage",
     "row_sparse_array",
-    "stored",
     "touched_rows",
     "zeros",
 ]
@@ -75,7 +75,7 @@ class BaseSparseNDArray(NDArray):
             return None
         return self._record if self._buffer is not None or self._node is None else None
 
-    def _stored(self) -> SparseRecord:
+    def _to_storage(self) -> SparseRecord:
         record = self._current()
         if record is None:
             whole = read(self)
@@ -85,7 +85,7 @@ class BaseSparseNDArray(NDArray):
             LOCAL.trace.note_read()
         return record
 
-    def _unrecorded(self) -> SparseRecord | None:
+    def _detached_record(self) -> SparseRecord | None:
         """Return the record if it is current and the array needs no gradient."""
         node = self._node
         if self._variable is not None or (node is not None and node.marked) or not LOCAL.trace.allows_shortcuts:
@@ -118,16 +118,16 @@ class BaseSparseNDArray(NDArray):
     @property
     def data(self) -> NDArray:
         """A copy of the stored values."""
-        return concrete(self._stored().data.copy(), self.context)
+        return concrete(self._to_storage().data.copy(), self.context)
 
     @property
     def indices(self) -> NDArray:
         """A copy of the column of each stored value (csr), or of the stored row numbers (row_sparse)."""
-        return concrete(self._stored().indices[-1].copy(), self.context)
+        return concrete(self._to_storage().indices[-1].copy(), self.context)
 
     def check_format(self, full_check: bool = True) -> None:
         """Raise an MXNetError that names the problem if the index arrays are invalid."""
-        self._stored().check()
+        self._to_storage().check()
 
     def __repr__(self) -> str:
         return f"\n<{type(self).__name__} {'x'.join([str(n) for n in self.shape])} @{self.context}>"
@@ -141,15 +141,15 @@ class BaseSparseNDArray(NDArray):
 
     def copy(self) -> NDArray:
         """Return a copy. The copy is recorded, so gradients pass through it."""
-        record = self._unrecorded()
-        return super().copy() if record is None else stored(record, self.context)
+        record = self._detached_record()
+        return super().copy() if record is None else from_record(record, self.context)
 
     def copyto(self, other: Any) -> Any:
         """Write the values into another array, or return a copy on another context."""
         if not isinstance(other, Context):
             return super().copyto(other)
-        record = self._unrecorded()
-        return labelled(super().copyto(other), self._stype) if record is None else stored(record, other)
+        record = self._detached_record()
+        return label_storage(super().copyto(other), self._stype) if record is None else from_record(record, other)
 
     def as_in_context(self, context: Context) -> NDArray:
         """Return the array itself if it is on that context, else a copy."""
@@ -157,20 +157,20 @@ class BaseSparseNDArray(NDArray):
 
     def astype(self, dtype: Any, copy: bool = True) -> NDArray:
         """Convert to another dtype with the same storage type."""
-        record, target = self._unrecorded(), as_dtype(dtype)
+        record, target = self._detached_record(), as_dtype(dtype)
         if record is None:
             converted = super().astype(dtype, copy)
-            return converted if converted is self else labelled(converted, self._stype)
+            return converted if converted is self else label_storage(converted, self._stype)
         if not copy and target == record.data.dtype:
             return self
-        return stored(
+        return from_record(
             SparseRecord(record.stype, record.shape, record.data.astype(target), record.indices), self.context
         )
 
     def detach(self) -> NDArray:
         """Return an array with the same value that is not recorded."""
         record = self._current() if LOCAL.trace.allows_shortcuts else None
-        return labelled(super().detach(), self._stype) if record is None else stored(record, self.context)
+        return label_storage(super().detach(), self._stype) if record is None else from_record(record, self.context)
 
     def reshape(self, *shape: Any, **kwargs: Any) -> NDArray:
         """Raise, as in MXNet: convert with ``tostype('default')`` first."""
@@ -186,7 +186,7 @@ class BaseSparseNDArray(NDArray):
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         context = self.context
-        record = pack_record(self._stored(), (context.device_typeid, context.device_id))
+        record = pack_record(self._to_storage(), (context.device_typeid, context.device_id))
         return type(self), (None,), {"handle": bytearray(record)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -195,7 +195,7 @@ class BaseSparseNDArray(NDArray):
         self._record = record
 
     def __copy__(self) -> NDArray:
-        return stored(self._stored(), self.context)
+        return from_record(self._to_storage(), self.context)
 
     def __deepcopy__(self, memo: Any) -> NDArray:
         return self.__copy__()
@@ -203,48 +203,48 @@ class BaseSparseNDArray(NDArray):
     # -- arithmetic with sparse results
 
     def __add__(self, other: Any) -> NDArray:
-        return _kept(self, other, "add", super().__add__(other))  # type: ignore[no-any-return]
+        return _keep_storage(self, other, "add", super().__add__(other))  # type: ignore[no-any-return]
 
     def __sub__(self, other: Any) -> NDArray:
-        return _kept(self, other, "sub", super().__sub__(other))  # type: ignore[no-any-return]
+        return _keep_storage(self, other, "sub", super().__sub__(other))  # type: ignore[no-any-return]
 
     def __mul__(self, other: Any) -> NDArray:
-        return _kept(self, other, "mul", super().__mul__(other))  # type: ignore[no-any-return]
+        return _keep_storage(self, other, "mul", super().__mul__(other))  # type: ignore[no-any-return]
 
     def __rmul__(self, other: Any) -> NDArray:
-        return _kept(self, other, "mul", super().__rmul__(other))  # type: ignore[no-any-return]
+        return _keep_storage(self, other, "mul", super().__rmul__(other))  # type: ignore[no-any-return]
 
     def __truediv__(self, other: Any) -> NDArray:
-        return _kept(self, other, "truediv", super().__truediv__(other))  # type: ignore[no-any-return]
+        return _keep_storage(self, other, "truediv", super().__truediv__(other))  # type: ignore[no-any-return]
 
     def __eq__(self, other: Any) -> NDArray:  # type: ignore[override]
-        return _kept(self, other, "eq", super().__eq__(other))  # type: ignore[no-any-return]
+        return _keep_storage(self, other, "eq", super().__eq__(other))  # type: ignore[no-any-return]
 
     def __ne__(self, other: Any) -> NDArray:  # type: ignore[override]
-        return _kept(self, other, "ne", super().__ne__(other))  # type: ignore[no-any-return]
+        return _keep_storage(self, other, "ne", super().__ne__(other))  # type: ignore[no-any-return]
 
     def __gt__(self, other: Any) -> NDArray:
-        return _kept(self, other, "gt", super().__gt__(other))  # type: ignore[no-any-return]
+        return _keep_storage(self, other, "gt", super().__gt__(other))  # type: ignore[no-any-return]
 
     def __ge__(self, other: Any) -> NDArray:
-        return _kept(self, other, "ge", super().__ge__(other))  # type: ignore[no-any-return]
+        return _keep_storage(self, other, "ge", super().__ge__(other))  # type: ignore[no-any-return]
 
     def __lt__(self, other: Any) -> NDArray:
-        return _kept(self, other, "lt", super().__lt__(other))  # type: ignore[no-any-return]
+        return _keep_storage(self, other, "lt", super().__lt__(other))  # type: ignore[no-any-return]
 
     def __le__(self, other: Any) -> NDArray:
-        return _kept(self, other, "le", super().__le__(other))  # type: ignore[no-any-return]
+        return _keep_storage(self, other, "le", super().__le__(other))  # type: ignore[no-any-return]
 
     def __neg__(self) -> NDArray:
-        return labelled(super().__neg__(), self._stype)
+        return label_storage(super().__neg__(), self._stype)
 
     def __abs__(self) -> NDArray:
-        return labelled(super().__abs__(), self._stype)
+        return label_storage(super().__abs__(), self._stype)
 
     __hash__ = NDArray.__hash__
 
 
-def _kept(array: BaseSparseNDArray, other: Any, word: str, result: Any) -> Any:
+def _keep_storage(array: BaseSparseNDArray, other: Any, word: str, result: Any) -> Any:
     """Return the result of an operator, as a sparse array if MXNet returns one."""
     if isinstance(other, NDArray):
         same = other.stype == array.stype
@@ -252,7 +252,7 @@ def _kept(array: BaseSparseNDArray, other: Any, word: str, result: Any) -> Any:
         keep = keep or (word == "truediv" and array.stype == "csr" and other.stype == "default")
     else:
         keep = word in ("mul", "truediv") or not getattr(operator, word)(0.0, other)
-    return labelled(result, array.stype) if keep and isinstance(result, NDArray) else result
+    return label_storage(result, array.stype) if keep and isinstance(result, NDArray) else result
 
 
 class CSRNDArray(BaseSparseNDArray):
@@ -277,7 +277,7 @@ class CSRNDArray(BaseSparseNDArray):
     @property
     def indptr(self) -> NDArray:
         """A copy of the offsets in ``data`` where the rows begin, followed by its length."""
-        return concrete(self._stored().indices[0].copy(), self.context)
+        return concrete(self._to_storage().indices[0].copy(), self.context)
 
     def __getitem__(self, key: Any) -> NDArray:  # type: ignore[override]
         """Return a row or rows ``[i:j]`` as a csr matrix; other keys raise."""
@@ -298,10 +298,10 @@ class CSRNDArray(BaseSparseNDArray):
             raise ValueError("Multi-dimension indexing is not supported")
         else:
             raise ValueError(f"Undefined behaviour for key {key!r}: a csr matrix supports only [i] and [i:j]")
-        record = self._unrecorded()
+        record = self._detached_record()
         if record is None:
-            return labelled(self._called("slice_axis", axis=0, begin=first, end=last), "csr")
-        return stored(_rows_of(record, first, last), self.context)
+            return label_storage(self._call_operator("slice_axis", axis=0, begin=first, end=last), "csr")
+        return from_record(_rows_of(record, first, last), self.context)
 
     def __iter__(self) -> Any:
         return (self[row] for row in range(self.shape[0]))
@@ -312,7 +312,7 @@ class CSRNDArray(BaseSparseNDArray):
             scipy_matrix = importlib.import_module("scipy.sparse").csr_matrix
         except ImportError as error:
             raise ImportError("asscipy needs SciPy: pip install scipy") from error
-        record = self._stored()
+        record = self._to_storage()
         return scipy_matrix(
             (record.data.copy(), record.indices[1].copy(), record.indices[0].copy()), shape=record.shape
         )
@@ -352,7 +352,7 @@ class RowSparseNDArray(BaseSparseNDArray):
 
     def retain(self, indices: Any) -> NDArray:
         """Return the array with only the given rows."""
-        return self._called("_sparse_retain", indices=_index_array(indices))
+        return self._call_operator("_sparse_retain", indices=_index_array(indices))
 
 
 def _index_array(indices: Any) -> NDArray:
@@ -368,7 +368,7 @@ def _class_of(stype: Any) -> type[BaseSparseNDArray]:
     return _CLASSES[stype]
 
 
-def stored(record: SparseRecord, context: Context | None = None) -> BaseSparseNDArray:
+def from_record(record: SparseRecord, context: Context | None = None) -> BaseSparseNDArray:
     """Return the array of a record, whose arrays must not be written to afterwards."""
     made: BaseSparseNDArray = _class_of(record.stype)()
     made._record = record
@@ -378,7 +378,7 @@ def stored(record: SparseRecord, context: Context | None = None) -> BaseSparseND
     return made
 
 
-def labelled(array: NDArray, stype: str) -> NDArray:
+def label_storage(array: NDArray, stype: str) -> NDArray:
     """Return the value of an array labeled with a storage type, recorded like the array."""
     if array.stype == stype:
         return array
@@ -410,7 +410,7 @@ def labelled(array: NDArray, stype: str) -> NDArray:
 
 def touched_rows(array: NDArray) -> NDArray:
     """Return a vector with 1 for each row of an array that has a nonzero element, else 0."""
-    whole = labelled(array, "default")
+    whole = label_storage(array, "default")
     touched: NDArray = (whole != 0).reshape((whole.shape[0], -1)).max(axis=1)
     return touched
 
@@ -453,10 +453,12 @@ def csr_matrix(arg1: Any, shape: Any = None, ctx: Context | None = None, dtype: 
             if not columns.size:
                 raise ValueError("invalid shape: cannot infer it without column numbers; give shape=(rows, columns)")
             shape = (len(starts) - 1, int(columns.max()) + 1)
-        return _checked(SparseRecord("csr", _SHAPE.accept(shape, "csr_matrix"), values, (starts, columns)), ctx)  # type: ignore[return-value]
+        return _from_checked_record(
+            SparseRecord("csr", _SHAPE.accept(shape, "csr_matrix"), values, (starts, columns)), ctx
+        )  # type: ignore[return-value]
     if isinstance(arg1, tuple):
         raise ValueError(f"Unexpected length of input tuple: {len(arg1)}")
-    return _converted(arg1, "csr", shape, ctx, dtype)  # type: ignore[return-value]
+    return _convert(arg1, "csr", shape, ctx, dtype)  # type: ignore[return-value]
 
 
 def _from_coordinates(data: Any, row: Any, column: Any, shape: Any, ctx: Context | None, dtype: Any) -> CSRNDArray:
@@ -473,7 +475,7 @@ def _from_coordinates(data: Any, row: Any, column: Any, shape: Any, ctx: Context
     starts = np.zeros(shape[0] + 1, np.int64)
     np.cumsum(np.bincount(rows, minlength=shape[0]), out=starts[1:])
     record = SparseRecord("csr", _SHAPE.accept(shape, "csr_matrix"), values[order], (starts, columns[order]))
-    return _checked(record, ctx)  # type: ignore[return-value]
+    return _from_checked_record(record, ctx)  # type: ignore[return-value]
 
 
 def row_sparse_array(arg1: Any, shape: Any = None, ctx: Context | None = None, dtype: Any = None) -> RowSparseNDArray:
@@ -492,19 +494,19 @@ def row_sparse_array(arg1: Any, shape: Any = None, ctx: Context | None = None, d
             shape = (int(numbers.max()) + 1, *values.shape[1:])
         order = np.argsort(numbers, kind="stable")
         record = SparseRecord("row_sparse", _SHAPE.accept(shape, "row_sparse"), values[order], (numbers[order],))
-        return _checked(record, ctx)  # type: ignore[return-value]
-    return _converted(arg1, "row_sparse", shape, ctx, dtype)  # type: ignore[return-value]
+        return _from_checked_record(record, ctx)  # type: ignore[return-value]
+    return _convert(arg1, "row_sparse", shape, ctx, dtype)  # type: ignore[return-value]
 
 
-def _checked(record: SparseRecord, ctx: Context | None) -> BaseSparseNDArray:
+def _from_checked_record(record: SparseRecord, ctx: Context | None) -> BaseSparseNDArray:
     record.check()
-    return stored(record, ctx)
+    return from_record(record, ctx)
 
 
-def _converted(source: Any, stype: str, shape: Any, ctx: Context | None, dtype: Any) -> BaseSparseNDArray:
+def _convert(source: Any, stype: str, shape: Any, ctx: Context | None, dtype: Any) -> BaseSparseNDArray:
     """Convert another object to a sparse array."""
     if isinstance(source, BaseSparseNDArray) and source.stype == stype:
-        record = source._stored()
+        record = source._to_storage()
     elif stype == "csr" and hasattr(source, "indptr") and hasattr(source, "indices"):
         indices = (_index(source.indptr), _index(source.indices))
         record = SparseRecord("csr", tuple(source.shape), np.array(source.data), indices)
@@ -518,7 +520,7 @@ def _converted(source: Any, stype: str, shape: Any, ctx: Context | None, dtype: 
     if shape is not None and tuple(shape) != record.shape:
         raise ValueError(f"shape {tuple(shape)} does not match that of the values, {record.shape}")
     target = as_dtype(record.data.dtype if dtype is None else dtype)
-    return _checked(SparseRecord(stype, record.shape, record.data.astype(target), record.indices), ctx)
+    return _from_checked_record(SparseRecord(stype, record.shape, record.data.astype(target), record.indices), ctx)
 
 
 def zeros(stype: str, shape: Any, ctx: Context | None = None, dtype: Any = None, **kwargs: Any) -> NDArray:
@@ -536,7 +538,7 @@ def zeros(stype: str, shape: Any, ctx: Context | None = None, dtype: Any = None,
         record = SparseRecord(stype, extents, np.zeros(0, target), (np.zeros(extents[0] + 1, np.int64), none))
     else:
         record = SparseRecord(stype, extents, np.zeros((0, *extents[1:]), target), (none,))
-    return stored(record, ctx)
+    return from_record(record, ctx)
 
 
 def empty(stype: str, shape: Any, ctx: Context | None = None, dtype: Any = None) -> NDArray:
@@ -547,7 +549,7 @@ def empty(stype: str, shape: Any, ctx: Context | None = None, dtype: Any = None)
 def array(source_array: Any, ctx: Context | None = None, dtype: Any = None) -> NDArray:
     """Return a sparse array with the values of another one or of a SciPy csr matrix."""
     if isinstance(source_array, BaseSparseNDArray):
-        return _converted(source_array, source_array.stype, None, ctx or source_array.context, dtype)
+        return _convert(source_array, source_array.stype, None, ctx or source_array.context, dtype)
     if hasattr(source_array, "tocsr"):
         return csr_matrix(source_array.tocsr(), ctx=ctx, dtype=dtype)
     raise ValueError("Please use mx.nd.array to create an NDArray with source_array of type ", type(source_array))

@@ -14,9 +14,9 @@ from ..core.ops.math.primitives import permute, reshape_to
 from ..core.ops.reduce.reduction import sum_axes
 from .declaration import expression, public
 from .joining import arrays_of
-from .products import diagonal_of, multiplied
-from .promotion import promoted
-from .shaping import called
+from .products import diagonal_of, multiply_matrices
+from .promotion import promote
+from .shaping import call_operator
 
 __all__: list[str] = []
 
@@ -39,13 +39,13 @@ class _Term:
                 labels = labels[:first] + labels[first + 1 : second] + labels[second + 1 :] + label
         return _Term(node, labels)
 
-    def summed(self, kept: str) -> _Term:
+    def sum_to(self, kept: str) -> _Term:
         """Sum over axes whose labels are not kept."""
         axes = tuple([axis for axis, label in enumerate(self.labels) if label not in kept])
         labels = "".join([label for label in self.labels if label in kept])
         return _Term(sum_axes(self.node, axes), labels) if axes else self
 
-    def ordered(self, labels: str) -> Node:
+    def transpose_to(self, labels: str) -> Node:
         """Return the node with its axes in the given order of labels."""
         return permute(self.node, tuple([self.labels.index(label) for label in labels]))
 
@@ -59,9 +59,9 @@ def _without_ones(first: _Term, second: _Term) -> tuple[_Term, _Term]:
     for label in dict.fromkeys(first.labels):
         if label in second.labels and first.extent(label) != second.extent(label):
             if first.extent(label) == 1:
-                first = first.summed(first.labels.replace(label, ""))
+                first = first.sum_to(first.labels.replace(label, ""))
             elif second.extent(label) == 1:
-                second = second.summed(second.labels.replace(label, ""))
+                second = second.sum_to(second.labels.replace(label, ""))
             else:
                 raise ValueError(f"operands differ in the extent of axis {label!r}, in einsum")
     return first, second
@@ -70,7 +70,7 @@ def _without_ones(first: _Term, second: _Term) -> tuple[_Term, _Term]:
 def _product(first: _Term, second: _Term, kept: str) -> _Term:
     """Multiply two terms and sum over shared labels that are not kept."""
     first, second = _without_ones(first, second)
-    first, second = first.summed(kept + second.labels), second.summed(kept + first.labels)
+    first, second = first.sum_to(kept + second.labels), second.sum_to(kept + first.labels)
     shared = [label for label in first.labels if label in second.labels]
     batch = "".join([label for label in shared if label in kept])
     inner = "".join([label for label in shared if label not in kept])
@@ -81,7 +81,7 @@ def _product(first: _Term, second: _Term, kept: str) -> _Term:
         return tuple([term.extent(label) for label in labels])
 
     lead, rows, columns = sizes(first, batch), sizes(first, own), sizes(second, other)
-    left, right = promoted(first.ordered(batch + own + inner), second.ordered(batch + inner + other))
+    left, right = promote(first.transpose_to(batch + own + inner), second.transpose_to(batch + inner + other))
     if not inner:
         left = reshape_to(left, (*lead, *rows, *(1,) * len(columns)))
         right = reshape_to(right, (*lead, *(1,) * len(rows), *columns))
@@ -89,7 +89,7 @@ def _product(first: _Term, second: _Term, kept: str) -> _Term:
     depth = math.prod(sizes(first, inner))
     left = reshape_to(left, (math.prod(lead), math.prod(rows), depth))
     right = reshape_to(right, (math.prod(lead), depth, math.prod(columns)))
-    return _Term(reshape_to(multiplied(left, right), (*lead, *rows, *columns)), batch + own + other)
+    return _Term(reshape_to(multiply_matrices(left, right), (*lead, *rows, *columns)), batch + own + other)
 
 
 @expression("_einsum")
@@ -105,7 +105,7 @@ def _einsum(*operands: Node, inputs: str, output: str) -> Node:
         terms = [term for place, term in enumerate(terms) if place not in places]
         kept = output + "".join([term.labels for term in terms])
         terms.append(chosen[0] if len(chosen) == 1 else _product(chosen[0], chosen[1], kept))
-    return terms[0].summed(output).ordered(output)
+    return terms[0].sum_to(output).transpose_to(output)
 
 
 def _order(terms: list[_Term], output: str) -> list[Any]:
@@ -167,4 +167,4 @@ def einsum(*operands: Any, **kwargs: Any) -> Any:
     for label in output:
         if output.count(label) > 1 or not any([label in part for part in inputs]):
             raise ValueError(f"einsum: label {label!r} occurs twice in the result, or in no operand")
-    return called(_einsum, *arrays, inputs=",".join(inputs), output=output, out=out)
+    return call_operator(_einsum, *arrays, inputs=",".join(inputs), output=output, out=out)

@@ -80,7 +80,7 @@ _NAMES = [
 ]
 
 
-def _computed(name: str, function: Any) -> Any:
+def _define(name: str, function: Any) -> Any:
     def body(*args: Any, **kwargs: Any) -> Any:
         return on_values(function, args, kwargs)
 
@@ -95,4 +95,4 @@ for _name in _NAMES:
         # NumPy renamed it to isin in version 2.4
         _function = np.isin
     if _function is not None and _name not in FUNCTIONS:
-        _computed(_name, _function)
+        _define(_name, _function)

@@ -35,7 +35,7 @@ def get(self: Any, key: Any) -> Any:
         return make_view(self, _place((key,), shape), ()) if len(shape) == 1 else get_part(self, key)
     if isinstance(key, (bool, np.bool_)):
         return get_part(get_part(self, None), slice(0, int(key)))
-    found = _understood(key, self.shape)
+    found = _parse_key(key, self.shape)
     part = get_part(self, found.key)
     return part if found.shape is None else part.reshape(found.shape)
 
@@ -50,7 +50,7 @@ def _place(numbers: Sequence[int], shape: Shape) -> int:
     return place
 
 
-class _Understood(NamedTuple):
+class _ParsedKey(NamedTuple):
     """A key in the form that :mod:`phonograd.core.array.keys` accepts."""
 
     key: Any
@@ -58,17 +58,17 @@ class _Understood(NamedTuple):
     """The shape of the selection, where NDArray's differs."""
 
 
-def _understood(key: Any, shape: Shape) -> _Understood:
+def _parse_key(key: Any, shape: Shape) -> _ParsedKey:
     """Return a key without masks, and the shape of its selection where NDArray has no 0-d array."""
     if type(key) is slice:
         start, stop, step = key.start, key.stop, key.step
         if step is None and type(start) is int and (start < 0 or (type(stop) is int and stop < start)):
             # NDArray rejects a single slice that ends before it begins
-            return _Understood((key,), None)
-        return _Understood(key, None)
+            return _ParsedKey((key,), None)
+        return _ParsedKey(key, None)
     if isinstance(key, Handle) and not key.shape and key._dtype != BOOL:
         # use a vector of one element, so that its value need not be computed
-        return _Understood(key, shape[1:])
+        return _ParsedKey(key, shape[1:])
     given = [(part, _as_mask(part)) for part in (key if isinstance(key, tuple) else (key,))]
     spans = [len(m.shape) if m is not None else int(p is not None and p is not Ellipsis) for p, m in given]
     parts: list[Any] = []
@@ -87,8 +87,8 @@ def _understood(key: Any, shape: Shape) -> _Understood:
             other = other or part is not Ellipsis
         axis += span
     if numbers and numbers == len(shape) and not other:
-        return _Understood(tuple(parts), ())
-    return _Understood(tuple(parts), None)
+        return _ParsedKey(tuple(parts), ())
+    return _ParsedKey(tuple(parts), None)
 
 
 def _as_mask(part: Any) -> Any:
@@ -128,7 +128,7 @@ def set_(self: Any, key: Any, value: Any) -> None:
     if mask is not None and mask.shape == self.shape[: len(mask.shape)] and _fits_rows(self, mask, value):
         _set_where(self, mask, value)
         return
-    set_part(self, _understood(key, self.shape).key, value)
+    set_part(self, _parse_key(key, self.shape).key, value)
 
 
 def _fits_rows(array: Any, mask: Any, value: Any) -> bool:

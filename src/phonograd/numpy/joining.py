@@ -14,8 +14,8 @@ from ..core.ops.shape.shape import split_at, stack_nodes
 from ..ndarray.array import NDArray
 from .creation import array
 from .declaration import expression, public
-from .promotion import promoted
-from .shaping import atleast_1d, atleast_2d, atleast_3d, called, real_axis
+from .promotion import promote
+from .shaping import atleast_1d, atleast_2d, atleast_3d, call_operator, real_axis
 
 __all__ = ["arrays_of", "concatenate", "split", "stack"]
 
@@ -35,7 +35,7 @@ def arrays_of(seq: Any, name: str) -> list[Any]:
 @expression("_concatenate")
 def _concatenate(*seq: Node, axis: int | None = 0) -> Node:
     """Join arrays along an existing axis, or flattened."""
-    nodes = promoted(*seq)
+    nodes = promote(*seq)
     if axis is None:
         return joined([reshape_to(node, (node.size,)) for node in nodes], 0)
     axis = real_axis(axis, nodes[0].ndim, "concatenate")
@@ -48,7 +48,7 @@ def _concatenate(*seq: Node, axis: int | None = 0) -> Node:
 @expression("_stack")
 def _stack(*arrays: Node, axis: int = 0) -> Node:
     """Join arrays of the same shape along a new axis."""
-    nodes = promoted(*arrays)
+    nodes = promote(*arrays)
     for node in nodes:
         if node.shape != nodes[0].shape:
             raise ValueError(f"all input arrays must have the same shape, not {nodes[0].shape} and {node.shape}")
@@ -58,13 +58,13 @@ def _stack(*arrays: Node, axis: int = 0) -> Node:
 @public()
 def concatenate(seq: Any, axis: int | None = 0, out: Any = None) -> Any:
     """Join arrays along an existing axis; ``axis=None`` flattens them first."""
-    return called(_concatenate, *arrays_of(seq, "concatenate"), axis=axis, out=out)
+    return call_operator(_concatenate, *arrays_of(seq, "concatenate"), axis=axis, out=out)
 
 
 @public()
 def stack(arrays: Any, axis: int = 0, out: Any = None) -> Any:
     """Join arrays of the same shape along a new axis."""
-    return called(_stack, *arrays_of(arrays, "stack"), axis=axis, out=out)
+    return call_operator(_stack, *arrays_of(arrays, "stack"), axis=axis, out=out)
 
 
 @public("vstack", "row_stack")
@@ -126,7 +126,7 @@ def _pieces(ary: Any, indices_or_sections: Any, axis: int, equal: bool) -> list[
     if sorted(starts) != starts:
         edges = zip([0, *starts], [*starts, extent], strict=True)
         return [ary[(slice(None),) * axis + (slice(begin, max(begin, end)),)] for begin, end in edges]
-    found = called(_split, ary, boundaries=tuple(starts), axis=axis)
+    found = call_operator(_split, ary, boundaries=tuple(starts), axis=axis)
     return found if isinstance(found, list) else [found]
 
 

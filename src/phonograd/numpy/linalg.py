@@ -44,7 +44,7 @@ __all__ = [
 ]
 
 
-def _called(name: str, *arrays: Any, **parameters: Any) -> Any:
+def _call(name: str, *arrays: Any, **parameters: Any) -> Any:
     return function_of(REGISTRY[name], name)(*arrays, **parameters)
 
 
@@ -54,22 +54,22 @@ def _as_floats(a: Any) -> Any:
     return made if made._dtype.kind == "f" else made.astype("float32")
 
 
-def _turned(a: Any) -> Any:
-    return _called("swapaxes", a, dim1=-2, dim2=-1)
+def _transpose(a: Any) -> Any:
+    return _call("swapaxes", a, dim1=-2, dim2=-1)
 
 
-def _shaped(a: Any, shape: Sequence[int]) -> Any:
+def _reshape(a: Any, shape: Sequence[int]) -> Any:
     """Reshape without reshape codes and without a view, which would keep the array alive."""
-    return a if a.shape == tuple(shape) else _called("_reshape", a, shape=tuple(shape))
+    return a if a.shape == tuple(shape) else _call("_reshape", a, shape=tuple(shape))
 
 
 # -- norms
 
 
-def _reduced(name: str, x: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
+def _reduce(name: str, x: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
     """Reduce axes with an operator; reducing all axes returns a 0-d array."""
-    found = _called(name, x, axis=axes, keepdims=True)
-    return found if keepdims else _shaped(found, [extent for one, extent in enumerate(x.shape) if one not in axes])
+    found = _call(name, x, axis=axes, keepdims=True)
+    return found if keepdims else _reshape(found, [extent for one, extent in enumerate(x.shape) if one not in axes])
 
 
 def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:  # noqa: A002 - NumPy's name
@@ -86,7 +86,7 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
     given = range(x.ndim) if axis is None else (axis,) if isinstance(axis, (int, np.integer)) else axis
     axes = tuple([real_axis(int(one), x.ndim, "norm") for one in given])
     if ord is None or ord == "fro":
-        return _reduced("norm", x, axes, keepdims) if axes else _called("abs", x)
+        return _reduce("norm", x, axes, keepdims) if axes else _call("abs", x)
     order = float(ord) if ord in ("inf", "-inf") else ord
     if len(axes) == 1:
         return _vector_norm(x, order, axes, keepdims)
@@ -98,33 +98,33 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
 def _vector_norm(x: Any, order: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
     if isinstance(order, str):
         raise MXNetError(f"Invalid norm order {order!r} for vectors")
-    sizes = _called("abs", x)
+    sizes = _call("abs", x)
     if order in (math.inf, -math.inf):
-        return _reduced("max" if order > 0 else "min", sizes, axes, keepdims)
+        return _reduce("max" if order > 0 else "min", sizes, axes, keepdims)
     if order == 0:
-        return _reduced("sum", (x != 0).astype(x._dtype), axes, keepdims)
+        return _reduce("sum", (x != 0).astype(x._dtype), axes, keepdims)
     if order == 1:
-        return _reduced("sum", sizes, axes, keepdims)
+        return _reduce("sum", sizes, axes, keepdims)
     if order == 2:
-        return _reduced("norm", x, axes, keepdims)
-    return _reduced("sum", sizes**order, axes, keepdims) ** (1.0 / order)
+        return _reduce("norm", x, axes, keepdims)
+    return _reduce("sum", sizes**order, axes, keepdims) ** (1.0 / order)
 
 
 def _matrix_norm(x: Any, order: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
     row, column = axes
     if order in (1, -1, math.inf, -math.inf):
         along, other = (row, column) if abs(order) == 1 else (column, row)
-        sums = _called("sum", _called("abs", x), axis=along, keepdims=True)
-        found = _called("max" if order > 0 else "min", sums, axis=other, keepdims=True)
+        sums = _call("sum", _call("abs", x), axis=along, keepdims=True)
+        found = _call("max" if order > 0 else "min", sums, axis=other, keepdims=True)
     elif order in (2, -2, "nuc"):
         places = [one for one in range(x.ndim) if one not in axes]
-        values = svd(_called("transpose", x, axes=(*places, row, column)))[1]
+        values = svd(_call("transpose", x, axes=(*places, row, column)))[1]
         reduction = {2: "max", -2: "min", "nuc": "sum"}[order]
-        found = _called(reduction, values, axis=-1, keepdims=True)
+        found = _call(reduction, values, axis=-1, keepdims=True)
     else:
         raise MXNetError(f"Invalid norm order {order!r} for matrices")
     extents = [1 if one in axes else extent for one, extent in enumerate(x.shape)]
-    return _shaped(found, extents if keepdims else [extent for one, extent in enumerate(x.shape) if one not in axes])
+    return _reshape(found, extents if keepdims else [extent for one, extent in enumerate(x.shape) if one not in axes])
 
 
 # -- factorizations
@@ -132,12 +132,12 @@ def _matrix_norm(x: Any, order: Any, axes: tuple[int, ...], keepdims: bool) -> A
 
 def svd(a: Any) -> tuple[Any, Any, Any]:
     """Return U, L and V with a = U * diag(L) * V, with singular values L in descending order."""
-    return tuple(_called("_npi_svd", _as_floats(a)))
+    return tuple(_call("_npi_svd", _as_floats(a)))
 
 
 def cholesky(a: Any) -> Any:
     """Return the lower triangular L with a = L * L^T, for symmetric positive definite matrices."""
-    return _called("_linalg_potrf", _as_floats(a))
+    return _call("_linalg_potrf", _as_floats(a))
 
 
 def qr(a: Any, mode: str = "reduced") -> tuple[Any, Any]:
@@ -148,8 +148,8 @@ def qr(a: Any, mode: str = "reduced") -> tuple[Any, Any]:
     rows, columns = a.shape[-2:]
     if rows < columns:
         raise MXNetError(f"qr needs at least as many rows as columns to be differentiable, but the shape is {a.shape}")
-    orthonormal, lower = _called("_linalg_gelqf", _turned(a))
-    return _turned(orthonormal), _turned(lower)
+    orthonormal, lower = _call("_linalg_gelqf", _transpose(a))
+    return _transpose(orthonormal), _transpose(lower)
 
 
 def eigh(a: Any, UPLO: str = "L") -> tuple[Any, Any]:  # noqa: N803 - NumPy's name
@@ -160,8 +160,8 @@ def eigh(a: Any, UPLO: str = "L") -> tuple[Any, Any]:  # noqa: N803 - NumPy's na
     if UPLO not in ("L", "U"):
         raise ValueError(f"UPLO must be 'L' or 'U', not {UPLO!r}")
     a = _as_floats(a)
-    vectors, values = _called("_linalg_syevd", _turned(a) if UPLO == "U" else a)
-    return values, _turned(vectors)
+    vectors, values = _call("_linalg_syevd", _transpose(a) if UPLO == "U" else a)
+    return values, _transpose(vectors)
 
 
 def eigvalsh(a: Any, UPLO: str = "L") -> Any:  # noqa: N803 - NumPy's name
@@ -198,38 +198,40 @@ def _by_numpy(function: Callable[..., Any], a: Any) -> Any:
 
 def inv(a: Any) -> Any:
     """Return the inverse of square matrices."""
-    return _called("_linalg_inverse", _as_floats(a))
+    return _call("_linalg_inverse", _as_floats(a))
 
 
 def det(a: Any) -> Any:
     """Return the determinant of square matrices."""
     a = _as_floats(a)
-    return _shaped(_called("_linalg_det", a), a.shape[:-2])
+    return _reshape(_call("_linalg_det", a), a.shape[:-2])
 
 
 def slogdet(a: Any) -> tuple[Any, Any]:
     """Return the sign of the determinant of square matrices, and the logarithm of its absolute value."""
     a = _as_floats(a)
-    sign, logarithm = _called("_linalg_slogdet", a)
-    return _shaped(sign, a.shape[:-2]), _shaped(logarithm, a.shape[:-2])
+    sign, logarithm = _call("_linalg_slogdet", a)
+    return _reshape(sign, a.shape[:-2]), _reshape(logarithm, a.shape[:-2])
 
 
 def solve(a: Any, b: Any) -> Any:
     """Solve a * x = b for x; b is a vector per matrix, or has right-hand sides as columns."""
     a, b = _as_floats(a), _as_floats(b)
     if b.ndim == a.ndim - 1:
-        return _shaped(_called("_npi_solve", a, _shaped(b, (*b.shape, 1))), b.shape)
-    return _called("_npi_solve", a, b)
+        return _reshape(_call("_npi_solve", a, _reshape(b, (*b.shape, 1))), b.shape)
+    return _call("_npi_solve", a, b)
 
 
 def pinv(a: Any, rcond: Any = 1e-15, hermitian: bool = False) -> Any:
     """Return the pseudo-inverse of matrices; singular values below rcond times the largest count as 0."""
     left, values, right = svd(a)
-    limit = _called("max", values, axis=-1, keepdims=True) * rcond
+    limit = _call("max", values, axis=-1, keepdims=True) * rcond
     kept = values > limit
-    inverted = kept.astype(values._dtype) / _called("where", kept, values, _called("ones_like", values))
-    return _called(
-        "_linalg_gemm2", _turned(right) * _shaped(inverted, (*values.shape[:-1], 1, values.shape[-1])), _turned(left)
+    inverted = kept.astype(values._dtype) / _call("where", kept, values, _call("ones_like", values))
+    return _call(
+        "_linalg_gemm2",
+        _transpose(right) * _reshape(inverted, (*values.shape[:-1], 1, values.shape[-1])),
+        _transpose(left),
     )
 
 
@@ -266,7 +268,7 @@ def tensorinv(a: Any, ind: int = 2) -> Any:
     first, last = a.shape[:ind], a.shape[ind:]
     if math.prod(first) != math.prod(last):
         raise MXNetError(f"tensorinv needs as many elements before axis {ind} as after it, but the shape is {a.shape}")
-    return _shaped(inv(_shaped(a, (math.prod(first), math.prod(last)))), (*last, *first))
+    return _reshape(inv(_reshape(a, (math.prod(first), math.prod(last)))), (*last, *first))
 
 
 def tensorsolve(a: Any, b: Any, axes: Sequence[int] | None = None) -> Any:
@@ -274,11 +276,11 @@ def tensorsolve(a: Any, b: Any, axes: Sequence[int] | None = None) -> Any:
     a, b = _as_floats(a), _as_floats(b)
     if axes is not None:
         moved = [real_axis(axis, a.ndim, "tensorsolve") for axis in axes]
-        a = _called("transpose", a, axes=(*[axis for axis in range(a.ndim) if axis not in moved], *moved))
+        a = _call("transpose", a, axes=(*[axis for axis in range(a.ndim) if axis not in moved], *moved))
     result = a.shape[b.ndim :]
     if math.prod(result) != b.size:
         raise MXNetError(f"tensorsolve needs a square map, but a has shape {a.shape} and b {b.shape}")
-    return _shaped(solve(_shaped(a, (b.size, b.size)), _shaped(b, (b.size,))), result)
+    return _reshape(solve(_reshape(a, (b.size, b.size)), _reshape(b, (b.size,))), result)
 
 
 def matrix_power(a: Any, n: int) -> Any:
@@ -291,8 +293,8 @@ def matrix_power(a: Any, n: int) -> Any:
     found = None
     for digit in reversed(f"{abs(n):b}"):
         if digit == "1":
-            found = base if found is None else _called("_linalg_gemm2", found, base)
-        base = _called("_linalg_gemm2", base, base)
+            found = base if found is None else _call("_linalg_gemm2", found, base)
+        base = _call("_linalg_gemm2", base, base)
     return found
 
 
@@ -303,12 +305,12 @@ def multi_dot(arrays: Sequence[Any], *, out: Any = None) -> Any:
         raise ValueError(f"Expecting at least two arrays, but got {len(matrices)}")
     begin, end = matrices[0].ndim == 1, matrices[-1].ndim == 1
     if begin:
-        matrices[0] = _shaped(matrices[0], (1, *matrices[0].shape))
+        matrices[0] = _reshape(matrices[0], (1, *matrices[0].shape))
     if end:
-        matrices[-1] = _shaped(matrices[-1], (*matrices[-1].shape, 1))
+        matrices[-1] = _reshape(matrices[-1], (*matrices[-1].shape, 1))
     found = _product(matrices)
     extents = ([] if begin else [found.shape[0]]) + ([] if end else [found.shape[1]])
-    result = _shaped(found, extents)
+    result = _reshape(found, extents)
     if out is None:
         return result
     out[...] = result
@@ -326,15 +328,15 @@ def _product(matrices: list[Any]) -> Any:
                 (best[start, cut][0] + best[cut, stop][0] + sizes[start] * sizes[cut] * sizes[stop], cut)
                 for cut in range(start + 1, stop)
             )
-    return _multiplied(matrices, best, 0, len(matrices))
+    return _multiply(matrices, best, 0, len(matrices))
 
 
-def _multiplied(matrices: list[Any], best: dict[tuple[int, int], tuple[float, int]], start: int, stop: int) -> Any:
+def _multiply(matrices: list[Any], best: dict[tuple[int, int], tuple[float, int]], start: int, stop: int) -> Any:
     # not a closure: a recursive closure is a reference cycle, which would keep the matrices until garbage collection
     if stop - start == 1:
         return matrices[start]
     cut = best[start, stop][1]
-    return _called("dot", _multiplied(matrices, best, start, cut), _multiplied(matrices, best, cut, stop))
+    return _call("dot", _multiply(matrices, best, start, cut), _multiply(matrices, best, cut, stop))
 
 
 def __getattr__(name: str) -> Any:

@@ -128,7 +128,7 @@ class ndarray(NDArray, dense=True):  # noqa: N801 - MXNet's name
     _power = binary(arithmetic.power)
 
     def __invert__(self) -> ndarray:
-        return self._called("_npi_bitwise_not")  # type: ignore[return-value]
+        return self._call_operator("_npi_bitwise_not")  # type: ignore[return-value]
 
     def __matmul__(self, other: Any) -> ndarray:
         return _space().matmul(self, other)  # type: ignore[no-any-return]
@@ -228,7 +228,7 @@ class ndarray(NDArray, dense=True):  # noqa: N801 - MXNet's name
 ndarray.__module__ = "phonograd.numpy"
 
 
-def _other(array: NDArray, array_class: type[NDArray]) -> Any:
+def _view_as_class(array: NDArray, array_class: type[NDArray]) -> Any:
     """Return a view of a whole array with another class; for a variable, the view is the same variable."""
     view = as_class(make_view(array, 0, array.shape), array_class)
     share_variable(view, array)
@@ -243,11 +243,11 @@ def as_np(array: Any) -> Any:
         return array
     if type(array) is not array._result_class:
         raise ValueError(f"a {array.stype} array cannot be an mx.np array; use .tostype('default') first")
-    return _other(array, ndarray)
+    return _view_as_class(array, ndarray)
 
 
 def as_nd(array: Any) -> Any:
     """Convert to an mx.nd array that shares memory; recurse into lists and tuples, keep other values."""
     if isinstance(array, (list, tuple)):
         return type(array)([as_nd(item) for item in array])
-    return _other(array, NDArray) if isinstance(array, ndarray) else array
+    return _view_as_class(array, NDArray) if isinstance(array, ndarray) else array

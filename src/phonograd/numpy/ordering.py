@@ -20,7 +20,7 @@ from .declaration import expression, public
 from .joining import concatenate
 from .promotion import as_float
 from .reductions import axes_of
-from .shaping import called, real_axis
+from .shaping import call_operator, real_axis
 
 __all__: list[str] = []
 
@@ -97,7 +97,7 @@ def _quantile(a: Any, q: Any, axis: Any, out: Any, method: str, keepdims: bool) 
     flat = tuple(values.reshape(-1).tolist())
     if not flat:
         raise ValueError("quantile needs at least one q")
-    found = called(_quantiles, a, q=flat, axis=axis, method=method, keepdims=keepdims)
+    found = call_operator(_quantiles, a, q=flat, axis=axis, method=method, keepdims=keepdims)
     if values.ndim:
         rows = found if isinstance(found, list) else [found]
         found = concatenate([row.reshape((1, *row.shape)) for row in rows], 0)

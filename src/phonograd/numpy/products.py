@@ -18,13 +18,13 @@ from ..core.ops.reduce.reduction import sum_axes
 from ..core.ops.shape.shape import concatenate, split_at
 from .arithmetic import multiply
 from .declaration import expression, public
-from .promotion import promoted
-from .shaping import called, real_axis, whole_axes
+from .promotion import promote
+from .shaping import call_operator, real_axis, whole_axes
 
-__all__ = ["contract", "diagonal_of", "last_axis", "multiplied"]
+__all__ = ["contract", "diagonal_of", "last_axis", "multiply_matrices"]
 
 
-def multiplied(left: Node, right: Node) -> Node:
+def multiply_matrices(left: Node, right: Node) -> Node:
     """Multiply matrices over the last two axes; the leading axes must be equal, and integers stay integers."""
     if left.dtype.kind == "f":
         return product_of_matrices(left, right)
@@ -38,7 +38,7 @@ def _counting(node: Node) -> Any:
 
 def contract(a: Node, b: Node, left: Shape, right: Shape) -> Node:
     """Sum products over axes of a and b; the result has the other axes of a, then those of b."""
-    a, b = promoted(a, b)
+    a, b = promote(a, b)
     if [a.shape[axis] for axis in left] != [b.shape[axis] for axis in right]:
         raise ValueError(f"shapes {a.shape} and {b.shape} not aligned: axes {left} and {right} differ in extent")
     own = tuple([axis for axis in range(a.ndim) if axis not in left])
@@ -47,7 +47,7 @@ def contract(a: Node, b: Node, left: Shape, right: Shape) -> Node:
     inner = math.prod([a.shape[axis] for axis in left])
     first = reshape_to(permute(a, own + left), (math.prod(kept_a), inner))
     second = reshape_to(permute(b, right + other), (inner, math.prod(kept_b)))
-    return reshape_to(multiplied(first, second), kept_a + kept_b)
+    return reshape_to(multiply_matrices(first, second), kept_a + kept_b)
 
 
 @expression("dot", on_numbers=np.dot, method="dot", in_files="_np_dot")
@@ -69,7 +69,7 @@ def matmul(a: Node, b: Node) -> Node:
     """Return the matrix product over the last two axes; leading axes broadcast, and vectors act as rows or columns."""
     if not a.shape or not b.shape:
         raise MXNetError("Multiplication by scalars is not allowed: matmul needs arrays with at least one axis")
-    a, b = promoted(a, b)
+    a, b = promote(a, b)
     left = reshape_to(a, (1, *a.shape)) if a.ndim == 1 else a
     right = reshape_to(b, (*b.shape, 1)) if b.ndim == 1 else b
     if left.shape[-1] != right.shape[-2]:
@@ -78,11 +78,11 @@ def matmul(a: Node, b: Node) -> Node:
     if right.ndim == 2 and left.ndim > 2:
         # one product with many rows instead of many small ones
         flat = reshape_to(left, (math.prod(left.shape[:-1]), left.shape[-1]))
-        return reshape_to(multiplied(flat, right), (*left.shape[:-2], *rows, *columns))
+        return reshape_to(multiply_matrices(flat, right), (*left.shape[:-2], *rows, *columns))
     lead = np.broadcast_shapes(left.shape[:-2], right.shape[:-2])
     left = broadcast(left, (*lead, *left.shape[-2:]))
     right = broadcast(right, (*lead, *right.shape[-2:]))
-    return reshape_to(multiplied(left, right), (*lead, *rows, *columns))
+    return reshape_to(multiply_matrices(left, right), (*lead, *rows, *columns))
 
 
 @expression("_tensordot")
@@ -104,7 +104,7 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
         left, right = [(one,) if isinstance(one, (int, np.integer)) else tuple(one) for one in axes]
         if len(left) != len(right):
             raise ValueError("Axes length mismatch")
-    return called(_tensordot, a, b, left=left, right=right)
+    return call_operator(_tensordot, a, b, left=left, right=right)
 
 
 @expression("inner", on_numbers=np.inner)
@@ -125,7 +125,7 @@ def outer(a: Node, b: Node) -> Node:
 def vdot(a: Node, b: Node) -> Node:
     """Return the sum of products of the elements of two arrays of the same size."""
     if a.size != b.size:
-        raise ValueError(f"vdot needs arrays of one size, not {a.size} and {b.size}")
+        raise ValueError(f"vdot needs arrays of the same size, not {a.size} and {b.size}")
     return contract(reshape_to(a, (a.size,)), reshape_to(b, (b.size,)), (0,), (0,))
 
 
@@ -150,7 +150,7 @@ def trace(a: Node, *, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Node:
 @expression("_cross")
 def _cross(a: Node, b: Node, *, axisa: int, axisb: int, axisc: int) -> Node:
     """Return the cross products of vectors of three elements."""
-    first, second = promoted(last_axis(a, axisa), last_axis(b, axisb))
+    first, second = promote(last_axis(a, axisa), last_axis(b, axisb))
     if first.shape[-1] != 3 or second.shape[-1] != 3:
         raise ValueError("cross needs vectors of 3 elements")
     x, y, z = split_at(first, (1, 2), first.ndim - 1)
@@ -166,7 +166,7 @@ def cross(a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axi
     """Return the cross products of vectors of three elements along an axis."""
     if axis is not None:
         axisa = axisb = axisc = axis
-    return called(_cross, a, b, axisa=axisa, axisb=axisb, axisc=axisc)
+    return call_operator(_cross, a, b, axisa=axisa, axisb=axisb, axisc=axisc)
 
 
 def last_axis(node: Node, axis: int) -> Node:

@@ -14,7 +14,7 @@ from ..core.base.dtypes import CODES, FLOAT32, INT32, DType
 from ..core.graph.node import Node
 from ..core.ops.math.primitives import cast
 
-__all__ = ["as_float", "common", "promoted"]
+__all__ = ["as_float", "common", "promote"]
 
 
 @functools.cache
@@ -33,7 +33,7 @@ def common(first: DType, second: DType) -> DType:
     return found if found in CODES else INT32
 
 
-def promoted(*nodes: Node) -> tuple[Node, ...]:
+def promote(*nodes: Node) -> tuple[Node, ...]:
     """Convert nodes to their common dtype."""
     dtype = functools.reduce(common, [node.dtype for node in nodes])
     return tuple([cast(node, dtype) for node in nodes])

@@ -45,7 +45,7 @@ def array_ufunc(self: Any, ufunc: Any, method: str, *inputs: Any, out: Any = Non
         raise TypeError("out= of a NumPy function must be a NumPy array; use the mx.np function of the same name")
     values = [array(value) if isinstance(value, Handle) else value for value in operands]
     found = getattr(ufunc, method)(*values, **({"out": out} if out is not None else {}), **kwargs)
-    return _returned(found) if out is None else found
+    return _to_mx(found) if out is None else found
 
 
 def array_function(self: Any, function: Any, types: Any, arguments: Any, keywords: Any) -> Any:
@@ -58,7 +58,7 @@ def array_function(self: Any, function: Any, types: Any, arguments: Any, keyword
 
 def on_values(function: Any, arguments: Any, keywords: Any) -> Any:
     """Run a NumPy function on the values of arrays and convert its results to mx.np arrays."""
-    return _returned(function(*_numpy(arguments), **{key: _numpy(value) for key, value in keywords.items()}))
+    return _to_mx(function(*_numpy(arguments), **{key: _numpy(value) for key, value in keywords.items()}))
 
 
 def _numpy(value: Any) -> Any:
@@ -69,12 +69,12 @@ def _numpy(value: Any) -> Any:
     return value
 
 
-def _returned(value: Any) -> Any:
+def _to_mx(value: Any) -> Any:
     """Convert NumPy arrays in a result to mx.np arrays."""
     from .creation import from_values
 
     if isinstance(value, np.ndarray):
         return from_values(value)
     if type(value) in (list, tuple):
-        return type(value)(_returned(item) for item in value)
+        return type(value)(_to_mx(item) for item in value)
     return value

@@ -36,7 +36,7 @@ def axes_of(data: Node, axis: Axis, name: str) -> Shape:
     return axes
 
 
-def _counted(data: Node, dtype: DType | None) -> Node:
+def _summand(data: Node, dtype: DType | None) -> Node:
     """Convert the operand of a sum: booleans become int64, numbers the requested dtype."""
     if dtype is not None:
         return cast(data, dtype)
@@ -51,7 +51,7 @@ def sum_(
 
     Booleans are counted as int64; ``dtype`` converts numbers before they are summed.
     """
-    total = sum_axes(_counted(a, dtype), axes_of(a, axis, "sum"), keepdims)
+    total = sum_axes(_summand(a, dtype), axes_of(a, axis, "sum"), keepdims)
     return total if initial is None else total + initial
 
 
@@ -60,7 +60,7 @@ def prod(
     a: Node, *, axis: Axis = None, dtype: DType | None = None, keepdims: bool = False, initial: float | None = None
 ) -> Node:
     """Return the product along axes; over all axes by default."""
-    product = prod_axes(_counted(a, dtype), axes_of(a, axis, "prod"), keepdims)
+    product = prod_axes(_summand(a, dtype), axes_of(a, axis, "prod"), keepdims)
     return product if initial is None else product * initial
 
 
@@ -182,13 +182,13 @@ def _without_nan(node: Node, replacement: float) -> Node:
 @expression("nansum", method="nansum")
 def nansum(a: Node, *, axis: Axis = None, dtype: DType | None = None, keepdims: bool = False) -> Node:
     """Return the sum along axes, ignoring NaN."""
-    return sum_axes(_counted(_without_nan(a, 0), dtype), axes_of(a, axis, "nansum"), keepdims)
+    return sum_axes(_summand(_without_nan(a, 0), dtype), axes_of(a, axis, "nansum"), keepdims)
 
 
 @expression("nanprod", method="nanprod")
 def nanprod(a: Node, *, axis: Axis = None, dtype: DType | None = None, keepdims: bool = False) -> Node:
     """Return the product along axes, ignoring NaN."""
-    return prod_axes(_counted(_without_nan(a, 1), dtype), axes_of(a, axis, "nanprod"), keepdims)
+    return prod_axes(_summand(_without_nan(a, 1), dtype), axes_of(a, axis, "nanprod"), keepdims)
 
 
 @expression("nancumsum")

@@ -27,8 +27,8 @@ from ..ndarray.array import NDArray
 from .creation import array, from_values, number
 from .declaration import FUNCTIONS, expression, public
 from .joining import arrays_of, concatenate
-from .promotion import as_float, promoted
-from .shaping import called, real_axis
+from .promotion import as_float, promote
+from .shaping import call_operator, real_axis
 
 __all__: list[str] = []
 
@@ -36,7 +36,7 @@ __all__: list[str] = []
 @expression("_where")
 def _where(condition: Node, x: Node, y: Node) -> Node:
     """Return elements of x where the condition is nonzero, else of y; all three broadcast."""
-    first, second = promoted(x, y)
+    first, second = promote(x, y)
     np.broadcast_shapes(condition.shape, first.shape, second.shape)
     return chosen(condition, first, second)
 
@@ -60,7 +60,7 @@ def where(condition: Any, x: Any = None, y: Any = None) -> Any:
     if not isinstance(condition, NDArray):
         condition = array(np.asarray(condition), dtype="bool")
     first = as_array(x, y)
-    return called(_where, condition, first, as_array(y, first))
+    return call_operator(_where, condition, first, as_array(y, first))
 
 
 @public(method="nonzero")
@@ -101,7 +101,7 @@ def take(a: Any, indices: Any, axis: int | None = None, mode: str = "raise", out
     if mode not in ("raise", "clip", "wrap"):
         raise NotImplementedError(f"function take does not support mode '{mode}'")
     index = indices if isinstance(indices, NDArray) else from_values(np.asarray(indices, np.int64))
-    return called(_take, a, index, axis=axis, mode=mode, out=out)
+    return call_operator(_take, a, index, axis=axis, mode=mode, out=out)
 
 
 @expression("_take_along_axis")
@@ -126,7 +126,7 @@ def _take_along_axis(arr: Node, indices: Node, *, axis: int | None) -> Node:
 @public()
 def take_along_axis(arr: Any, indices: Any, axis: int | None) -> Any:
     """Return one element per index along an axis, for instance with the result of ``argsort``."""
-    return called(_take_along_axis, arr, indices, axis=axis)
+    return call_operator(_take_along_axis, arr, indices, axis=axis)
 
 
 @expression("_unravel_index")
@@ -145,7 +145,7 @@ def unravel_index(indices: Any, shape: Any, order: str = "C") -> Any:
         raise NotImplementedError(f"Does not support column-major (Fortran-style) order: {order!r}")
     extents = (shape,) if isinstance(shape, int) else tuple(shape)
     given = indices if isinstance(indices, NDArray) else from_values(np.asarray(indices, np.int64))
-    found = called(_unravel_index, given, shape=extents)
+    found = call_operator(_unravel_index, given, shape=extents)
     return tuple(found) if isinstance(found, list) else (found,)
 
 
@@ -192,9 +192,9 @@ def clip(a: Any, a_min: Any, a_max: Any, out: Any = None) -> Any:
     """Limit the elements to the range from ``a_min`` to ``a_max``, which are numbers or arrays."""
     low, high = number(a_min), number(a_max)
     if not isinstance(low, NDArray) and not isinstance(high, NDArray):
-        return called(FUNCTIONS["_clip"], a, a_min=low, a_max=high, out=out)
-    found = a if low is None else called(FUNCTIONS["maximum"], a, as_array(low, a))
-    found = found if high is None else called(FUNCTIONS["minimum"], found, as_array(high, found))
+        return call_operator(FUNCTIONS["_clip"], a, a_min=low, a_max=high, out=out)
+    found = a if low is None else call_operator(FUNCTIONS["maximum"], a, as_array(low, a))
+    found = found if high is None else call_operator(FUNCTIONS["minimum"], found, as_array(high, found))
     if out is None:
         return found
     out[...] = found
@@ -204,7 +204,7 @@ def clip(a: Any, a_min: Any, a_max: Any, out: Any = None) -> Any:
 # -- insertion and deletion
 
 
-def _kept(extent: int, obj: Any) -> np.ndarray[Any, Any]:
+def _remaining(extent: int, obj: Any) -> np.ndarray[Any, Any]:
     """Return the indices that remain after some are deleted."""
     mask = np.ones(extent, bool)
     mask[read(obj) if isinstance(obj, NDArray) else obj] = False
@@ -222,7 +222,7 @@ def delete(arr: Any, obj: Any, axis: int | None = None) -> Any:
         given = given.astype(np.int64)
     if isinstance(given, (list, tuple)):
         given = np.asarray(given, np.int64)
-    return take(arr, _kept(arr.shape[axis], given), axis)
+    return take(arr, _remaining(arr.shape[axis], given), axis)
 
 
 @public()
@@ -255,7 +255,7 @@ def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Any:
 @expression("_isclose")
 def _isclose(a: Node, b: Node, *, rtol: float, atol: float, equal_nan: bool) -> Node:
     """Return whether elements of two arrays are close: abs(a - b) <= atol + rtol * abs(b)."""
-    first, second = promoted(as_float(a), as_float(b))
+    first, second = promote(as_float(a), as_float(b))
     near = lesser_equal(abs_(first - second), single(abs_(second)) * rtol + atol)
     close = logical_or(logical_and(near, isfinite(second)), equal(first, second))
     if equal_nan:
@@ -267,7 +267,7 @@ def _isclose(a: Node, b: Node, *, rtol: float, atol: float, equal_nan: bool) -> 
 def isclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Any:
     """Return whether elements of two arrays are close: abs(a - b) <= atol + rtol * abs(b)."""
     first = as_array(a, b)
-    return called(_isclose, first, as_array(b, first), rtol=rtol, atol=atol, equal_nan=equal_nan)
+    return call_operator(_isclose, first, as_array(b, first), rtol=rtol, atol=atol, equal_nan=equal_nan)
 
 
 @public()
@@ -308,5 +308,5 @@ def bincount(x: Any, weights: Any = None, minlength: int = 0) -> Any:
         raise ValueError("bincount takes a vector of non-negative integers")
     length = max(int(values.max()) + 1 if values.size else 0, int(minlength))
     if weights is None:
-        return called(_bincount, x, length=length)
-    return called(_bincount, x, weights, length=length)
+        return call_operator(_bincount, x, length=length)
+    return call_operator(_bincount, x, weights, length=length)

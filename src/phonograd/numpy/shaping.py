@@ -24,10 +24,10 @@ from ..core.ops.shape.shape import split_at
 from ..ndarray.array import NDArray
 from .declaration import expression, public
 
-__all__ = ["called", "flipped", "real_axis", "whole_axes"]
+__all__ = ["call_operator", "flip_node", "real_axis", "whole_axes"]
 
 
-def called(declared: Operator, *arrays: Any, **parameters: Any) -> Any:
+def call_operator(declared: Operator, *arrays: Any, **parameters: Any) -> Any:
     """Call an operator or expression on arrays."""
     return function_of(declared, declared.name)(*arrays, **parameters)
 
@@ -82,14 +82,14 @@ def _extents(newshape: Any) -> Shape:
 def reshape(a: Any, newshape: Any, reverse: bool = False, order: str = "C") -> Any:
     """Return a view in another shape; one extent may be -1 and is then inferred."""
     _only_c(order)
-    return a._viewed(_new_shape(a.shape, _extents(newshape)))
+    return a._view_as(_new_shape(a.shape, _extents(newshape)))
 
 
 @public()
 def ravel(x: Any, order: str = "C") -> Any:
     """Return a view with all axes merged."""
     _only_c(order)
-    return x._viewed((x.size,)) if isinstance(x, NDArray) else np.ravel(x)
+    return x._view_as((x.size,)) if isinstance(x, NDArray) else np.ravel(x)
 
 
 @expression("broadcast_to")
@@ -108,7 +108,7 @@ def broadcast_to(array: Node, *, shape: Shape) -> Node:
 def broadcast_arrays(*args: Any) -> list[Any]:
     """Repeat arrays to their common shape."""
     shape = np.broadcast_shapes(*[arg.shape for arg in args])
-    return [called(broadcast_to, arg, shape=shape) for arg in args]
+    return [call_operator(broadcast_to, arg, shape=shape) for arg in args]
 
 
 @expression("expand_dims", method="expand_dims")
@@ -146,7 +146,7 @@ def _at_least(ndim: int) -> Any:
     declared = expression(f"_atleast_{ndim}d", in_files=f"_np_atleast_{ndim}d")(body)
 
     def function(*arys: Any) -> Any:
-        found = [called(declared, ary) for ary in arys]
+        found = [call_operator(declared, ary) for ary in arys]
         return found[0] if len(found) == 1 else found
 
     function.__name__ = f"atleast_{ndim}d"
@@ -205,7 +205,7 @@ def rollaxis(a: Node, *, axis: int, start: int = 0) -> Node:
 # -- orders of elements
 
 
-def flipped(node: Node, axes: Shape) -> Node:
+def flip_node(node: Node, axes: Shape) -> Node:
     """Reverse a node along axes."""
     for axis in axes:
         node = slice_along(node, axis, node.shape[axis] - 1, -1, -1) if node.shape[axis] > 1 else node
@@ -215,22 +215,22 @@ def flipped(node: Node, axes: Shape) -> Node:
 @expression("flip", method="flip")
 def flip(m: Node, *, axis: Axis = None) -> Node:
     """Reverse the order of elements along axes; along all axes by default."""
-    return flipped(m, tuple(range(m.ndim)) if axis is None else whole_axes(axis, m.ndim, "flip"))
+    return flip_node(m, tuple(range(m.ndim)) if axis is None else whole_axes(axis, m.ndim, "flip"))
 
 
 @expression("flipud")
 def flipud(m: Node) -> Node:
     """Return the array with its rows in reverse order."""
-    return flipped(m, (real_axis(0, m.ndim, "flipud"),))
+    return flip_node(m, (real_axis(0, m.ndim, "flipud"),))
 
 
 @expression("fliplr")
 def fliplr(m: Node) -> Node:
     """Return the array with its columns in reverse order."""
-    return flipped(m, (real_axis(1, m.ndim, "fliplr"),))
+    return flip_node(m, (real_axis(1, m.ndim, "fliplr"),))
 
 
-def _rolled(node: Node, shift: int, axis: int) -> Node:
+def _roll_node(node: Node, shift: int, axis: int) -> Node:
     extent = node.shape[axis]
     shift = shift % extent if extent else 0
     if not shift:
@@ -244,12 +244,12 @@ def roll(a: Node, *, shift: Axis, axis: Axis = None) -> Node:
     """Shift elements along axes; elements that leave at one end come in at the other."""
     shifts = (shift,) if isinstance(shift, int) else shift or ()
     if axis is None:
-        return reshape_to(_rolled(reshape_to(a, (a.size,)), sum(shifts), 0), a.shape)
+        return reshape_to(_roll_node(reshape_to(a, (a.size,)), sum(shifts), 0), a.shape)
     axes = (axis,) if isinstance(axis, int) else axis
     if len(shifts) not in (1, len(axes)):
         raise ValueError("'shift' and 'axis' should be scalars or 1D sequences of one length")
     for one, by in zip(axes, shifts * len(axes) if len(shifts) == 1 else shifts, strict=True):
-        a = _rolled(a, by, real_axis(one, a.ndim, "roll"))
+        a = _roll_node(a, by, real_axis(one, a.ndim, "roll"))
     return a
 
 
@@ -265,9 +265,9 @@ def rot90(m: Node, *, k: int = 1, axes: Shape = (0, 1)) -> Node:
     order[first], order[second] = second, first
     turned = {
         0: lambda: m,
-        1: lambda: permute(flipped(m, (second,)), tuple(order)),
-        2: lambda: flipped(m, (first, second)),
-        3: lambda: flipped(permute(m, tuple(order)), (second,)),
+        1: lambda: permute(flip_node(m, (second,)), tuple(order)),
+        2: lambda: flip_node(m, (first, second)),
+        3: lambda: flip_node(permute(m, tuple(order)), (second,)),
     }
     return turned[k % 4]()
 
@@ -305,8 +305,10 @@ def repeat(a: Any, repeats: Any, axis: int | None = None) -> Any:
     if isinstance(repeats, Handle):
         repeats = repeats.tolist()  # type: ignore[attr-defined]
     if isinstance(repeats, (list, tuple)) and len(repeats) != 1:
-        return called(_repeat_counted, a, repeats=tuple(repeats), axis=axis)
-    return called(_repeat_each, a, repeats=repeats[0] if isinstance(repeats, (list, tuple)) else repeats, axis=axis)
+        return call_operator(_repeat_counted, a, repeats=tuple(repeats), axis=axis)
+    return call_operator(
+        _repeat_each, a, repeats=repeats[0] if isinstance(repeats, (list, tuple)) else repeats, axis=axis
+    )
 
 
 @expression("resize")
@@ -323,7 +325,7 @@ def resize(a: Node, *, new_shape: Shape) -> Node:
 # -- padding
 
 
-def _arranged(node: Node, axis: int, order: list[int]) -> Node:
+def _reorder(node: Node, axis: int, order: list[int]) -> Node:
     """Reorder the slices of a node along an axis, taken in ascending, descending or constant runs."""
     pieces, first = [], 0
     while first < len(order):
@@ -344,7 +346,7 @@ def _arranged(node: Node, axis: int, order: list[int]) -> Node:
     return joined(pieces, axis)
 
 
-def _padded(node: Node, axis: int, before: int, after: int, mode: str, value: float) -> Node:
+def _pad_axis(node: Node, axis: int, before: int, after: int, mode: str, value: float) -> Node:
     """Pad a node along one axis."""
 
     def wide(width: int) -> Shape:
@@ -357,7 +359,7 @@ def _padded(node: Node, axis: int, before: int, after: int, mode: str, value: fl
         borders = [broadcast(reduced, wide(width)) for width in (before, after)]
     else:
         order = np.pad(np.arange(node.shape[axis]), (before, after), mode)  # type: ignore[call-overload]
-        return _arranged(node, axis, order.tolist())
+        return _reorder(node, axis, order.tolist())
     return joined([*borders[: bool(before)], node, *(borders[1:] if after else [])], axis)
 
 
@@ -370,7 +372,7 @@ def _pad(x: Node, *, pad_width: Shape, mode: str = "constant", constant_value: f
     for axis in range(x.ndim):
         before, after = pad_width[2 * axis : 2 * axis + 2]
         if before or after:
-            x = _padded(x, axis, before, after, mode, constant_value)
+            x = _pad_axis(x, axis, before, after, mode, constant_value)
     return x
 
 
@@ -398,4 +400,4 @@ def pad(x: Any, pad_width: Any, mode: str = "constant", **kwargs: Any) -> Any:
     if len(values) != 1:
         raise ValueError("constant_values must be one number for all axes")
     value = float(values.pop())
-    return called(_pad, x, pad_width=tuple(widths.reshape(-1).tolist()), mode=mode, constant_value=value)
+    return call_operator(_pad, x, pad_width=tuple(widths.reshape(-1).tolist()), mode=mode, constant_value=value)

@@ -23,9 +23,9 @@ from ..ndarray.array import NDArray
 from .creation import array, from_values
 from .declaration import FUNCTIONS, expression, public
 from .joining import concatenate
-from .promotion import as_float, promoted
+from .promotion import as_float, promote
 from .reductions import axes_of, mean_of
-from .shaping import called, real_axis
+from .shaping import call_operator, real_axis
 
 __all__: list[str] = []
 
@@ -39,7 +39,7 @@ def _average(a: Node, weights: Node | None = None, *, axis: Axis = None) -> Any:
         count = math.prod([a.shape[one] for one in axes])
         mean = mean_of(data, axes, keepdims=False)
         return mean, full(mean.shape, count, mean.dtype, mean.context)
-    data, weight = promoted(data, as_float(weights))
+    data, weight = promote(data, as_float(weights))
     if weight.shape != data.shape:
         if len(axes) != 1 or weight.ndim != 1 or weight.shape[0] != data.shape[axes[0]]:
             raise ValueError(f"weights of shape {weight.shape} do not fit an array of shape {a.shape} along {axis}")
@@ -54,7 +54,7 @@ def average(a: Any, axis: Any = None, weights: Any = None, returned: bool = Fals
     """Return the weighted mean along axes, and with ``returned`` also the sum of the weights."""
     axis = tuple(axis) if isinstance(axis, list) else axis
     given = (a,) if weights is None else (a, weights)
-    mean, total = called(_average, *given, axis=axis)
+    mean, total = call_operator(_average, *given, axis=axis)
     if out is not None:
         out[...] = mean
         mean = out
@@ -88,7 +88,7 @@ def _variables(m: Any, y: Any, rowvar: bool) -> Any:
 def cov(m: Any, y: Any = None, rowvar: bool = True, bias: bool = False, ddof: int | None = None) -> Any:
     """Return the covariance matrix of variables; each row holds one variable (each column with ``rowvar=False``)."""
     taken = (0 if bias else 1) if ddof is None else ddof
-    return called(
+    return call_operator(
         _covariance, _variables(m, y, rowvar), rowvar=rowvar if y is None else True, ddof=taken, normalized=False
     )
 
@@ -97,7 +97,7 @@ def cov(m: Any, y: Any = None, rowvar: bool = True, bias: bool = False, ddof: in
 def corrcoef(x: Any, y: Any = None, rowvar: bool = True) -> Any:
     """Return the correlation matrix of variables; each row holds one variable (each column with ``rowvar=False``)."""
     data = _variables(x, y, rowvar)
-    return called(_covariance, data, rowvar=rowvar if y is None else True, ddof=1, normalized=True)
+    return call_operator(_covariance, data, rowvar=rowvar if y is None else True, ddof=1, normalized=True)
 
 
 # -- differences and integrals
@@ -123,13 +123,13 @@ def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = 
         raise ValueError(f"order must be non-negative but got {n}")
     if prepend is not None or append is not None:
         raise NotImplementedError("prepend and append options are not supported yet")
-    return called(_diff, a, n=n, axis=axis)
+    return call_operator(_diff, a, n=n, axis=axis)
 
 
 @public()
 def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Any:
     """Return the differences of adjacent elements of the flattened array, with values added at both ends."""
-    parts = [called(_diff, ary.reshape(-1))]
+    parts = [call_operator(_diff, ary.reshape(-1))]
     for value, place in ((to_begin, 0), (to_end, len(parts) + 1)):
         if value is not None:
             given = value if isinstance(value, NDArray) else array(value, dtype=ary.dtype)
@@ -144,7 +144,7 @@ def trapz(y: Any, x: Any = None, dx: float = 1.0, axis: int = -1) -> Any:
     before, after = (slice(None),) * axis + (slice(None, -1),), (slice(None),) * axis + (slice(1, None),)
     widths: Any = dx
     if x is not None:
-        widths = called(_diff, x, axis=0 if x.ndim == 1 else axis)
+        widths = call_operator(_diff, x, axis=0 if x.ndim == 1 else axis)
         if x.ndim == 1 and y.ndim > 1:
             widths = widths.reshape([-1 if place == axis else 1 for place in range(y.ndim)])
     return ((y[before] + y[after]) * widths / 2).sum(axis=axis)
@@ -202,7 +202,7 @@ def _values(value: Any) -> Any:
 @expression("polyval")
 def polyval(p: Node, x: Node) -> Node:
     """Evaluate at ``x`` the polynomial with coefficients ``p``, highest power first."""
-    coefficients, places = promoted(p, x)
+    coefficients, places = promote(p, x)
     result = full(places.shape, 0, places.dtype, places.context)
     for number in range(coefficients.shape[0]):
         one = reshape_to(slice_along(coefficients, 0, number, number + 1), ())

@@ -76,7 +76,7 @@ def nonzero(a: NDArray) -> Any:
 
 def _indices(a: NDArray, ind: NDArray) -> tuple[Any, ...]:
     if ind.ndim == 1:
-        ind = ind._viewed((1, ind.shape[0]))
+        ind = ind._view_as((1, ind.shape[0]))
     if ind.ndim != 2 or ind.shape[0] > a.ndim:
         raise MXNetError(
             f"indices {format_shape(ind.shape)} must have a row for each of the first axes of an array "

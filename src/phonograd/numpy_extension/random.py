@@ -12,7 +12,7 @@ from ..core.base.errors import nearest
 from ..core.graph.operator import REGISTRY
 from ..core.trace.rng import seed
 from ..ndarray.array import NDArray
-from ..numpy.random import drawn, normal, uniform
+from ..numpy.random import draw, normal, uniform
 
 __all__ = ["bernoulli", "normal_n", "seed", "uniform_n"]
 
@@ -41,7 +41,7 @@ def bernoulli(
             f"Either `prob` or `logit` must be specified, but not both. Received prob={prob}, logit={logit}"
         )
     given = prob if logit is None else logit
-    numbers = drawn("uniform", size, (given,), ctx)
+    numbers = draw("uniform", size, (given,), ctx)
     if logit is not None:
         # a logistic number is below the logit with probability sigmoid(logit)
         log = function_of(REGISTRY["log"], "log")
@@ -53,7 +53,7 @@ def bernoulli(
     return out
 
 
-def _batched(batch_shape: Any, *parameters: Any) -> Any:
+def _batch_size(batch_shape: Any, *parameters: Any) -> Any:
     """Return the size of draws with leading batch axes; None keeps the shape of the parameters."""
     if batch_shape is None:
         return None
@@ -65,14 +65,14 @@ def uniform_n(
     low: Any = 0.0, high: Any = 1.0, batch_shape: Any = None, dtype: Any = None, ctx: Context | None = None
 ) -> Any:
     """Draw numbers uniformly from [low, high): a batch of shape ``batch_shape`` per parameter element."""
-    return uniform(low, high, _batched(batch_shape, low, high), dtype, ctx)
+    return uniform(low, high, _batch_size(batch_shape, low, high), dtype, ctx)
 
 
 def normal_n(
     loc: Any = 0.0, scale: Any = 1.0, batch_shape: Any = None, dtype: Any = None, ctx: Context | None = None
 ) -> Any:
     """Draw from the normal distribution: a batch of shape ``batch_shape`` per parameter element."""
-    return normal(loc, scale, _batched(batch_shape, loc, scale), dtype, ctx)
+    return normal(loc, scale, _batch_size(batch_shape, loc, scale), dtype, ctx)
 
 
 def __getattr__(name: str) -> Any:

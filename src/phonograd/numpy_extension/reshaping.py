@@ -24,7 +24,7 @@ def _forward(source: tuple[int, ...], codes: tuple[int, ...]) -> tuple[int, ...]
     found: list[int] = []
     used = place = 0
 
-    def taken() -> int:
+    def next_extent() -> int:
         nonlocal used
         if used >= len(source):
             raise _error(source, codes, "there are more codes than axes")
@@ -41,9 +41,9 @@ def _forward(source: tuple[int, ...], codes: tuple[int, ...]) -> tuple[int, ...]
             found.append(-1)
             used += 1
         elif code == -2:
-            found.append(taken())
+            found.append(next_extent())
         elif code == -3:
-            if taken() != 1:
+            if next_extent() != 1:
                 raise _error(source, codes, "-3 index should only be used to skip dimension size 1")
         elif code == -4:
             found += source[used:]
@@ -51,13 +51,13 @@ def _forward(source: tuple[int, ...], codes: tuple[int, ...]) -> tuple[int, ...]
         elif code == -5:
             if used >= len(source) - 1:
                 raise _error(source, codes, "Not enough dimensions left for the product")
-            found.append(taken() * taken())
+            found.append(next_extent() * next_extent())
         elif code == -6:
-            found += _split(source, codes, taken(), codes[place : place + 2])
+            found += _split(source, codes, next_extent(), codes[place : place + 2])
             place += 2
         else:
             raise _error(source, codes, f"Dimension size must be greater than or equal to -6, not {code}")
-    return _completed(source, codes, found)
+    return _infer_unknown(source, codes, found)
 
 
 def _split(source: tuple[int, ...], codes: tuple[int, ...], extent: int, parts: tuple[int, ...]) -> list[int]:
@@ -72,7 +72,7 @@ def _split(source: tuple[int, ...], codes: tuple[int, ...], extent: int, parts: 
     return made
 
 
-def _completed(source: tuple[int, ...], codes: tuple[int, ...], found: list[int]) -> tuple[int, ...]:
+def _infer_unknown(source: tuple[int, ...], codes: tuple[int, ...], found: list[int]) -> tuple[int, ...]:
     """Return the shape with -1 replaced by the inferred extent."""
     size = math.prod(source)
     if found.count(-1) > 1:

@@ -14,7 +14,7 @@ __all__ = ["do_rnn_checkpoint", "load_rnn_checkpoint", "rnn_unroll", "save_rnn_c
 Cells = BaseRNNCell | Sequence[BaseRNNCell]
 
 
-def _listed(cells: Cells) -> Sequence[BaseRNNCell]:
+def _as_list(cells: Cells) -> Sequence[BaseRNNCell]:
     return [cells] if isinstance(cells, BaseRNNCell) else cells
 
 
@@ -35,7 +35,7 @@ def save_rnn_checkpoint(
     cells: Cells, prefix: str, epoch: int, symbol: Any, arg_params: Arrays, aux_params: Arrays
 ) -> None:
     """Write a symbol to ``<prefix>-symbol.json``, and arrays, split by gate, to ``<prefix>-<epoch>.params``."""
-    for cell in _listed(cells):
+    for cell in _as_list(cells):
         arg_params = cell.unpack_weights(arg_params)
     save_checkpoint(prefix, epoch, symbol, arg_params, aux_params)
 
@@ -43,7 +43,7 @@ def save_rnn_checkpoint(
 def load_rnn_checkpoint(cells: Cells, prefix: str, epoch: int) -> tuple[Any, Arrays, Arrays]:
     """Return the symbol, arguments and auxiliary states of :func:`save_rnn_checkpoint`'s files."""
     symbol, arguments, states = load_checkpoint(prefix, epoch)
-    for cell in _listed(cells):
+    for cell in _as_list(cells):
         arguments = cell.pack_weights(arguments)
     return symbol, arguments, states
 

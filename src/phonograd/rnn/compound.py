@@ -56,7 +56,7 @@ class _Several(BaseRNNCell):
             args = cell.pack_weights(args)
         return args
 
-    def _shared_out(self, states: Sequence[Any]) -> list[list[Any]]:
+    def _divide_states(self, states: Sequence[Any]) -> list[list[Any]]:
         """Return the states of each cell."""
         counts = [len(cell.state_info) for cell in self._cells]
         ends = [sum(counts[: place + 1]) for place in range(len(counts))]
@@ -77,7 +77,7 @@ class SequentialRNNCell(_Several):
         """Return the output of one step, and the states of all cells after it."""
         self._counter += 1
         after: list[Any] = []
-        for cell, own in zip(self._cells, self._shared_out(states), strict=True):
+        for cell, own in zip(self._cells, self._divide_states(states), strict=True):
             assert not isinstance(cell, BidirectionalCell), "BidirectionalCell has no single steps: use unroll"
             inputs, own = cell(inputs, own)
             after.extend(own)
@@ -86,7 +86,7 @@ class SequentialRNNCell(_Several):
     def _unroll(self, length: int, inputs: Any, begin_state: Any, layout: str, merge: bool | None) -> Any:
         states = self.begin_state() if begin_state is None else begin_state
         after: list[Any] = []
-        for place, (cell, own) in enumerate(zip(self._cells, self._shared_out(states), strict=True)):
+        for place, (cell, own) in enumerate(zip(self._cells, self._divide_states(states), strict=True)):
             inputs, own = cell.unroll(length, inputs, own, layout, merge if place == len(self._cells) - 1 else None)
             after.extend(own)
         return inputs, after
@@ -107,7 +107,7 @@ class BidirectionalCell(_Several):
 
     def _unroll(self, length: int, inputs: Any, begin_state: Any, layout: str, merge: bool | None) -> Any:
         steps, _, _, _ = format_sequence(length, inputs, layout, False)
-        states = self._shared_out(self.begin_state() if begin_state is None else begin_state)
+        states = self._divide_states(self.begin_state() if begin_state is None else begin_state)
         (forward, after), (backward, other) = [
             cell.unroll(length, part, own, layout, False)
             for cell, part, own in zip(self._cells, (steps, steps[::-1]), states, strict=True)

@@ -128,8 +128,8 @@ class BucketSentenceIter(DataIter):
         self.major_axis = layout.find("N")
         self.layout = layout
         self.default_bucket_key = max(self.buckets)
-        self.provide_data = self._described(data_name, self.default_bucket_key)
-        self.provide_label = self._described(label_name, self.default_bucket_key)
+        self.provide_data = self._describe(data_name, self.default_bucket_key)
+        self.provide_label = self._describe(label_name, self.default_bucket_key)
         self.idx = [
             (place, first)
             for place, part in enumerate(self.data)
@@ -138,7 +138,7 @@ class BucketSentenceIter(DataIter):
         self.curr_idx = 0
         self.reset()
 
-    def _described(self, name: str, length: int) -> list[DataDesc]:
+    def _describe(self, name: str, length: int) -> list[DataDesc]:
         shape = (self.batch_size, length) if self.major_axis == 0 else (length, self.batch_size)
         return [DataDesc(name=name, shape=shape, layout=self.layout)]
 
@@ -170,6 +170,6 @@ class BucketSentenceIter(DataIter):
             [label],
             pad=0,
             bucket_key=length,
-            provide_data=self._described(self.data_name, length),
-            provide_label=self._described(self.label_name, length),
+            provide_data=self._describe(self.data_name, length),
+            provide_label=self._describe(self.label_name, length),
         )

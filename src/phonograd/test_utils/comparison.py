@@ -135,7 +135,7 @@ def _violation(a: Array, b: Array, rtol: float, atol: float) -> Array:
     with np.errstate(all="ignore"):
         difference = np.abs(np.asarray(a, wide) - np.asarray(b, wide))
         result: Array = np.asarray(difference / (atol + rtol * np.abs(np.asarray(b, wide)) + _TINY))
-        # Equal infinities, and nans on both sides, are no error.
+        # Equal infinities, and nans on both sides, count as equal.
         return np.where((a == b) | ((a != a) & (b != b)), 0.0, result)
 
 

@@ -28,7 +28,7 @@ def _as_numpy(value: Any, dtype: Any) -> Array:
     return np.array(value.asnumpy() if isinstance(value, NDArray) else value, dtype=dtype)
 
 
-def _named(values: Location | None, names: Sequence[str], dtype: Any) -> dict[str, Array]:
+def _by_name(values: Location | None, names: Sequence[str], dtype: Any) -> dict[str, Array]:
     """Return the values by name, in the order of the names."""
     if isinstance(values, Mapping):
         if set(values) != set(names):
@@ -63,13 +63,17 @@ def _bind(
     """Bind copies of the values, with a gradient array of zeros for every argument."""
     place = default_context() if ctx is None else ctx
 
-    def placed(values: dict[str, Array]) -> dict[str, NDArray]:
+    def to_arrays(values: dict[str, Array]) -> dict[str, NDArray]:
         return {name: array(value, ctx=place, dtype=value.dtype) for name, value in values.items()}
 
-    auxiliary = _named(aux_states, sym.list_auxiliary_states() if aux_states is not None else [], dtype)
+    auxiliary = _by_name(aux_states, sym.list_auxiliary_states() if aux_states is not None else [], dtype)
     gradients = {name: np.zeros_like(value) for name, value in location.items()}
     return sym.bind(
-        place, args=placed(location), args_grad=placed(gradients), grad_req=grad_req, aux_states=placed(auxiliary)
+        place,
+        args=to_arrays(location),
+        args_grad=to_arrays(gradients),
+        grad_req=grad_req,
+        aux_states=to_arrays(auxiliary),
     )
 
 
@@ -121,8 +125,10 @@ def numeric_grad(
     """
     named = isinstance(location, Mapping)
     if hasattr(executor, "arg_dict"):
-        values = _named(location, list(executor.arg_dict), dtype)
-        for name, value in _named(aux_states, list(executor.aux_dict) if aux_states is not None else [], dtype).items():
+        values = _by_name(location, list(executor.arg_dict), dtype)
+        for name, value in _by_name(
+            aux_states, list(executor.aux_dict) if aux_states is not None else [], dtype
+        ).items():
             executor.aux_dict[name][:] = value
         evaluate = _executor_sum(executor, values, use_forward_train, None)
     elif callable(executor):
@@ -224,7 +230,7 @@ def check_numeric_gradient(
         gradients, evaluate = _function_backward(sym, values, isinstance(location, Mapping), use_forward_train)
     else:
         _require_symbol(sym, "check_numeric_gradient")
-        values = dict(_named(location, sym.list_arguments(), dtype))
+        values = dict(_by_name(location, sym.list_arguments(), dtype))
         executor = _bind(sym, values, aux_states, "write", ctx, dtype)
         executor.forward(is_train=True)
         weights = [_weights(output) for output in executor.outputs]
@@ -283,7 +289,7 @@ def check_symbolic_forward(
         The expected outputs: a list, or a dictionary by output name.
     """
     _require_symbol(sym, "check_symbolic_forward")
-    executor = _bind(sym, _named(location, sym.list_arguments(), dtype), aux_states, "null", ctx, dtype)
+    executor = _bind(sym, _by_name(location, sym.list_arguments(), dtype), aux_states, "null", ctx, dtype)
     wanted = [expected[name] for name in sym.list_outputs()] if isinstance(expected, Mapping) else list(expected)
     executor.forward(is_train=False)
     outputs = list(executor.outputs)
@@ -314,7 +320,7 @@ def check_symbolic_backward(
     """
     _require_symbol(sym, "check_symbolic_backward")
     names = list(sym.list_arguments())
-    values = _named(location, names, dtype)
+    values = _by_name(location, names, dtype)
     wanted = dict(expected) if isinstance(expected, Mapping) else dict(zip(names, expected))
     if isinstance(grad_req, str):
         requests = dict.fromkeys(names, grad_req)

@@ -1,4 +1,4 @@
-"""Random arrays, shapes and coordinates for tests, from NumPy's global generator (seed it with ``np.random.seed``)."""
+"""Random arrays, shapes and coordinates for tests, from NumPy's global generator (``np.random.seed``)."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def rand_sparse_ndarray(
     shuffle_csr_indices: bool = False,
     ctx: Context | None = None,
 ) -> tuple[Any, tuple[Any, ...]]:
-    """Return a random sparse array and its stored parts: ``(data, indices)``, or ``(indptr, indices, data)`` for csr.
+    """Return a random sparse array and its parts: ``(data, indices)``, or ``(indptr, indices, data)`` for csr.
 
     Parameters
     ----------

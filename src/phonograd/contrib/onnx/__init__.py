@@ -24,7 +24,7 @@ def _require() -> None:
         raise ImportError("Onnx and protobuf need to be installed: pip install phonograd[onnx]")
 
 
-def _loaded(onnx: Any, model_file: str | os.PathLike[str]) -> Any:
+def _load(onnx: Any, model_file: str | os.PathLike[str]) -> Any:
     """Load the model in a file; the error of an invalid file names the problem."""
     path = os.fspath(model_file)
     messages = importlib.import_module("google.protobuf.message")
@@ -120,7 +120,7 @@ def import_model(model_file: str | os.PathLike[str]) -> tuple[Any, dict[str, Any
     from .model import Model
 
     del readings
-    model = Model(_loaded(onnx, model_file))
+    model = Model(_load(onnx, model_file))
     model.read()
     outputs = model.outputs()
     whole = outputs[0] if len(outputs) == 1 else symbol.Group(outputs)
@@ -153,7 +153,7 @@ def get_model_metadata(model_file: str | os.PathLike[str]) -> dict[str, list[tup
     _require()
     import onnx
 
-    graph = _loaded(onnx, model_file).graph
+    graph = _load(onnx, model_file).graph
     constants = {tensor.name for tensor in graph.initializer}
 
     def facts(values: Any) -> list[tuple[str, tuple[Any, ...]]]:

@@ -107,7 +107,7 @@ class _Exporter:
         self.graph = Graph()
         self.values: dict[Head, str] = {}
         known = {name: array for name, array in parameters.items() if name in symbol.list_inputs()}
-        self.shapes, self.types = _inferred(symbol, known, inputs)
+        self.shapes, self.types = _infer(symbol, known, inputs)
         for name in (*inputs.names, *known, *symbol.list_outputs()):
             self.graph.reserve(name)
         self.graph.constants.update(known)
@@ -118,17 +118,17 @@ class _Exporter:
                 self.values[entry, 0] = entry.name
             else:
                 self.graph.enter(entry.name)
-                for index, name in enumerate(self._translated(entry)):
+                for index, name in enumerate(self._translate_entry(entry)):
                     self.values[entry, index] = name
 
-    def _translated(self, entry: Entry) -> Sequence[str]:
+    def _translate_entry(self, entry: Entry) -> Sequence[str]:
         declared = REGISTRY.get(getattr(getattr(entry.call, "declared", None), "name", ""))
         sources = [self.values.get(head) for head in entry.inputs]
         if any([source is None for source in sources]):
             raise MXNetError(f"ONNX export: {entry.name} uses an output of {entry.operator} that cannot be exported")
         names = [source for source in sources if source is not None]
         if declared is not None and not declared.random and all([name in self.graph.constants for name in names]):
-            return self._folded(entry, names)
+            return self._fold(entry, names)
         mapping = None if declared is None else mapping_of(declared)
         if declared is None or mapping is None:
             raise MXNetError(
@@ -155,7 +155,7 @@ class _Exporter:
             tuple([call.argument_names[index] for index in kept]),
         )
 
-    def _folded(self, entry: Entry, names: Sequence[str]) -> list[str]:
+    def _fold(self, entry: Entry, names: Sequence[str]) -> list[str]:
         """Evaluate a call whose inputs are all constant."""
         attributes = dict(entry.attributes)
         if entry.call.is_open:
@@ -196,7 +196,7 @@ class _Exporter:
         return outputs
 
 
-def _inferred(
+def _infer(
     symbol: Symbol, known: Mapping[str, Array], inputs: _Inputs
 ) -> tuple[dict[Head, Shape], dict[Head, np.dtype[Any]]]:
     """Infer the shapes and dtypes of all values."""

@@ -101,10 +101,10 @@ def mapping_of(declared: Operator) -> Mapping | None:
         return None
     whole, kind = declared.form_of
     mapping = mapping_of(whole)
-    return mapping if mapping is None or kind == "equal_shapes" else _beside_number(mapping, kind)
+    return mapping if mapping is None or kind == "equal_shapes" else _with_number(mapping, kind)
 
 
-def _beside_number(mapping: Mapping, kind: str) -> Mapping:
+def _with_number(mapping: Mapping, kind: str) -> Mapping:
     """Return the mapping of an operator between an array and a number, from that between two arrays."""
 
     def write(graph: Graph, call: Call) -> str | Sequence[str]:

@@ -215,14 +215,14 @@ class Model:
         if name not in self.constants:
             raise MXNetError(f"ONNX import: the value {name!r} is used before it is computed")
         if name not in self._parameter_names:
-            self._parameter_names[name] = self._declared(self.constants[name], name)
+            self._parameter_names[name] = self._declare(self.constants[name], name)
         return self._parameter_names[name]
 
     def parameter(self, value: Array, hint: str) -> Symbol:
         """Create a parameter."""
-        return self._declared(value, self.new_name(hint))
+        return self._declare(value, self.new_name(hint))
 
-    def _declared(self, value: Array, name: str) -> Symbol:
+    def _declare(self, value: Array, name: str) -> Symbol:
         # a 0-d parameter cannot be saved
         value = value.reshape(1) if value.ndim == 0 else value
         value = value.astype(np.float32) if value.dtype == np.bool_ else value
@@ -263,7 +263,7 @@ class Model:
             return True
         if node.operator.startswith("Random") or not all([not i or i in self.constants for i in node.inputs]):
             return False
-        values = _evaluated(self.proto, node, self.constants)
+        values = _evaluate(self.proto, node, self.constants)
         self.constants.update(zip(node.outputs, values))
         return True
 
@@ -272,7 +272,7 @@ class Model:
         return [self.symbol(value.name) for value in self.proto.graph.output]
 
 
-def _evaluated(model: Any, node: Node, constants: dict[str, Array]) -> list[Array]:
+def _evaluate(model: Any, node: Node, constants: dict[str, Array]) -> list[Array]:
     """Evaluate a node on constants."""
     from onnx import TensorProto, helper
     from onnx.reference import ReferenceEvaluator

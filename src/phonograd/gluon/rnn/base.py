@@ -11,7 +11,7 @@ from ...core.ops.nn.activation import ACTIVATIONS
 from ..block import Block, HybridBlock
 from ..nn import LeakyReLU
 from ..parameter import ParameterDict, tensor_types
-from .sequences import format_sequence, last_valid, masked
+from .sequences import format_sequence, last_valid, mask_sequence
 
 __all__ = ["HybridRecurrentCell", "RecurrentCell", "begin", "infos_of", "sigmoids", "states_of"]
 
@@ -128,7 +128,7 @@ class RecurrentCell(Block):
             history.append(states)
         if valid_length is not None:
             states = last_valid(F, history, valid_length)
-            outputs = masked(F, outputs, length, valid_length, axis, True)
+            outputs = mask_sequence(F, outputs, length, valid_length, axis, True)
         outputs, _, _, _ = format_sequence(length, outputs, layout, merge)
         return outputs, states
 

@@ -170,7 +170,7 @@ class _RNNLayer(HybridBlock):
             given = self._zeros(F, x)
         elif isinstance(x, NDArray):
             self._check_states(x, given)
-        outputs, after = self._computed_sequence(F, x, given, sequence_length, kwargs)
+        outputs, after = self._run_sequence(F, x, given, sequence_length, kwargs)
         return outputs if states is None else (outputs, after)
 
     def _zeros(self, F: Any, inputs: Any) -> list[Any]:
@@ -185,7 +185,7 @@ class _RNNLayer(HybridBlock):
             if state.shape != info["shape"]:
                 raise ValueError(f"Invalid recurrent state shape. Expecting {info['shape']}, got {state.shape}.")
 
-    def _computed_sequence(
+    def _run_sequence(
         self, F: Any, inputs: Any, states: Any, sequence_length: Any, params: dict[str, Any]
     ) -> tuple[Any, list[Any]]:
         # the operator takes all weights, then all biases

@@ -10,7 +10,7 @@ from ...symbol import Symbol
 from ..parameter import tensor_types
 from ..parameter.parameter import symbols
 
-__all__ = ["format_sequence", "last_valid", "masked", "namespace_of", "reversed_sequence", "split"]
+__all__ = ["format_sequence", "last_valid", "mask_sequence", "namespace_of", "reverse_sequence", "split"]
 
 
 def namespace_of(value: Any) -> Any:
@@ -65,7 +65,7 @@ def format_sequence(
     return inputs, axis, F, size
 
 
-def masked(F: Any, data: Any, length: int, valid_length: Any, axis: int, merge: bool | None) -> Any:
+def mask_sequence(F: Any, data: Any, length: int, valid_length: Any, axis: int, merge: bool | None) -> Any:
     """Set a sequence to zero after its valid length; return one array if `merge` is true."""
     if not isinstance(data, tensor_types):
         data = F.stack(*data, axis=axis)
@@ -81,7 +81,7 @@ def last_valid(F: Any, states: list[list[Any]], valid_length: Any) -> list[Any]:
     ]
 
 
-def reversed_sequence(steps: Any, valid_length: Any = None) -> list[Any]:
+def reverse_sequence(steps: Any, valid_length: Any = None) -> list[Any]:
     """Reverse the steps of a sequence; with lengths, reverse only the valid ones."""
     if valid_length is None:
         return list(reversed(steps))

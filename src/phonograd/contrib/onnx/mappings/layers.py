@@ -68,7 +68,7 @@ def export_pooling(graph: Graph, call: Call) -> str:
     _check_layout(call)
     kind = call["pool_type"]
     if call["global_pool"]:
-        return _pooled_globally(graph, call, kind)
+        return _pool_globally(graph, call, kind)
     facts = _geometry(call)
     if call["pooling_convention"] == "same":
         raise call.refuse("has pooling_convention='same'")
@@ -92,7 +92,7 @@ def _fits(call: Call, facts: dict[str, Any]) -> bool:
     return all([(extent + 2 * pad - kernel) % stride == 0 for extent, kernel, stride, pad in axes])
 
 
-def _pooled_globally(graph: Graph, call: Call, kind: str) -> str:
+def _pool_globally(graph: Graph, call: Call, kind: str) -> str:
     if kind == "max":
         return graph.add("GlobalMaxPool", [call.data])
     if kind == "lp":
@@ -113,7 +113,7 @@ def export_contrib_adaptive_avg_pooling2_d(graph: Graph, call: Call) -> str:
 # -- normalizations
 
 
-def _moved(graph: Graph, value: str, rank: int, start: int, end: int) -> str:
+def _move_axis(graph: Graph, value: str, rank: int, start: int, end: int) -> str:
     """Move one axis of a value to another position."""
     if start == end:
         return value
@@ -130,9 +130,9 @@ def export_batch_norm(graph: Graph, call: Call) -> str:
     gamma, beta, mean, variance = call.inputs[1:]
     if call["fix_gamma"]:
         gamma = graph.constant(np.ones(call.shapes[1], call.dtype), name=f"{gamma}_fixed")
-    data = _moved(graph, call.data, rank, axis, 1)
+    data = _move_axis(graph, call.data, rank, axis, 1)
     value = graph.add("BatchNormalization", [data, gamma, beta, mean, variance], epsilon=call["eps"])
-    return _moved(graph, value, rank, 1, axis)
+    return _move_axis(graph, value, rank, 1, axis)
 
 
 @maps("LayerNorm")
@@ -140,9 +140,9 @@ def export_layer_norm(graph: Graph, call: Call) -> str:
     if call["output_mean_var"]:
         raise call.refuse("has output_mean_var=True")
     axis, last = call.axis(call["axis"]), len(call.shape) - 1
-    data = _moved(graph, call.data, last + 1, axis, last)
+    data = _move_axis(graph, call.data, last + 1, axis, last)
     value = graph.add("LayerNormalization", [data, *call.inputs[1:]], axis=-1, epsilon=call["eps"])
-    return _moved(graph, value, last + 1, last, axis)
+    return _move_axis(graph, value, last + 1, last, axis)
 
 
 @maps("GroupNorm")

@@ -32,7 +32,7 @@ def export_rnn(graph: Graph, call: Call) -> list[str]:
         raise call.refuse("has parameters that are missing from params")
     directions = 2 if call["bidirectional"] else 1
     data, hidden_states, cell_states = call.data, [], []
-    for layer, (weights, recurrent, biases) in enumerate(_unpacked(call, packed, directions)):
+    for layer, (weights, recurrent, biases) in enumerate(_unpack(call, packed, directions)):
         states = [_layer_state(graph, value, layer, directions) for value in call.inputs[2:]]
         outputs = _layer(graph, call, data, (weights, recurrent, biases), states)
         # time, direction, batch, channels -> time, batch, channels of all directions
@@ -73,7 +73,7 @@ def _layer_state(graph: Graph, value: str, layer: int, directions: int) -> str:
     return graph.add("Slice", [value, *rows])
 
 
-def _unpacked(call: Call, packed: Array, directions: int) -> list[tuple[Array, Array, Array]]:
+def _unpack(call: Call, packed: Array, directions: int) -> list[tuple[Array, Array, Array]]:
     """Return input weights, recurrent weights and biases of each layer, in ONNX's order of gates.
 
     The vector holds all weights, layer by layer and direction by direction, and then all biases in the same order.
@@ -82,7 +82,7 @@ def _unpacked(call: Call, packed: Array, directions: int) -> list[tuple[Array, A
     size, layers = call["state_size"], call["num_layers"]
     row, place = packed.reshape(-1), 0
 
-    def taken(*shape: int) -> Array:
+    def take(*shape: int) -> Array:
         nonlocal place
         count = len(order) * size * int(np.prod(shape, dtype=np.int64))
         part = row[place : place + count].reshape(len(order), size, *shape)
@@ -92,8 +92,8 @@ def _unpacked(call: Call, packed: Array, directions: int) -> list[tuple[Array, A
     weights = []
     for layer in range(layers):
         width = call.shape[2] if layer == 0 else size * directions
-        weights.append([(taken(width), taken(size)) for _ in range(directions)])
-    biases = [[(taken(), taken()) for _ in range(directions)] for _ in range(layers)]
+        weights.append([(take(width), take(size)) for _ in range(directions)])
+    biases = [[(take(), take()) for _ in range(directions)] for _ in range(layers)]
     return [
         (
             np.stack([inner for inner, _ in matrices]),

@@ -20,7 +20,7 @@ def reduced_axes(call: Call, exclude: bool = False) -> tuple[int, ...]:
     return tuple([one for one in range(rank) if (one in axes) != exclude])
 
 
-def finished(graph: Graph, call: Call, value: str, axes: tuple[int, ...]) -> str:
+def finish_shape(graph: Graph, call: Call, value: str, axes: tuple[int, ...]) -> str:
     """Give a reduced value its final shape; a 0-d result gets one axis."""
     everything = len(axes) == len(call.shape) and not call["keepdims"]
     return graph.reshape(value, [1]) if everything else value
@@ -38,7 +38,7 @@ def maps_form_reduction(graph: Graph, call: Call, node: Onnx) -> str:
         value = total(graph, call.data, axes, call["keepdims"])
     else:
         value = graph.add(node.name, [call.data], axes=list(axes), keepdims=int(call["keepdims"]))
-    return finished(graph, call, value, axes)
+    return finish_shape(graph, call, value, axes)
 
 
 @maps("norm")
@@ -48,7 +48,7 @@ def export_norm(graph: Graph, call: Call) -> str:
     axes = reduced_axes(call)
     operator = "ReduceL1" if call["ord"] == 1 else "ReduceL2"
     value = graph.add(operator, [call.data], axes=list(axes), keepdims=int(call["keepdims"]))
-    return finished(graph, call, value, axes)
+    return finish_shape(graph, call, value, axes)
 
 
 @maps_form("search")
@@ -67,7 +67,7 @@ def maps_form_search(graph: Graph, call: Call, node: Onnx) -> str:
 # -- softmax and related operators
 
 
-def _heated(graph: Graph, call: Call) -> str:
+def _divide_by_temperature(graph: Graph, call: Call) -> str:
     """Divide the input by the temperature."""
     if call["use_length"]:
         raise call.refuse("has use_length=True")
@@ -77,19 +77,19 @@ def _heated(graph: Graph, call: Call) -> str:
     return graph.add("Div", [call.data, graph.scalar(temperature, call.dtype)])
 
 
-def _typed(graph: Graph, call: Call, value: str) -> str:
+def _cast_output(graph: Graph, call: Call, value: str) -> str:
     return value if call["dtype"] in (None, call.dtype) else graph.cast(value, call["dtype"])
 
 
 @maps_form("softmax")
 def maps_form_softmax(graph: Graph, call: Call, node: Onnx) -> str:
-    return _typed(graph, call, graph.add(node.name, [_heated(graph, call)], axis=call["axis"]))
+    return _cast_output(graph, call, graph.add(node.name, [_divide_by_temperature(graph, call)], axis=call["axis"]))
 
 
 @maps("softmin")
 def export_softmin(graph: Graph, call: Call) -> str:
-    turned = graph.add("Neg", [_heated(graph, call)])
-    return _typed(graph, call, graph.add("Softmax", [turned], axis=call["axis"]))
+    turned = graph.add("Neg", [_divide_by_temperature(graph, call)])
+    return _cast_output(graph, call, graph.add("Softmax", [turned], axis=call["axis"]))
 
 
 def _over_rows(graph: Graph, call: Call) -> str:
@@ -136,13 +136,13 @@ def export_l2_normalization(graph: Graph, call: Call) -> str:
 # -- matrix products
 
 
-def _exchanged(graph: Graph, value: str, rank: int) -> str:
+def _swap_last_axes(graph: Graph, value: str, rank: int) -> str:
     return graph.transpose(value, [*range(rank - 2), rank - 1, rank - 2])
 
 
 def _product(graph: Graph, call: Call) -> str:
     sides = [
-        _exchanged(graph, value, len(shape)) if call[flag] else value
+        _swap_last_axes(graph, value, len(shape)) if call[flag] else value
         for value, shape, flag in zip(call.inputs, call.shapes, ("transpose_a", "transpose_b"))
     ]
     return graph.add("MatMul", sides)

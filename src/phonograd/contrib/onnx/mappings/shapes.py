@@ -18,7 +18,7 @@ def export_flatten(graph: Graph, call: Call) -> str:
     return graph.add("Flatten", [call.data], axis=1)
 
 
-def _kept_batch(call: Call) -> list[int]:
+def _shape_with_batch(call: Call) -> list[int]:
     """Return the output shape; 0 keeps the first extent if it equals that of the input."""
     shape = list(call.output_shapes[0])
     if shape and call.shape and shape[0] == call.shape[0]:
@@ -30,13 +30,13 @@ def _kept_batch(call: Call) -> list[int]:
 def export_reshape(graph: Graph, call: Call) -> str:
     shape = list(call["shape"])
     if not shape or call["reverse"] or min(shape) < -1:
-        shape = _kept_batch(call)
+        shape = _shape_with_batch(call)
     return graph.reshape(call.data, shape)
 
 
 @maps("reshape_like")
 def export_reshape_like(graph: Graph, call: Call) -> str:
-    return graph.reshape(call.data, _kept_batch(call))
+    return graph.reshape(call.data, _shape_with_batch(call))
 
 
 @maps("transpose")

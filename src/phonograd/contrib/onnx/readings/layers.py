@@ -38,7 +38,7 @@ def _geometry(node: Node, kernel: list[int]) -> tuple[list[int], list[int], list
     return strides, dilations, _same_pads(node, kernel, strides, dilations)
 
 
-def _padded(node: Node, pads: list[int], value: float) -> tuple[Symbol, list[int]]:
+def _pad_input(node: Node, pads: list[int], value: float) -> tuple[Symbol, list[int]]:
     """Return the input and symmetric padding; asymmetric padding is applied to the input first."""
     axes = len(pads) // 2
     before, after = pads[:axes], pads[axes:]
@@ -55,7 +55,7 @@ def import_conv(node: Node) -> Symbol:
     weight = node.known_shape(1)
     kernel = list(node.get("kernel_shape") or weight[2:])
     strides, dilations, pads = _geometry(node, kernel)
-    data, pad = _padded(node, pads, 0.0)
+    data, pad = _pad_input(node, pads, 0.0)
     inputs = [data, *[node.symbol(index) for index in (1, 2) if node.has(index)]]
     return node.make(
         "Convolution",
@@ -143,7 +143,7 @@ def import_mat_mul(node: Node) -> Symbol:
 # -- pooling
 
 
-def _pooled(node: Node, kind: str, **more: Any) -> Symbol:
+def _pool(node: Node, kind: str, **more: Any) -> Symbol:
     kernel = list(node.get("kernel_shape"))
     strides, dilations, pads = _geometry(node, kernel)
     if any([step != 1 for step in dilations]):
@@ -151,7 +151,7 @@ def _pooled(node: Node, kind: str, **more: Any) -> Symbol:
     if kind == "avg" and pads[: len(kernel)] != pads[len(kernel) :] and not node.get("count_include_pad", 0):
         raise node.refuse("has different pads before and after, which the average excludes")
     lowest = float(np.finfo(np.float32).min) if kind == "max" else 0.0
-    data, pad = _padded(node, pads, lowest)
+    data, pad = _pad_input(node, pads, lowest)
     convention = "full" if node.get("ceil_mode", 0) else "valid"
     facts = {"kernel": tuple(kernel), "stride": tuple(strides), "pad": tuple(pad), "pooling_convention": convention}
     return node.make("Pooling", data, pool_type=kind, **facts, **more)
@@ -159,37 +159,37 @@ def _pooled(node: Node, kind: str, **more: Any) -> Symbol:
 
 @reads("MaxPool")
 def import_max_pool(node: Node) -> Symbol:
-    return _pooled(node, "max")
+    return _pool(node, "max")
 
 
 @reads("AveragePool")
 def import_average_pool(node: Node) -> Symbol:
-    return _pooled(node, "avg", count_include_pad=bool(node.get("count_include_pad", 0)))
+    return _pool(node, "avg", count_include_pad=bool(node.get("count_include_pad", 0)))
 
 
 @reads("LpPool")
 def import_lp_pool(node: Node) -> Symbol:
-    return _pooled(node, "lp", p_value=node.get("p", 2))
+    return _pool(node, "lp", p_value=node.get("p", 2))
 
 
-def _pooled_globally(node: Node, kind: str, **more: Any) -> Symbol:
+def _pool_globally(node: Node, kind: str, **more: Any) -> Symbol:
     kernel = (1,) * (node.rank() - 2)
     return node.make("Pooling", node.data, global_pool=True, kernel=kernel, pool_type=kind, **more)
 
 
 @reads("GlobalMaxPool")
 def import_global_max_pool(node: Node) -> Symbol:
-    return _pooled_globally(node, "max")
+    return _pool_globally(node, "max")
 
 
 @reads("GlobalAveragePool")
 def import_global_average_pool(node: Node) -> Symbol:
-    return _pooled_globally(node, "avg")
+    return _pool_globally(node, "avg")
 
 
 @reads("GlobalLpPool")
 def import_global_lp_pool(node: Node) -> Symbol:
-    return _pooled_globally(node, "lp", p_value=node.get("p", 2))
+    return _pool_globally(node, "lp", p_value=node.get("p", 2))
 
 
 # -- normalizations

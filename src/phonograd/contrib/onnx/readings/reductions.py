@@ -21,10 +21,10 @@ def _axes(node: Node) -> tuple[int, ...] | None:
 
 @reads_form("reduction")
 def reads_form_reduction(node: Node, declared: Operator) -> Symbol:
-    return _reduced(declared, node)
+    return _reduce(declared, node)
 
 
-def _reduced(operator: str | Operator, node: Node, data: Symbol | None = None) -> Symbol:
+def _reduce(operator: str | Operator, node: Node, data: Symbol | None = None) -> Symbol:
     data = node.data if data is None else data
     axes = _axes(node)
     if axes == ():
@@ -35,27 +35,27 @@ def _reduced(operator: str | Operator, node: Node, data: Symbol | None = None) -
 
 @reads("ReduceL1")
 def import_reduce_l1(node: Node) -> Symbol:
-    return _reduced("sum", node, node.make("abs", node.data))
+    return _reduce("sum", node, node.make("abs", node.data))
 
 
 @reads("ReduceL2")
 def import_reduce_l2(node: Node) -> Symbol:
-    return node.make("sqrt", _reduced("sum", node, node.make("square", node.data)))
+    return node.make("sqrt", _reduce("sum", node, node.make("square", node.data)))
 
 
 @reads("ReduceSumSquare")
 def import_reduce_sum_square(node: Node) -> Symbol:
-    return _reduced("sum", node, node.make("square", node.data))
+    return _reduce("sum", node, node.make("square", node.data))
 
 
 @reads("ReduceLogSum")
 def import_reduce_log_sum(node: Node) -> Symbol:
-    return node.make("log", _reduced("sum", node))
+    return node.make("log", _reduce("sum", node))
 
 
 @reads("ReduceLogSumExp")
 def import_reduce_log_sum_exp(node: Node) -> Symbol:
-    return node.make("log", _reduced("sum", node, node.make("exp", node.data)))
+    return node.make("log", _reduce("sum", node, node.make("exp", node.data)))
 
 
 @reads_form("search")

@@ -7,7 +7,7 @@ from typing import Any
 from ...parameter import Parameter, ParameterDict, tensor_types
 from ...rnn.base import begin, sigmoids
 from ...rnn.rnn_cell import BidirectionalCell, ModifierCell, _LinearCell
-from ...rnn.sequences import format_sequence, masked
+from ...rnn.sequences import format_sequence, mask_sequence
 
 __all__ = ["LSTMPCell", "VariationalDropoutCell", "dynamic_unroll"]
 
@@ -37,7 +37,7 @@ class VariationalDropoutCell(ModifierCell):
         super().reset()
         self._masks: dict[str, Any] = {}
 
-    def _dropped(self, F: Any, name: str, probability: float, value: Any) -> Any:
+    def _drop(self, F: Any, name: str, probability: float, value: Any) -> Any:
         """Apply dropout with the same mask in all steps."""
         if not probability:
             return value
@@ -47,10 +47,10 @@ class VariationalDropoutCell(ModifierCell):
 
     def hybrid_forward(self, F: Any, inputs: Any, states: Any) -> Any:
         """Return the output of one step and the states after it."""
-        first = self._dropped(F, "states", self.drop_states, states[0]) if states else None
+        first = self._drop(F, "states", self.drop_states, states[0]) if states else None
         states = [first, *states[1:]] if states else states
-        output, after = self.base_cell(self._dropped(F, "inputs", self.drop_inputs, inputs), states)
-        return self._dropped(F, "outputs", self.drop_outputs, output), after
+        output, after = self.base_cell(self._drop(F, "inputs", self.drop_inputs, inputs), states)
+        return self._drop(F, "outputs", self.drop_outputs, output), after
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(p_out = {self.drop_outputs}, p_state = {self.drop_states})"
@@ -68,7 +68,7 @@ class VariationalDropoutCell(ModifierCell):
         merge = isinstance(outputs, tensor_types) if merge is None else merge
         outputs, _, _, _ = format_sequence(length, outputs, layout, merge)
         if valid_length is not None:
-            outputs = masked(F, outputs, length, valid_length, axis, merge)
+            outputs = mask_sequence(F, outputs, length, valid_length, axis, merge)
         return outputs, states
 
 
@@ -198,4 +198,4 @@ def dynamic_unroll(
         outputs = F.swapaxes(outputs, 0, axis)
     if valid_length is None:
         return outputs, states
-    return masked(F, outputs, 0, valid_length, axis, True), states[:-1]
+    return mask_sequence(F, outputs, 0, valid_length, axis, True), states[:-1]
