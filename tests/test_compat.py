@@ -141,8 +141,8 @@ def test_a_real_mxnet_is_left_alone(monkeypatch):
 @pytest.mark.parametrize(
     ("statement", "advice"),
     [
-        ("import mxnet.rtc", "there is no GPU support"),
-        ("from mxnet import rtc", "there is no GPU support"),
+        ("import mxnet.rtc", "phonograd has no GPU support"),
+        ("from mxnet import rtc", "phonograd has no GPU support"),
         ("import mxnet.onnx.missing", "does not provide this part of MXNet"),
         ("from mxnet.nothing import x", "does not provide this part of MXNet"),
         ("import mxnet.ndarray.nothing", "does not provide this part of MXNet"),
@@ -158,7 +158,7 @@ def test_missing_parts_are_explained(mxnet, statement, advice):
 def test_missing_names_are_explained(mxnet):
     with pytest.raises(AttributeError, match=r"module 'mxnet' \(here phonograd\) has no attribute 'nothing'"):
         _ = mxnet.nothing
-    with pytest.raises(AttributeError, match=r"has no attribute 'rtc': there is no GPU support"):
+    with pytest.raises(AttributeError, match=r"has no attribute 'rtc': phonograd has no GPU support"):
         _ = mxnet.rtc
     with pytest.raises(ImportError, match="cannot import name 'nothing'"):
         run("from mxnet.ndarray import nothing")

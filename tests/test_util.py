@@ -208,7 +208,7 @@ def test_gpus(tmp_path):
         util.get_gpu_memory(0)
     with pytest.raises(ValueError, match="Expecting a gpu context"):
         util.get_cuda_compute_capability(devices.cpu())
-    with pytest.raises(MXNetError, match="no CUDA device"):
+    with pytest.raises(MXNetError, match="No CUDA device"):
         util.get_cuda_compute_capability(devices.gpu())
 
 

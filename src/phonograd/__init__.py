@@ -28,7 +28,7 @@ from .core.base.errors import MXNetError
 from .ndarray import NDArray, waitall
 from .operator import Custom as _Custom
 
-# Modules that a program may never need are loaded when they are first used.
+# Optional modules load on first use.
 _MODULES = {
     name: name
     for name in (
@@ -140,7 +140,7 @@ def __dir__() -> list[str]:
 
 
 def _announce_plans() -> None:
-    """Have plans printed when they are made, where the settings ask for it."""
+    """Print plans as they are created if the settings request it."""
     if settings.current().explain or f"{__name__}.explain" in sys.modules:
         __getattr__("explain").announce(settings.current().explain)
 
@@ -149,9 +149,9 @@ settings.CHANGED.connect(_announce_plans)
 _announce_plans()
 
 if os.environ.get("MXNET_PROFILER_AUTOSTART") == "1":
-    __getattr__("profiler")  # starts by itself
+    __getattr__("profiler")  # importing it starts the profiler
 
-# MXNet calls custom operators through the namespace of arrays, which knows nothing of differentiation.
+# MXNet calls custom operators through the array namespaces; those modules must not import differentiation code.
 for _space in (ndarray, ndarray.op):
     setattr(_space, "Custom", _Custom)  # noqa: B010
 del _operators, _Custom, _space

@@ -1,4 +1,4 @@
-"""Attributes for everything created in a ``with`` block (``mxnet.attribute``)."""
+"""Attributes for all symbols created in a ``with`` block (``mxnet.attribute``)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["AttrScope"]
 
 
 class AttrScope(metaclass=_MXClassPropertyMetaClass):
-    """A scope whose string attributes are given to the symbols created inside; inner scopes add to outer ones.
+    """A scope that gives its string attributes to the symbols created inside; inner scopes extend outer ones.
 
     >>> with AttrScope(group="1", layer="a"):
     ...     with AttrScope(layer="b"):
@@ -29,7 +29,7 @@ class AttrScope(metaclass=_MXClassPropertyMetaClass):
         self._outside: list[tuple[AttrScope | None, dict[str, str]]] = []
 
     def get(self, attr: Mapping[str, str] | None) -> dict[str, str]:
-        """Return the attributes of the scope with those of one symbol on top."""
+        """Return the scope's attributes, overridden by those of one symbol."""
         return {**self._attr, **(attr or {})}
 
     def __enter__(self) -> AttrScope:
@@ -45,7 +45,7 @@ class AttrScope(metaclass=_MXClassPropertyMetaClass):
 
     @classmethod
     def _innermost(cls) -> AttrScope:
-        """Return the innermost scope of this thread, made if there is none."""
+        """Return the innermost scope of this thread; create it if there is none."""
         scope = cls._current.get()
         if scope is None:
             scope = AttrScope()

@@ -1,4 +1,4 @@
-"""autograd: record what imperative code does, and play it backwards for gradients of every order.
+"""autograd: record imperative code and differentiate it backward, to every order.
 
 >>> import phonograd as mx
 >>> from phonograd import autograd
@@ -12,11 +12,10 @@
 [ 3. 12. 27.]
 <NDArray 3 @cpu(0)>
 
-Recording leaves nothing behind but marks on expressions (:mod:`phonograd.core.graph.node`); the gradient of an
-expression is an expression (:mod:`phonograd.core.derive.gradient`). What this layer adds is the connection to arrays:
-which arrays are variables (:mod:`phonograd.core.backward.variable`), and how a backward pass continues through earlier
-traces and :class:`Function` objects (:mod:`phonograd.core.backward.backward`). This module is its public face: scopes,
-``backward`` and ``grad``.
+Recording only marks expressions (:mod:`phonograd.core.graph.node`); the gradient of an expression is an expression
+(:mod:`phonograd.core.derive.gradient`). :mod:`phonograd.core.backward.variable` manages variables, and
+:mod:`phonograd.core.backward.backward` continues a backward pass through earlier traces and :class:`Function` objects.
+This module holds the public interface: scopes, ``backward`` and ``grad``.
 """
 
 from __future__ import annotations
@@ -70,7 +69,7 @@ Callee = TypeVar("Callee", bound=Callable[..., Any])
 
 def get_symbol(x: NDArray) -> Symbol:
     """Return the recorded computation of an array as a Symbol; see :mod:`phonograd.symbol.tape_to_symbol`."""
-    # symbols are loaded when they are first used
+    # lazy import: symbols load on first use
     from .symbol.tape_to_symbol import get_symbol as read_record
 
     return read_record(x)
@@ -105,23 +104,23 @@ def _truth(value: Any) -> bool:
             return bool(operator.index(value))
         except TypeError:
             pass
-    raise TypeError(f"a flag must be True, False or a whole number, not {value!r}")
+    raise TypeError(f"a flag must be True, False or an integer, not {value!r}")
 
 
 def _before_recording() -> None:
-    """Compute what is pending before the outermost scope: the next iteration then finds the same expressions."""
+    """Compute pending operators before the outermost scope, so that the next iteration finds the same expressions."""
     if not FLAGS.get() & RECORDING:
         trace = LOCAL.trace
         if trace.handles or trace.leaves:
             trace.flush(end=True)
 
 
-#: the scopes that are open, newest first, as nested (scope, flags before it, the others); each task has its own
+#: the open scopes, newest first, as nested (scope, flags before it, outer scopes); each task has its own
 _open_scopes: contextvars.ContextVar[Any] = contextvars.ContextVar("open_scopes", default=None)
 
 
 class _RecordingStateScope:
-    """A scope that sets the flags; None leaves a flag as it is.
+    """A scope that sets the flags; None leaves a flag unchanged.
 
     Usable in ``with`` and as a decorator, any number of times, inside itself, and by several threads and tasks at once.
     A decorated generator or coroutine has the flags while it runs, and its caller does not.
@@ -147,7 +146,7 @@ class _RecordingStateScope:
 
     def __exit__(self, *exception: object) -> None:
         if self._times_open == 0:
-            raise TypeError("the scope was left without having been entered")
+            raise TypeError("a recording scope was exited without being entered")
         self._times_open -= 1
         scopes = _open_scopes.get()
         flags: int | None
@@ -156,7 +155,7 @@ class _RecordingStateScope:
         else:
             flags, remaining = _without(scopes, self)
         if flags is None:
-            # a generator that was entered in another task is closed by this one: these flags are not its business
+            # this task closes a generator that another task entered: its flags are not ours to restore
             return
         _open_scopes.set(remaining)
         changed = 0 if self._enter_is_record is None else RECORDING
@@ -165,7 +164,7 @@ class _RecordingStateScope:
         FLAGS.set((FLAGS.get() & ~changed) | (flags & changed))
 
     def __call__(self, function: Callee) -> Callee:
-        """Return the function run inside this scope."""
+        """Return a function that runs inside this scope."""
         scope: Any = functools.partial(_RecordingStateScope, self._enter_is_record, self._enter_train_mode)
         wrapped: Any
         if inspect.isasyncgenfunction(function):
@@ -179,7 +178,7 @@ class _RecordingStateScope:
         elif inspect.isgeneratorfunction(function):
 
             def wrapped(*arguments: Any, **keywords: Any) -> Any:
-                return _resumed_inside(scope, function(*arguments, **keywords))
+                return _run_steps_inside(scope, function(*arguments, **keywords))
 
         else:
 
@@ -210,8 +209,8 @@ def _without(scopes: Any, scope: _RecordingStateScope) -> tuple[int | None, Any]
     return None, None
 
 
-def _resumed_inside(scope: Callable[[], Any], generator: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:
-    """Yield what a generator yields; each of its steps runs inside a new scope."""
+def _run_steps_inside(scope: Callable[[], Any], generator: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:
+    """Yield the values of a generator, running each of its steps inside a new scope."""
     resume, argument = generator.send, None
     while True:
         try:
@@ -230,31 +229,30 @@ def _resumed_inside(scope: Callable[[], Any], generator: Generator[Any, Any, Any
 
 
 def record(train_mode: bool | None = True) -> _RecordingStateScope:
-    """Return a scope in which operators are recorded, in training mode unless ``train_mode`` says otherwise."""
+    """Return a scope that records operators; it sets training mode to ``train_mode``."""
     return _RecordingStateScope(True, train_mode)
 
 
 def pause(train_mode: bool | None = False) -> _RecordingStateScope:
-    """Return a scope in which nothing is recorded, in prediction mode unless ``train_mode`` says otherwise."""
+    """Return a scope that records nothing; it sets training mode to ``train_mode``."""
     return _RecordingStateScope(False, train_mode)
 
 
 def train_mode() -> _RecordingStateScope:
-    """Return a scope in training mode; whether operators are recorded stays as it is."""
+    """Return a scope in training mode that leaves recording unchanged."""
     return _RecordingStateScope(None, True)
 
 
 def predict_mode() -> _RecordingStateScope:
-    """Return a scope in prediction mode; whether operators are recorded stays as it is."""
+    """Return a scope in prediction mode that leaves recording unchanged."""
     return _RecordingStateScope(None, False)
 
 
 class detect_anomaly:  # noqa: N801 - a scope, used like a function
-    """A scope in which NaN and infinities are reported: the operator that made the first one, and where it was called.
+    """A scope that reports NaN and infinity: it names the operator that produced the first one, and its call site.
 
-    The error is raised when the value of an array is asked for in which there is one. Results are looked at once more
-    after they have been computed, which is nearly free; everything is evaluated again, operator by operator, only when
-    something is found.
+    Reading an array that contains one raises the error. The check scans computed results, which is nearly free; only
+    when it finds something, the library evaluates the computation again, operator by operator.
 
     >>> import phonograd as mx
     >>> x = mx.nd.array([1.0, 0.0])
@@ -279,12 +277,12 @@ class detect_anomaly:  # noqa: N801 - a scope, used like a function
 
 
 def set_detect_anomaly(mode: bool, check_nan: bool = True, check_inf: bool = True) -> None:
-    """Switch the report of NaN and infinities on or off; see :class:`detect_anomaly`."""
+    """Switch the detection of NaN and infinity on or off; see :class:`detect_anomaly`."""
     _switch_detection(_truth(mode), bool(check_nan), bool(check_inf))
 
 
 def is_anomaly_enabled() -> bool:
-    """Return whether NaN and infinities are reported."""
+    """Return whether the detection of NaN and infinity is on."""
     return detection.on
 
 
@@ -314,12 +312,12 @@ def _around(entry: Range) -> str:
 
 
 def mark_variables(variables: Any, gradients: Any, grad_reqs: Any = "write") -> None:
-    """Make arrays variables whose gradients go into given arrays.
+    """Mark arrays as variables and use the given arrays as their gradient buffers.
 
     Parameters
     ----------
     variables, gradients
-        An array and its gradient buffer, or two lists of equal length. Initial contents of a buffer are kept, which
+        An array and its gradient buffer, or two lists of equal length. A buffer keeps its initial contents, which
         matters for 'add'.
     grad_reqs
         'write', 'add' or 'null', for all or one per variable.
@@ -335,16 +333,16 @@ def mark_variables(variables: Any, gradients: Any, grad_reqs: Any = "write") -> 
 
 
 def backward(heads: Any, head_grads: Any = None, retain_graph: bool = False, train_mode: bool = True) -> None:
-    """Compute the gradients of all variables the heads were computed from, into their ``.grad``.
+    """Compute the gradients of the heads with respect to all variables they depend on, into ``.grad``.
 
     Parameters
     ----------
     heads
-        An array or a list of arrays. The gradients of several heads are summed.
+        An array or a list of arrays. Gradients of several heads are summed.
     head_grads
-        The gradient to start each head with; ones where it is None.
+        The gradient of each head to start from; ones where it is None.
     retain_graph
-        Keep the record, so that the heads can be differentiated again.
+        Keep the recorded graph, so that the heads can be differentiated again.
     train_mode
         The training flag while user code (``Function.backward``) runs.
     """
@@ -360,14 +358,14 @@ def grad(
     create_graph: bool = False,
     train_mode: bool = True,
 ) -> list[NDArray]:
-    """Return the gradients of the heads with respect to variables as new arrays; ``.grad`` is left alone.
+    """Return the gradients of the heads with respect to variables as new arrays, without touching ``.grad``.
 
     Parameters
     ----------
     variables
         An array or a list of arrays, each marked for gradients and an ancestor of a head.
     retain_graph
-        Keep the record; by default the same as ``create_graph``.
+        Keep the recorded graph; defaults to ``create_graph``.
     create_graph
         Record the gradients themselves, so that they can be differentiated again, to any order: with respect to the
         variables, and to head gradients that are variables.

@@ -1,6 +1,6 @@
-"""Names that MXNet code takes from ``mxnet.base``: the error types, type tuples, class properties, the data directory.
+"""Names that MXNet code imports from ``mxnet.base``: error types, type tuples, class properties.
 
-What only makes sense with MXNet's C library (handles, ``check_call``, operator code generation) is not here.
+Names that only make sense with MXNet's C library (handles, ``check_call``, operator code generation) are absent.
 """
 
 from __future__ import annotations
@@ -96,11 +96,11 @@ register = register_error
 
 @register_error
 class InternalError(MXNetError):
-    """Something is wrong inside of the library, not in the call."""
+    """An error inside the library rather than in the call."""
 
 
 class _UnsupportedCall(MXNetError):
-    """A function was called with a kind of argument it is not written for."""
+    """A function was called with an unsupported kind of argument."""
 
     reason = "is not supported"
 
@@ -117,19 +117,19 @@ class _UnsupportedCall(MXNetError):
 
 @register_error
 class NotImplementedForSymbol(_UnsupportedCall):
-    """The function works on arrays only, and got a symbol."""
+    """A function that works only on arrays got a symbol."""
 
     reason = "is not implemented for Symbol"
 
 
 class NotSupportedForSparseNDArray(_UnsupportedCall):
-    """The function works on dense arrays only, and got a sparse one."""
+    """A function that works only on dense arrays got a sparse one."""
 
     reason = "is not supported for SparseNDArray"
 
 
 class _MXClassPropertyDescriptor:
-    """A property of a class, also reached through its instances."""
+    """A property of a class, also readable through its instances."""
 
     def __init__(self, fget: Any, fset: Any = None) -> None:
         self.fget, self.fset = fget, fset
@@ -161,7 +161,7 @@ class _MXClassPropertyMetaClass(type):
 
 
 def classproperty(func: Any) -> _MXClassPropertyDescriptor:
-    """Return a property of the class itself; it can be set if the metaclass is ``_MXClassPropertyMetaClass``.
+    """Return a property of the class itself, settable if the metaclass is ``_MXClassPropertyMetaClass``.
 
     >>> class Circle:
     ...     @classproperty
@@ -184,12 +184,12 @@ def with_metaclass(meta: type, *bases: type) -> type:
 
 
 def py_str(x: bytes | str) -> str:
-    """Return the text of UTF-8 bytes; what is text already stays as it is."""
+    """Decode UTF-8 bytes; text is returned unchanged."""
     return x if isinstance(x, str) else x.decode("utf-8")
 
 
 def data_dir_default() -> str:
-    """Return the directory where MXNet kept downloaded data unless told otherwise."""
+    """Return the directory where MXNet keeps downloaded data by default."""
     if os.name == "nt":
         return os.path.join(os.environ.get("APPDATA", ""), "mxnet")
     return os.path.join(os.path.expanduser("~"), ".mxnet")
@@ -201,5 +201,5 @@ def data_dir() -> str:
 
 
 def _as_list(obj: Any) -> list[Any] | tuple[Any, ...]:
-    """Return a list or tuple as it is, and anything else as a list of one."""
+    """Return a list or tuple unchanged, and anything else as a list of one element."""
     return obj if isinstance(obj, list | tuple) else [obj]

@@ -1,4 +1,4 @@
-"""Contexts, MXNet's word for devices (``mxnet.context``): every one is host memory; ``gpu()`` arrays do not exist."""
+"""Contexts, MXNet's word for devices (``mxnet.context``): all arrays are in host memory."""
 
 from .core.base.devices import Context, cpu, cpu_pinned, current_context, gpu, gpu_memory_info, num_gpus
 

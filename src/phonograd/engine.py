@@ -1,7 +1,7 @@
-"""MXNet's bulk size (``mxnet.engine``), kept for old scripts; it changes nothing.
+"""MXNet's bulk size (``mxnet.engine``), kept for old scripts; it has no effect.
 
-MXNet grouped operators into bulks to save scheduling time. Here all pending operators are planned together anyway,
-so the number is remembered and returned, and not used.
+MXNet grouped operators into bulks to save scheduling time. phonograd plans all pending operators together, so it
+stores and returns the number but does not use it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _bulk_size: ContextVar[int] = ContextVar("bulk_size", default=0)
 
 
 def set_bulk_size(size: int) -> int:
-    """Return the previous bulk size of this thread and remember the new one.
+    """Set the bulk size of this thread and return the previous one.
 
     >>> previous = set_bulk_size(10)
     >>> set_bulk_size(previous)

@@ -1,15 +1,15 @@
-"""Where MXNet code looks for the C library (``mxnet.libinfo``): there is none, and the API version is MXNet's."""
+"""The C library's location (``mxnet.libinfo``): there is no C library, and the API version is MXNet's."""
 
 from __future__ import annotations
 
 __all__ = ["find_conf_path", "find_include_path", "find_lib_path"]
 
-#: the version of MXNet whose interface this library has, for version checks in scripts
+#: the version of MXNet whose API this library implements, for version checks in scripts
 __version__ = "1.9.1"
 
 
 def find_lib_path(prefix: str = "libmxnet") -> list[str]:
-    """Return the paths of the C library: none, since everything is Python and kernels compiled at run time."""
+    """Return the paths of the C library: an empty list, since phonograd has none."""
     return []
 
 

@@ -1,4 +1,4 @@
-"""Loggers with one line per message: level, time, process and place (``mxnet.log``)."""
+"""Loggers that print one line per message with level, time, process and location (``mxnet.log``)."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from logging import CRITICAL, DEBUG, ERROR, INFO, NOTSET, WARNING
 
 __all__ = ["CRITICAL", "DEBUG", "ERROR", "INFO", "NOTSET", "WARNING", "getLogger", "get_logger"]
 
-#: colors of terminals by level
+#: terminal colors by level
 _COLORS = {DEBUG: "\x1b[32m", INFO: "\x1b[32m", WARNING: "\x1b[33m", ERROR: "\x1b[31m", CRITICAL: "\x1b[31m"}
 
 
 class _Formatter(logging.Formatter):
-    """One line per message, which begins with the first letter of the level; in color for terminals."""
+    """Format a message as one line that begins with the level's first letter; in color for terminals."""
 
     def __init__(self, colored: bool) -> None:
         super().__init__(datefmt="%m%d %H:%M:%S")
         self._colored = colored
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the line of a record."""
+        """Format a record as one line."""
         place = f"{record.pathname}:{record.funcName}:{record.lineno}"
         start = f"{record.levelname[0]}{self.formatTime(record, self.datefmt)} {record.process} {place}]"
         if self._colored:
@@ -33,14 +33,14 @@ class _Formatter(logging.Formatter):
 def get_logger(
     name: str | None = None, filename: str | None = None, filemode: str | None = None, level: int = WARNING
 ) -> logging.Logger:
-    """Return a logger that writes to a file, or to the standard error.
+    """Return a logger that writes to a file or to standard error.
 
     Parameters
     ----------
     name
-        The name of the logger; a logger that has been returned before stays as it is. None for the root logger.
+        The name of the logger; None for the root logger. A logger that was configured before is returned unchanged.
     filename, filemode
-        The file, and how it is opened: ``'a'`` (the default) or ``'w'``. Messages in files have no colors.
+        The file and its mode: ``'a'`` (the default) or ``'w'``. Messages in files have no colors.
     level
         Messages below this level are not written.
     """
@@ -62,6 +62,6 @@ def get_logger(
 def getLogger(  # noqa: N802 - MXNet's name
     name: str | None = None, filename: str | None = None, filemode: str | None = None, level: int = WARNING
 ) -> logging.Logger:
-    """Return what :func:`get_logger` returns: its older name."""
+    """Return the logger of :func:`get_logger` (deprecated alias)."""
     warnings.warn("getLogger is deprecated, Use get_logger instead.", DeprecationWarning, stacklevel=2)
     return get_logger(name, filename, filemode, level)

@@ -1,4 +1,4 @@
-"""Names for what the user did not name (``mxnet.name``)."""
+"""Automatic names for unnamed symbols and blocks (``mxnet.name``)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["NameManager", "Prefix"]
 
 
 class NameManager(metaclass=_MXClassPropertyMetaClass):
-    """A scope that numbers the names it gives.
+    """A scope that numbers the names it generates.
 
     >>> with NameManager() as names:
     ...     names.get(None, "fc"), names.get(None, "fc"), names.get("mine", "fc")
@@ -25,7 +25,7 @@ class NameManager(metaclass=_MXClassPropertyMetaClass):
         self._outside: list[NameManager | None] = []
 
     def get(self, name: str | None, hint: str) -> str:
-        """Return `name`, or a new name that starts with `hint` if there is none."""
+        """Return `name`, or a new name that starts with `hint` if `name` is None."""
         if name:
             return name
         number = self._counter[hint]
@@ -42,7 +42,7 @@ class NameManager(metaclass=_MXClassPropertyMetaClass):
 
     @classmethod
     def _innermost(cls) -> NameManager:
-        """Return the innermost scope of this thread, made if there is none."""
+        """Return the innermost scope of this thread; create it if there is none."""
         scope = cls._current.get()
         if scope is None:
             scope = NameManager()
@@ -58,7 +58,7 @@ class NameManager(metaclass=_MXClassPropertyMetaClass):
 
 
 class Prefix(NameManager):
-    """A scope that puts a prefix before every name, given or made.
+    """A scope that prepends a prefix to every name, given or generated.
 
     >>> with Prefix("net_") as names:
     ...     names.get(None, "fc"), names.get("mine", "fc")
@@ -70,5 +70,5 @@ class Prefix(NameManager):
         self._prefix = prefix
 
     def get(self, name: str | None, hint: str) -> str:
-        """Return the prefix followed by `name`, or by a new name if there is none."""
+        """Return the prefix followed by `name`, or by a new name if `name` is None."""
         return self._prefix + super().get(name, hint)

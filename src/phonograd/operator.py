@@ -1,7 +1,7 @@
 """Custom operators: MXNet's CustomOp and CustomOpProp, called as ``nd.Custom(x, op_type='name')``.
 
-``mx.operator`` offers the names of this module. Forward runs with recording off, backward as the pass that asks for it;
-both may leave the library. :class:`phonograd.autograd.Function` does the same with less writing.
+Forward runs with recording off; backward runs with the flags of the pass that calls it. Both may use other libraries.
+:class:`phonograd.autograd.Function` does the same with less code.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class CustomOp:
         )
 
     def assign(self, dst: NDArray, req: str, src: Any) -> None:
-        """Write, add or drop a result, as the request says."""
+        """Write, add or drop a result according to the request."""
         if req in ("write", "inplace"):
             dst[:] = src
         elif req == "add":
@@ -48,17 +48,17 @@ class CustomOp:
 
 
 class CustomOpProp:
-    """The facts about a custom operator: arguments, outputs, shapes, types, and how to make its CustomOp."""
+    """Describe a custom operator: its arguments, outputs, shapes and types, and create its CustomOp."""
 
     def __init__(self, need_top_grad: bool = True) -> None:
         self.need_top_grad_ = need_top_grad
 
     def infer_shape(self, in_shape: Any) -> Any:
-        """Return the shapes of inputs, outputs and auxiliary states; by default all like the first input."""
+        """Return the shapes of inputs, outputs and auxiliary states; by default, all equal that of the first input."""
         return in_shape, (in_shape[0],) * len(self.list_outputs()), ()
 
     def infer_type(self, in_type: Any) -> Any:
-        """Return the types of inputs, outputs and auxiliary states; by default all like the first input."""
+        """Return the types of inputs, outputs and auxiliary states; by default, all equal that of the first input."""
         first = in_type[0]
         outputs, states = len(self.list_outputs()), len(self.list_auxiliary_states())
         return [first] * len(in_type), [first] * outputs, [first] * states
@@ -76,7 +76,7 @@ class CustomOpProp:
         return []
 
     def declare_backward_dependency(self, out_grad: Any, in_data: Any, out_data: Any) -> list[Any]:
-        """Return what backward reads; everything is kept here, so this is informative only."""
+        """Return the arrays that backward reads; informative only, since all of them are kept."""
         return [*(out_grad if self.need_top_grad_ else []), *in_data, *out_data]
 
     def create_operator(self, ctx: Any, in_shapes: Any, in_dtypes: Any) -> CustomOp:
@@ -85,7 +85,7 @@ class CustomOpProp:
 
 
 def register(reg_name: str) -> Callable[[type[CustomOpProp]], type[CustomOpProp]]:
-    """Return a class decorator that makes a CustomOpProp known under a name."""
+    """Return a class decorator that registers a CustomOpProp under a name."""
 
     def decorate(prop_class: type[CustomOpProp]) -> type[CustomOpProp]:
         if not (isinstance(prop_class, type) and issubclass(prop_class, CustomOpProp)):
@@ -102,14 +102,14 @@ def get_all_registered_operators() -> list[str]:
 
 
 def registered_class(op_type: str) -> type[CustomOpProp]:
-    """Return the class that is registered under a name."""
+    """Return the class registered under a name."""
     if op_type not in _registered:
         raise MXNetError(f"Cannot find custom operator {op_type}{nearest(op_type, list(_registered))}")
     return _registered[op_type]
 
 
 def Custom(*data: NDArray, op_type: str, **kwargs: Any) -> Any:  # noqa: N802 - MXNet's name
-    """Return the outputs of a registered custom operator; keywords are arrays by name or parameters, as strings."""
+    """Call a registered custom operator; keywords are arrays by name, or parameters passed on as strings."""
     make_prop: Callable[..., CustomOpProp] = registered_class(op_type)
     named = {key: value for key, value in kwargs.items() if isinstance(value, NDArray)}
     parameters = {
@@ -128,10 +128,10 @@ def Custom(*data: NDArray, op_type: str, **kwargs: Any) -> Any:  # noqa: N802 - 
     op = prop.create_operator(context, [list(a.shape) for a in inputs], [a.dtype for a in inputs])
     call = _Call(op, {**parameters, "op_type": op_type}, inputs, outputs, aux)
     call.forward()
-    return _returned(outputs, kwargs.get("out"))
+    return _return_or_write(outputs, kwargs.get("out"))
 
 
-def _returned(outputs: list[NDArray], out: Any) -> Any:
+def _return_or_write(outputs: list[NDArray], out: Any) -> Any:
     if out is None:
         return outputs[0] if len(outputs) == 1 else outputs
     targets = list(out) if isinstance(out, (list, tuple)) else [out]
@@ -156,7 +156,7 @@ def _inputs(op_type: str, given: list[Any], named: dict[str, NDArray], names: li
 
 
 class _Call:
-    """One call of a custom operator. What it saw stays as it was, whatever is written to the arrays afterwards."""
+    """One call of a custom operator. Later writes to the arrays do not change the values it saw."""
 
     def __init__(
         self,
@@ -174,10 +174,10 @@ class _Call:
         self.aux = aux
 
     def forward(self) -> None:
-        """Compute the outputs, and record the call if recording is on."""
+        """Compute the outputs and record the call if recording is on."""
         flags = FLAGS.get()
         sources = sources_of(self.inputs) if flags & RECORDING else []
-        # the operator gets arrays of its own on the same memory: what it attaches to them stays with them
+        # the operator gets its own array objects on the same memory, so that anything it attaches stays local
         seen = [array.detach() for array in self.inputs]
         with flags_set_to(flags & ~RECORDING):
             self.op.forward(int(bool(flags & TRAINING)), ["write"] * len(self.outputs), seen, self.outputs, self.aux)

@@ -1,4 +1,4 @@
-"""Classes that users choose by name (``mxnet.registry``): initialisers and metrics are registered here.
+"""Classes that users select by name (``mxnet.registry``), such as initializers and metrics.
 
 A name may also be given with arguments as JSON: ``'["xavier", {"magnitude": 2}]'``.
 """
@@ -25,11 +25,11 @@ def get_registry(base_class: type) -> dict[str, type]:
 
 
 def get_register_func(base_class: type, nickname: str) -> Callable[..., Any]:
-    """Return a decorator that registers subclasses of a class; messages call them `nickname`."""
+    """Return a decorator that registers subclasses of a class; messages refer to them as `nickname`."""
     registry = _REGISTRY.setdefault(base_class, {})
 
     def register(klass: Class, name: str | None = None) -> Class:
-        """Return the class after registering it by its own or another name, in lower case."""
+        """Register a class under its own or another name, in lower case, and return the class."""
         assert issubclass(klass, base_class), f"Can only register subclass of {base_class.__name__}"
         key = (name or klass.__name__).lower()
         if key in registry and registry[key] is not klass:
@@ -47,28 +47,28 @@ def get_register_func(base_class: type, nickname: str) -> Callable[..., Any]:
 
 
 def get_alias_func(base_class: type, nickname: str) -> Callable[..., Any]:
-    """Return a decorator with arguments: further names under which a subclass is registered."""
+    """Return a decorator that registers a subclass under further names."""
     register = get_register_func(base_class, nickname)
 
     def alias(*aliases: str) -> Callable[[Class], Class]:
         """Return a decorator that registers a class under each of the names."""
 
-        def registered(klass: Class) -> Class:
+        def register_all(klass: Class) -> Class:
             for name in aliases:
                 register(klass, name)
             return klass
 
-        return registered
+        return register_all
 
     return alias
 
 
 def get_create_func(base_class: type, nickname: str) -> Callable[..., Any]:
-    """Return a function that makes instances from a name and arguments; an instance is returned as it is."""
+    """Return a function that creates instances from a name and arguments, and returns instances unchanged."""
     registry = _REGISTRY.setdefault(base_class, {})
 
     def create(*args: Any, **kwargs: Any) -> Any:
-        """Return an instance of the registered class with the given name."""
+        """Create an instance of the class registered under the given name."""
         if args:
             name, *positional = args
         else:

@@ -1,7 +1,7 @@
-"""What this installation can do (``mxnet.runtime``), under MXNet's feature names.
+"""List the features of this installation (``mxnet.runtime``) under MXNet's names.
 
-Processor features are those of the machine that runs, since kernels are compiled on it; features of MXNet that need a
-library which is not used here (CUDA, OpenCV, oneDNN) are off.
+Processor features are those of the current machine, since kernels are compiled on it. Features that need a library
+phonograd does not use (CUDA, OpenCV, oneDNN) are off.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _BLAS = {"BLAS_OPEN": "openblas", "BLAS_ATLAS": "atlas", "BLAS_MKL": "mkl", "BLA
 
 @dataclass(frozen=True)
 class Feature:
-    """One feature: its name and whether it is there."""
+    """One feature: its name and whether it is enabled."""
 
     name: str
     enabled: bool
@@ -41,7 +41,7 @@ class Feature:
 
 
 def _processor_features() -> dict[str, bool]:
-    """Return what the processor can do, by LLVM's names; nothing where llvmlite is not installed."""
+    """Return the processor's features by LLVM's names; empty where llvmlite is not installed."""
     try:
         from llvmlite import binding
     except ImportError:
@@ -78,7 +78,7 @@ def feature_list() -> list[Feature]:
 
 
 class Features(OrderedDict[str, Feature]):
-    """The features by name; there is one such object.
+    """The features by name (a singleton).
 
     >>> Features().is_enabled("cuda")
     False
@@ -95,18 +95,18 @@ class Features(OrderedDict[str, Feature]):
         return cls.instance
 
     def __init__(self) -> None:
-        """Leave the one object as it is."""
+        """Leave the singleton unchanged."""
 
     def __repr__(self) -> str:
         return str(list(self.values()))
 
     def is_enabled(self, feature_name: str) -> bool:
-        """Return whether a feature is there; its name may be in small letters.
+        """Return whether a feature is enabled; its name may be in lower case.
 
         Raises
         ------
         RuntimeError
-            If there is no such feature.
+            If the feature is unknown.
         """
         name = feature_name.upper()
         if name not in self:

@@ -1,4 +1,4 @@
-"""Settings: one frozen record of everything that can be tuned, read from PHONOGRAD_* variables once.
+"""Settings: one frozen record of all tuning options, read once from PHONOGRAD_* variables.
 
 >>> from phonograd import settings
 >>> with settings.override(executor="reference"):

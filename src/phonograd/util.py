@@ -1,10 +1,10 @@
-"""Switches of array semantics (``mxnet.util``): NumPy shapes and arrays on and off, the environment, module names.
+"""Switches for NumPy shape and array semantics, the environment, module names (``mxnet.util``).
 
 In legacy mode, the default, an NDArray file does not distinguish a 0-d array from "no array". NumPy shape semantics
-(:func:`set_np_shape`, :func:`np_shape`, :func:`use_np_shape`) does; here the switch decides only which file layout is
-written and read, since 0-d and zero-size arrays compute in both modes. NumPy *array* semantics (:func:`set_np`,
-:func:`np_array`, :func:`use_np`) decides whether what makes arrays of nothing (parameters, data sets, metrics) makes
-those of ``mx.np``; what is computed from an array is of its kind in both modes.
+(:func:`set_np_shape`, :func:`np_shape`, :func:`use_np_shape`) does. Here this switch only chooses the file layout,
+since 0-d and zero-size arrays compute in both modes. NumPy *array* semantics (:func:`set_np`, :func:`np_array`,
+:func:`use_np`) makes functions that create arrays without array arguments (parameters, data sets, metrics) return
+arrays of ``mx.np``. Results computed from an array keep its kind in both modes.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ __all__ = [
 
 _Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
 
-# A thread or task that never chose follows the process-wide switch.
+# A thread or task that never set its own switch follows the process-wide one.
 _own_switch: ContextVar[bool | None] = ContextVar("np_shape", default=None)
 _everywhere = False
 _own_array_switch: ContextVar[bool | None] = ContextVar("np_array", default=None)
@@ -67,13 +67,13 @@ def np_shape_state() -> int:
 
 
 def set_np_shape(active: int) -> bool:
-    """Return the previous state and turn NumPy shape semantics on or off.
+    """Turn NumPy shape semantics on or off and return the previous state.
 
     Parameters
     ----------
     active
         0 or False: off, also for the whole process if it was on there. 1 or True: on in this thread. 2: on in every
-        thread that has not chosen for itself.
+        thread that has not set its own switch.
     """
     global _everywhere
     state = operator.index(active)
@@ -92,7 +92,7 @@ def set_np_shape(active: int) -> bool:
 
 
 class _SwitchScope:
-    """A ``with`` block, or a decorator, inside which a switch is on or off; None leaves it as it is."""
+    """A ``with`` block or decorator that turns a switch on or off inside; None leaves it unchanged."""
 
     def __init__(self, switch: ContextVar[bool | None], inside: bool | None) -> None:
         self._switch = switch
@@ -108,11 +108,11 @@ class _SwitchScope:
         self._switch.set(self._before.pop())
 
     def __call__(self, function: _Decorated) -> _Decorated:
-        return _scoped(function, self._switch, self._inside)
+        return _wrap_with_switch(function, self._switch, self._inside)
 
 
 def np_shape(active: bool | None = True) -> _SwitchScope:
-    """Return a scope inside which NumPy shapes are on (or off), for ``with`` or as a decorator.
+    """Return a scope that turns NumPy shapes on (or off), for ``with`` or as a decorator.
 
     >>> with np_shape(True):
     ...     is_np_shape()
@@ -124,7 +124,7 @@ def np_shape(active: bool | None = True) -> _SwitchScope:
 
 
 def np_array(active: bool | None = True) -> _SwitchScope:
-    """Return a scope inside which NumPy arrays are on (or off), for ``with`` or as a decorator.
+    """Return a scope that turns NumPy arrays on (or off), for ``with`` or as a decorator.
 
     >>> with np_array(True):
     ...     is_np_array()
@@ -133,40 +133,41 @@ def np_array(active: bool | None = True) -> _SwitchScope:
     return _SwitchScope(_own_array_switch, active)
 
 
-def _scoped(function: _Decorated, switch: ContextVar[bool | None], active: bool | None) -> _Decorated:
+def _wrap_with_switch(function: _Decorated, switch: ContextVar[bool | None], active: bool | None) -> _Decorated:
     """Return a function that runs with a switch set."""
 
     @functools.wraps(function)
-    def inside(*args: Any, **kwargs: Any) -> Any:
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
         with _SwitchScope(switch, active):
             return function(*args, **kwargs)
 
-    return cast(_Decorated, inside)
+    return cast(_Decorated, wrapper)
 
 
-def _used(func: _Decorated, switch: ContextVar[bool | None], decorator: str) -> _Decorated:
-    """Return a function, or class, whose code runs with a switch on."""
+def _decorate_with_switch(func: _Decorated, switch: ContextVar[bool | None], decorator: str) -> _Decorated:
+    """Return a function or class whose code runs with a switch on."""
     if inspect.isclass(func):
         for name, member in list(vars(func).items()):
             if isinstance(member, staticmethod | classmethod):
-                setattr(func, name, type(member)(_scoped(member.__func__, switch, True)))
+                setattr(func, name, type(member)(_wrap_with_switch(member.__func__, switch, True)))
             elif isinstance(member, property):
                 getter, setter, deleter = [
-                    part and _scoped(cast(Any, part), switch, True) for part in (member.fget, member.fset, member.fdel)
+                    part and _wrap_with_switch(cast(Any, part), switch, True)
+                    for part in (member.fget, member.fset, member.fdel)
                 ]
                 setattr(func, name, property(getter, setter, deleter, member.__doc__))
             elif inspect.isfunction(member):
-                setattr(func, name, _scoped(member, switch, True))
+                setattr(func, name, _wrap_with_switch(member, switch, True))
         return cast(_Decorated, func)
     if callable(func):
-        return _scoped(func, switch, True)
+        return _wrap_with_switch(func, switch, True)
     raise TypeError(f"{decorator} can only decorate classes and callable objects, while received a {type(func)}")
 
 
 def use_np_shape(func: _Decorated) -> _Decorated:
-    """Return a function, or class, whose code runs with NumPy shapes on.
+    """Return a function or class whose code runs with NumPy shapes on.
 
-    In a class, every method, property, static method and class method of its own is wrapped.
+    For a class, this wraps each of its own methods, properties, static methods and class methods.
 
     >>> @use_np_shape
     ... def question():
@@ -174,11 +175,11 @@ def use_np_shape(func: _Decorated) -> _Decorated:
     >>> question(), is_np_shape()
     (True, False)
     """
-    return _used(func, _own_switch, "use_np_shape")
+    return _decorate_with_switch(func, _own_switch, "use_np_shape")
 
 
 def is_np_array() -> bool:
-    """Return whether NumPy array semantics is on: what is made of nothing is an array of ``mx.np``.
+    """Return whether NumPy array semantics is on: new arrays are then those of ``mx.np``.
 
     >>> is_np_array()
     False
@@ -188,12 +189,12 @@ def is_np_array() -> bool:
 
 
 def use_np_array(func: _Decorated) -> _Decorated:
-    """Return a function, or class, whose code runs with NumPy arrays on; see :func:`use_np_shape`."""
-    return _used(func, _own_array_switch, "use_np_array")
+    """Return a function or class whose code runs with NumPy arrays on; see :func:`use_np_shape`."""
+    return _decorate_with_switch(func, _own_array_switch, "use_np_array")
 
 
 def use_np(func: _Decorated) -> _Decorated:
-    """Return a function, or class, whose code runs with NumPy shapes and arrays on; see :func:`use_np_shape`.
+    """Return a function or class whose code runs with NumPy shapes and arrays on; see :func:`use_np_shape`.
 
     >>> @use_np
     ... def question():
@@ -205,7 +206,7 @@ def use_np(func: _Decorated) -> _Decorated:
 
 
 def set_np(shape: bool = True, array: bool = True) -> None:
-    """Return nothing and turn NumPy shape and array semantics on (or off), in every thread that has not chosen itself.
+    """Turn NumPy shape and array semantics on (or off) in every thread that has not set its own switches.
 
     Compatibility
     -------------
@@ -214,7 +215,7 @@ def set_np(shape: bool = True, array: bool = True) -> None:
     Raises
     ------
     ValueError
-        If arrays are to be on while shapes are off.
+        If arrays would be on while shapes are off.
     """
     global _arrays_everywhere
     if array and not shape:
@@ -226,7 +227,7 @@ def set_np(shape: bool = True, array: bool = True) -> None:
 
 
 def reset_np() -> None:
-    """Return nothing and turn NumPy shape and array semantics off."""
+    """Turn NumPy shape and array semantics off."""
     set_np(shape=False, array=False)
 
 
@@ -242,7 +243,7 @@ def set_module(module: str | None) -> Callable[[_Decorated], _Decorated]:
 
 
 def makedirs(d: str | os.PathLike[str]) -> None:
-    """Return nothing and make a directory with its parents; an existing one is left alone."""
+    """Create a directory with its parents unless it exists."""
     os.makedirs(os.path.expanduser(d), exist_ok=True)
 
 
@@ -257,10 +258,10 @@ def get_gpu_memory(gpu_dev_id: int) -> tuple[int, int]:
 
 
 def get_cuda_compute_capability(ctx: Any) -> int:
-    """Raise: a CPU has no compute capability, and there are no GPU arrays."""
+    """Raise: a CPU has no compute capability, and arrays on GPUs are not supported."""
     if getattr(ctx, "device_type", None) != "gpu":
         raise ValueError(f"Expecting a gpu context to get cuda compute capability, while received ctx {ctx}")
-    raise MXNetError("There is no CUDA device to ask: phonograd computes on the CPU only.")
+    raise MXNetError("No CUDA device is available: phonograd computes on the CPU only.")
 
 
 def getenv(name: str) -> str | None:
@@ -269,7 +270,7 @@ def getenv(name: str) -> str | None:
 
 
 def setenv(name: str, value: str | None) -> None:
-    """Return nothing and set an environment variable; None removes it."""
+    """Set an environment variable; None removes it."""
     if value is None:
         os.environ.pop(name, None)
     else:

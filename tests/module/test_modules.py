@@ -187,7 +187,7 @@ def test_errors_tell_what_to_do():
     module.init_params()
     with pytest.raises(AssertionError, match="update: call init_optimizer first"):
         module.update()
-    with pytest.raises(MXNetError, match=r"parameter fc1_bias has the shape \(6,\)"):
+    with pytest.raises(MXNetError, match=r"parameter fc1_bias has shape \(6,\)"):
         module.set_params({"fc1_bias": nd.ones((2,))}, {}, allow_missing=True)
     with pytest.raises(RuntimeError, match="fc1_bias is not presented"):
         module.set_params({}, {})

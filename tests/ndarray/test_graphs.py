@@ -46,7 +46,7 @@ def test_subgraph():
 def test_arguments_are_checked():
     with pytest.raises(MXNetError, match="has to be sorted"):
         nd.contrib.dgl_subgraph(graph(), vector(2, 0), return_mapping=False)
-    with pytest.raises(MXNetError, match="numbers of vertices, which are below 3"):
+    with pytest.raises(MXNetError, match="vertex numbers, which must be below 3"):
         nd.contrib.edge_id(graph(), vector(3), vector(0))
     with pytest.raises(MXNetError, match=r"use tostype\('csr'\)"):
         nd.contrib.dgl_adjacency(nd.ones((2, 2)))

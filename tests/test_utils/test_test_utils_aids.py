@@ -188,7 +188,7 @@ def test_archives_are_unpacked(tmp_path):
     test_utils.get_zip_data(str(tmp_path), "http://127.0.0.1/never-asked.zip", "some.zip")
     assert (tmp_path / "inner" / "text").read_text() == "hello"
     (tmp_path / "broken.zip").write_bytes(b"no archive")
-    with pytest.raises(MXNetError, match=r"broken.zip is no zip archive"):
+    with pytest.raises(MXNetError, match=r"broken.zip is not a zip archive"):
         test_utils.get_zip_data(str(tmp_path), "http://127.0.0.1/never-asked.zip", "broken.zip")
     packed = bz2.compress(b"numbers")
     for name, contents in (("whole.bz2", packed), ("cut.bz2", packed[:-5]), ("wrong.bz2", b"no archive")):

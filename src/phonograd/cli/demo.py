@@ -1,8 +1,8 @@
-"""The demonstration: a convolutional network learns handwritten digits, a function is differentiated three times.
+"""The demo: train a convolutional network on handwritten digits, and differentiate a function three times.
 
-``make demo``, ``python -m phonograd.cli.demo`` and ``phonograd demo`` all run :func:`main`. It prints how it goes and
-what took the time, and writes one HTML page with everything. The package's own ``data/digits.npz`` holds the images;
-those for testing are looked at once, at the end.
+``make demo``, ``python -m phonograd.cli.demo`` and ``phonograd demo`` all run :func:`main`. It prints its progress and
+the slowest operators, and writes one self-contained HTML report. The images are in the package's ``data/digits.npz``;
+the test images are used once, at the end.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ from phonograd.profiler.report import html_report
 
 __all__ = ["Digits", "Training", "derivatives", "load_digits", "main", "network", "train", "with_shifted_copies"]
 
-TEST_FROM = 1437  # the images from here on, 360, are for testing: see data/README.md
-TRAINING_IMAGES = 1200  # and those between are for validation: the numbers below were chosen by them
+TEST_FROM = 1437  # the 360 images from here on are for testing: see data/README.md
+TRAINING_IMAGES = 1200  # the images in between are for validation: they chose the numbers below
 CHANNELS = (16, 32, 64)
 BATCH = 64
 PEAK_RATE = 0.003
@@ -48,7 +48,7 @@ EXPECTED_ACCURACY = 0.98
 
 @dataclass
 class Digits:
-    """Images of shape (N, 8, 8) with numbers between 0 and 1, and their labels of shape (N,)."""
+    """Images of shape (N, 8, 8) with values in [0, 1], and their labels of shape (N,)."""
 
     train_images: NDArray
     train_labels: NDArray
@@ -68,7 +68,7 @@ def load_digits() -> Digits:
 
 
 def network() -> nn.HybridSequential:
-    """Return a small convolutional network, not initialised yet."""
+    """Return a small convolutional network, not initialized yet."""
     net = nn.HybridSequential(prefix="digits_")
     with net.name_scope():
         for channels in CHANNELS:
@@ -80,18 +80,18 @@ def network() -> nn.HybridSequential:
 
 
 def read(net: nn.HybridSequential, images: NDArray) -> NDArray:
-    """Return the digit that the network reads in each image."""
+    """Return the digit that the network recognizes in each image."""
     digits: NDArray = net(images.expand_dims(1)).argmax(axis=1)
     return digits
 
 
 def accuracy(net: nn.HybridSequential, images: NDArray, labels: NDArray) -> float:
-    """Return the fraction of the images in which the network reads their label."""
+    """Return the fraction of images that the network classifies correctly."""
     return float((read(net, images) == labels).mean().asscalar())
 
 
 def with_shifted_copies(images: NDArray) -> NDArray:
-    """Return the images and four copies of them, each moved by one pixel, one after the other."""
+    """Return the images followed by four copies, each shifted by one pixel."""
     framed = nd.zeros((len(images), 10, 10))
     framed[:, 1:9, 1:9] = images
     moves = [(1, 1), (0, 1), (2, 1), (1, 0), (1, 2)]
@@ -109,7 +109,7 @@ class Training:
 
 
 def train(digits: Digits, epochs: int, *, seed: int = 0) -> Training:
-    """Return a trained network; the images for validation are only looked at."""
+    """Train a network; the validation images only measure its accuracy."""
     mx.random.seed(seed)
     net = network()
     net.initialize(mx.init.Xavier())
@@ -129,8 +129,8 @@ def train(digits: Digits, epochs: int, *, seed: int = 0) -> Training:
         total = nd.zeros((1,))
         for batch in range(batches):
             if epoch == epochs - 1 and batch == batches - 2 * PROFILED_STEPS:
-                # layers are then called one by one: what has to be compiled for that is no part of the profile, and
-                # what was compiled quickly is compiled in full
+                # profiling calls layers one by one: warm up, so that the profile contains no compilation and only
+                # fully optimized kernels
                 warming.start()
             elif epoch == epochs - 1 and batch == batches - PROFILED_STEPS:
                 nd.waitall()
@@ -152,7 +152,7 @@ def train(digits: Digits, epochs: int, *, seed: int = 0) -> Training:
 
 
 def derivatives(points: NDArray) -> list[NDArray]:
-    """Return exp(-x*x/2) and its first three derivatives, each differentiated from the one before."""
+    """Return exp(-x*x/2) and its first three derivatives, each the gradient of the previous one."""
     points.attach_grad()
     with autograd.record():
         value = nd.exp(-0.5 * points * points)
@@ -164,10 +164,10 @@ def derivatives(points: NDArray) -> list[NDArray]:
 
 
 def print_derivatives() -> None:
-    """Print a table of exp(-x*x/2) and its derivatives, and how far they are from the exact ones."""
+    """Print a table of exp(-x*x/2) and its derivatives, and the error against the exact ones."""
     points = nd.arange(-2, 2.5, 0.5)
     values = [value.asnumpy() for value in derivatives(points)]
-    print("\nf(x) = exp(-x*x/2), each derivative taken of the one before by autograd.grad:")
+    print("\nf(x) = exp(-x*x/2) and its derivatives, each by autograd.grad of the previous one:")
     print("".join(f"{title:>10}" for title in ("x", "f", "f'", "f''", "f'''")))
     x = points.asnumpy()
     for row in zip(x, *values):
@@ -177,9 +177,9 @@ def print_derivatives() -> None:
 
 
 def print_digits(images: np.ndarray[Any, Any], predictions: Sequence[int]) -> None:
-    """Print images as text, side by side, each above the digit that was read in it."""
+    """Print images as text, side by side, each above its predicted digit."""
     shades = " .:-=+*#%@"
-    print("\nfrom the test images, as the network reads them:")
+    print("\ntest images and predicted digits:")
     for row in range(8):
         print("  ".join("".join(shades[int(pixel * 9)] * 2 for pixel in image[row]) for image in images))
     print("  ".join(f"{prediction:^16d}" for prediction in predictions))
@@ -188,7 +188,7 @@ def print_digits(images: np.ndarray[Any, Any], predictions: Sequence[int]) -> No
 def picture_of(
     images: np.ndarray[Any, Any], predictions: Sequence[int], labels: Sequence[int], curves: Curves
 ) -> bytes:
-    """Return a PNG picture: digits with what was read in them, the loss, and a function with three derivatives."""
+    """Return a PNG figure: digits with predictions, the loss, and a function with three derivatives."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(11, 7), layout="constrained")
@@ -198,7 +198,7 @@ def picture_of(
         axes.imshow(image, cmap="gray_r", interpolation="nearest")
         axes.set_title(str(prediction), color="black" if prediction == label else "red", fontsize=10)
         axes.set_axis_off()
-    top.suptitle("Test images, with the digit the network reads (red: wrong)")
+    top.suptitle("Test images with the predicted digit (red: wrong)")
     left, right = bottom.subplots(1, 2)
     steps, losses = curves.values["loss"]
     left.plot([step + 1 for step in steps], losses, marker="o", label="training loss")
@@ -218,7 +218,7 @@ def picture_of(
     return content.getvalue()
 
 
-_PAGE_WIDTH = 150  # letters of a table that stands in the report without being scrolled
+_PAGE_WIDTH = 150  # characters of a table that fit the report without scrolling
 _STYLE = """:root{color-scheme:light dark}
 body{font:16px/1.5 system-ui,sans-serif;max-width:72rem;margin:2rem auto;padding:0 1rem}
 pre{overflow-x:auto;font-size:12px;background:#8881;padding:1rem}
@@ -227,7 +227,7 @@ iframe{width:100%;height:48rem;border:1px solid #8886}"""
 
 
 def report_of(training: Training, score: float, picture: bytes | None) -> str:
-    """Return the report as the text of one HTML page that needs nothing else."""
+    """Return the report as one self-contained HTML page."""
     text = html.escape
     summary = io.StringIO()
     net = network()
@@ -241,12 +241,12 @@ def report_of(training: Training, score: float, picture: bytes | None) -> str:
         curves = f'<img alt="digits and curves" src="data:image/png;base64,{base64.b64encode(picture).decode()}">'
     recorded = training.profile
     sections = {
-        f"Handwritten digits: {score:.2%} of the test images read correctly": curves,
+        f"Handwritten digits: {score:.2%} of the test images recognized": curves,
         "The network": f"<pre>{text(summary.getvalue())}</pre>",
         "Its graph": drawing[drawing.index("<svg") :],
-        f"{PROFILED_STEPS} steps of its training, by layer": f"<pre>{text(recorded.by_module().table())}</pre>",
+        f"{PROFILED_STEPS} training steps, by layer": f"<pre>{text(recorded.by_module().table())}</pre>",
         "By operator": f"<pre>{text(profile_table(recorded, _PAGE_WIDTH))}</pre>",
-        "The whole profile": f'<iframe srcdoc="{text(html_report(recorded.events(), "Training"))}"></iframe>',
+        "Full profile": f'<iframe srcdoc="{text(html_report(recorded.events(), "Training"))}"></iframe>',
     }
     body = "".join(f"<h2>{text(title)}</h2>{content}" for title, content in sections.items())
     head = f'<meta charset="utf-8"><title>phonograd demo</title><style>{_STYLE}</style>'
@@ -254,19 +254,19 @@ def report_of(training: Training, score: float, picture: bytes | None) -> str:
 
 
 def profile_table(recorded: profiler.profile, width: int | None = None) -> str:
-    """Return the operators that took most of the time, with the columns that fit into a width."""
+    """Return a table of the slowest operators, with the columns that fit into a width."""
     return recorded.table(sort_by="self_cpu_time_total", row_limit=10, max_width=width)
 
 
 def _show(path: Path) -> None:
-    """Open a page with the desktop's own browser, where there is a desktop."""
+    """Open a page in the desktop's browser, if there is a desktop."""
     if sys.platform in ("darwin", "win32") or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"):
         webbrowser.open(path.as_uri())
 
 
 def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        prog="phonograd demo", description="Learn handwritten digits; differentiate thrice."
+        prog="phonograd demo", description="Train on handwritten digits; compute derivatives up to order three."
     )
     parser.add_argument("--epochs", type=int, default=8, help="passes over the training images (default: 8)")
     parser.add_argument("--seed", type=int, default=0, help="seed of the random numbers (default: 0)")
@@ -276,7 +276,7 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         default=Path("phonograd-demo.html"),
         help="where to save the report (default: phonograd-demo.html)",
     )
-    parser.add_argument("--show", action="store_true", help="open the report, where there is a desktop")
+    parser.add_argument("--show", action="store_true", help="open the report, if there is a desktop")
     arguments = parser.parse_args(argv)
     if arguments.epochs < 1:
         parser.error("--epochs must be at least 1")
@@ -286,20 +286,20 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the demonstration and return the exit status: 0, or 1 if the network learned too little."""
+    """Run the demo and return the exit status: 0, or 1 if the accuracy is too low."""
     arguments = _arguments(argv)
     try:
         return _demonstrate(arguments)
     except KeyboardInterrupt:
-        print("\ninterrupted: there is no report", file=sys.stderr)
+        print("\ninterrupted: no report was written", file=sys.stderr)
         return 130
 
 
 def _demonstrate(arguments: argparse.Namespace) -> int:
     digits = load_digits()
     counts = [len(labels) for labels in (digits.train_labels, digits.validation_labels, digits.test_labels)]
-    print(f"phonograd {mx.__version__} learns handwritten digits")
-    print("{} images to train on, {} to choose by, {} to test with".format(*counts))
+    print(f"phonograd {mx.__version__} trains on handwritten digits")
+    print("{} images for training, {} for validation, {} for testing".format(*counts))
     started = time.perf_counter()
     training = train(digits, arguments.epochs, seed=arguments.seed)
     predictions = read(training.net, digits.test_images)
@@ -311,7 +311,7 @@ def _demonstrate(arguments: argparse.Namespace) -> int:
     shown = [int(digit) for digit in predictions[:16].asnumpy()]
     print_digits(images[:4], shown[:4])
     print_derivatives()
-    print(f"\n{PROFILED_STEPS} steps of the training, the operators that took longest:")
+    print(f"\n{PROFILED_STEPS} training steps, slowest operators:")
     print(profile_table(training.profile, columns(sys.stdout) if is_terminal(sys.stdout) else _PAGE_WIDTH))
 
     picture = None
@@ -332,7 +332,7 @@ def _demonstrate(arguments: argparse.Namespace) -> int:
     if arguments.show:
         _show(path)
     if score < EXPECTED_ACCURACY:
-        print(f"the network learned too little: expected a test accuracy of {EXPECTED_ACCURACY:.0%}", file=sys.stderr)
+        print(f"the accuracy is too low: expected at least {EXPECTED_ACCURACY:.0%} on the test images", file=sys.stderr)
         return 1
     return 0
 

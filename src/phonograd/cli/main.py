@@ -1,4 +1,4 @@
-"""The command line: run or profile an MXNet script on this library, see the demonstration, print what is installed.
+"""The command line: run or profile an MXNet script on this library, run the demo, print the installation.
 
 ::
 
@@ -44,20 +44,20 @@ __all__ = ["main"]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Return the exit status of the command that the arguments ask for."""
+    """Run the command that the arguments select and return its exit status."""
     given = list(sys.argv[1:] if argv is None else argv)
     try:
         status = _run_command(given)
         sys.stdout.flush()
     except BrokenPipeError:
-        # `phonograd info | head` has read enough; the interpreter is not to try again when it ends
+        # the reader of `phonograd info | head` has closed the pipe; avoid another error at interpreter exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0 if given[:1] == ["info"] else 1
     return status
 
 
 def _run_command(given: list[str]) -> int:
-    # Everything after the script, and after `demo`, belongs to it and must not be read as options of ours.
+    # Everything after the script, and after `demo`, belongs to it and must not be parsed as our options.
     if given[:2] == ["run", "--"]:
         del given[1]
     if given[:1] == ["run"] and len(given) > 1 and not given[1].startswith("-"):
@@ -77,55 +77,55 @@ def _run_command(given: list[str]) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    """Return the parser that explains the commands and reads what needs no more than that."""
+    """Return the parser that documents all commands and parses the simple ones."""
     parser = argparse.ArgumentParser(prog="phonograd", description="MXNet's imperative arrays and autograd, revived.")
     parser.add_argument("--version", action="version", version=f"phonograd {__version__}")
     commands = parser.add_subparsers(dest="command", required=True)
     run = commands.add_parser(
         "run",
         help="run an unmodified MXNet script",
-        description="Run an unmodified MXNet script as `python` would, with this library in the place of mxnet.",
+        description="Run an unmodified MXNet script as `python` would, with this library in place of mxnet.",
     )
     _add_script(run)
-    commands.add_parser("demo", help="learn handwritten digits, profile that, write a report; see `demo --help`")
+    commands.add_parser("demo", help="train on handwritten digits, profile it, write a report; see `demo --help`")
     profile = commands.add_parser(
         "profile",
         help="run a script under the profiler and write a report",
-        description="Run an unmodified MXNet script; print which operators took the time, and write an HTML report. "
-        "Options stand before the script; everything behind it belongs to the script.",
+        description="Run an unmodified MXNet script; print the operators by time, and write an HTML report. "
+        "Options go before the script; everything after it belongs to the script.",
     )
     profile.add_argument(
         "--output",
         default="phonograd-profile.html",
         help="the report: .html, .json (Chrome trace) or .csv (default: phonograd-profile.html)",
     )
-    profile.add_argument("--memory", action="store_true", help="record how memory is taken and given back, too")
-    profile.add_argument("--stacks", action="store_true", help="record where in the script operators are called, too")
+    profile.add_argument("--memory", action="store_true", help="also record memory allocations")
+    profile.add_argument("--stacks", action="store_true", help="also record the call sites of operators")
     profile.add_argument(
-        "--rows", type=int, default=15, help="rows of the table that is printed, -1 for all (default: 15)"
+        "--rows", type=int, default=15, help="number of rows in the printed table, -1 for all (default: 15)"
     )
     _add_script(profile)
     commands.add_parser(
-        "bench", help="compare with other libraries; run from a checkout of the repository (see `make bench`)"
+        "bench", help="compare with other libraries; needs a checkout of the repository (see `make bench`)"
     )
     commands.add_parser("info", help="print versions, processor, caches, threads, executor and settings")
     return parser
 
 
 def _add_script(parser: argparse.ArgumentParser) -> None:
-    """Add what says which script to run, and the rest of the line, which belongs to it."""
+    """Add the arguments for the script and for the rest of the line, which belongs to it."""
     parser.add_argument(
-        "-m", dest="module", action="store_true", help="the script is named as a module, as in python -m"
+        "-m", dest="module", action="store_true", help="treat the script as a module name, as python -m does"
     )
     parser.add_argument("script", help="the Python file")
-    rest = parser.add_argument("arguments", nargs=argparse.REMAINDER, help="what the script finds in sys.argv[1:]")
-    rest.required = False  # or a missing script would be complained of as two missing things
+    rest = parser.add_argument("arguments", nargs=argparse.REMAINDER, help="the script's sys.argv[1:]")
+    rest.required = False  # otherwise a missing script is reported as two missing arguments
 
 
 def run_script(path: str, arguments: Sequence[str]) -> int:
-    """Return the exit status of a script, run as ``python path arguments...`` would with MXNet in place.
+    """Run a script as ``python path arguments...`` would with MXNet in place, and return its exit status.
 
-    The script is ``__main__``, sees its own ``sys.argv`` and ``sys.path[0]``, and its tracebacks begin with its own
+    The script is ``__main__`` with its own ``sys.argv`` and ``sys.path[0]``; its tracebacks begin with its own
     lines.
     """
     code = _code_of(path)
@@ -133,9 +133,9 @@ def run_script(path: str, arguments: Sequence[str]) -> int:
 
 
 def _code_of(path: str) -> CodeType | int:
-    """Return the code of a script, or the exit status if there is none, which was said."""
+    """Return the code of a script; if there is none, print an error and return the exit status."""
     try:
-        return _compiled(path)
+        return _compile_script(path)
     except OSError as error:
         print(f"phonograd: cannot open {path!r}: {error.strerror}", file=sys.stderr)
         return 2
@@ -154,7 +154,7 @@ def _run_code(code: CodeType, path: str, arguments: Sequence[str]) -> int:
 
 
 def run_module(name: str, arguments: Sequence[str]) -> int:
-    """Return the exit status of a module, run as ``python -m name arguments...`` would with MXNet in place."""
+    """Run a module as ``python -m name arguments...`` would with MXNet in place, and return its exit status."""
     _take_place(os.getcwd(), name, arguments)
     ours = {__file__, runpy.__file__}
 
@@ -165,22 +165,22 @@ def run_module(name: str, arguments: Sequence[str]) -> int:
 
 
 def _take_place(folder: str, name: str, arguments: Sequence[str]) -> None:
-    """Let scripts import this library as MXNet, what lies beside them, and find their arguments."""
+    """Prepare the process for a script: the mxnet alias, its ``sys.path`` and its arguments."""
     install_as_mxnet()
     sys.argv = [name, *arguments]
-    # Workers that multiprocessing spawns import mxnet before anything of ours runs; they inherit this path.
+    # Workers spawned by multiprocessing import mxnet before our code runs; they inherit this path.
     sys.path[0:1] = [folder, os.path.join(_PACKAGE_DIRECTORY, "compat", "mxnet_path")]
 
 
 def _status_after(script: Callable[[], object], is_ours: Callable[[str], bool]) -> int:
-    """Return the exit status of a script; what it did not catch is reported as the interpreter reports it."""
+    """Run a script and return its exit status; uncaught exceptions print as in the interpreter."""
     try:
         script()
     except SystemExit:
         raise
-    except BaseException as error:  # noqa: BLE001 - reported as the interpreter reports what a script did not catch
+    except BaseException as error:  # noqa: BLE001 - the interpreter, too, reports every uncaught exception
         trace = _below(error.__traceback__, is_ours)
-        if trace is None:  # it did not begin: there is no such module
+        if trace is None:  # the module does not exist
             print(f"phonograd: {error}", file=sys.stderr)
         else:
             sys.excepthook(type(error), error.with_traceback(trace), trace)
@@ -189,7 +189,7 @@ def _status_after(script: Callable[[], object], is_ours: Callable[[str], bool]) 
 
 
 def profile_script(arguments: argparse.Namespace) -> int:
-    """Return the exit status of a script that runs under the profiler; the report is written however it ends."""
+    """Run a script under the profiler and return its exit status; the report is written even if the script fails."""
     kind = os.path.splitext(arguments.output)[1].lower()
     output = os.path.abspath(arguments.output)
     problem = obstacle(output)
@@ -214,7 +214,7 @@ def profile_script(arguments: argparse.Namespace) -> int:
             status = _status_of(error)
     if not len(recording.events()):
         if status == 0:
-            print("phonograd: nothing was profiled: the script called no operators", file=sys.stderr)
+            print("phonograd: nothing to profile: the script called no operators", file=sys.stderr)
         return status
     try:
         if kind == ".html":
@@ -234,7 +234,7 @@ def profile_script(arguments: argparse.Namespace) -> int:
 
 
 def _status_of(error: SystemExit) -> int:
-    """Return the exit status that a script asked for, as the interpreter reads it."""
+    """Return the exit status of a SystemExit as the interpreter computes it."""
     if error.code is None or isinstance(error.code, int):
         return error.code or 0
     print(error.code, file=sys.stderr)
@@ -242,7 +242,7 @@ def _status_of(error: SystemExit) -> int:
 
 
 def _root() -> str:
-    """Return the directory that a checkout of the repository is in, if this is one."""
+    """Return the root directory of the repository checkout, if there is one."""
     return os.path.dirname(os.path.dirname(_PACKAGE_DIRECTORY))
 
 
@@ -251,19 +251,18 @@ def _has_benchmarks() -> bool:
 
 
 def run_benchmarks(arguments: Sequence[str]) -> int:
-    """Return the exit status of the benchmarks, which only a checkout of the repository has."""
+    """Run the benchmarks of a repository checkout and return their exit status."""
     if not _has_benchmarks():
         print(
-            "phonograd: the benchmarks are not installed with the package: run `make bench` in a checkout of the "
-            "repository",
+            "phonograd: the package does not include the benchmarks: run `make bench` in a checkout of the repository",
             file=sys.stderr,
         )
         return 2
     return subprocess.run([sys.executable, "-m", "benchmarks", *arguments], cwd=_root(), check=False).returncode
 
 
-def _compiled(path: str) -> CodeType:
-    """Return the code of a script, in whatever encoding it declares."""
+def _compile_script(path: str) -> CodeType:
+    """Compile a script, decoding it with its declared encoding."""
     with open(path, "rb") as file:
         source = file.read()
     encoding, _ = tokenize.detect_encoding(io.BytesIO(source).readline)
@@ -271,13 +270,13 @@ def _compiled(path: str) -> CodeType:
 
 
 def _below(trace: TracebackType | None, is_ours: Callable[[str], bool]) -> TracebackType | None:
-    """Return a traceback without the frames of our files at its beginning."""
+    """Return a traceback without our own frames at its beginning."""
     while trace is not None and is_ours(trace.tb_frame.f_code.co_filename):
         trace = trace.tb_next
     return trace
 
 
-def _installed(name: str) -> str:
+def _version_of(name: str) -> str:
     try:
         return importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
@@ -285,7 +284,7 @@ def _installed(name: str) -> str:
 
 
 def _processor() -> str:
-    """Return the processor's name, as far as the system tells it."""
+    """Return the processor's name as reported by the system."""
     names = [platform.processor()]
     with contextlib.suppress(OSError), open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
         names = [line.partition(":")[2].strip() for line in file if line.startswith("model name")] or names
@@ -293,7 +292,7 @@ def _processor() -> str:
 
 
 def _processor_caches() -> str:
-    """Return the caches of the first core, as far as the system tells them."""
+    """Return the caches of the first core as reported by the system."""
     folder = "/sys/devices/system/cpu/cpu0/cache"
     found = []
     for name in sorted(os.listdir(folder)) if os.path.isdir(folder) else ():
@@ -308,7 +307,7 @@ def _processor_caches() -> str:
 
 
 def _compiles() -> bool:
-    """Return whether kernels can be compiled: llvmlite may be installed and not work."""
+    """Return whether kernels can be compiled; an installed llvmlite may still not work."""
     from ..core.run import kernel_cache
 
     with warnings.catch_warnings():
@@ -317,7 +316,7 @@ def _compiles() -> bool:
 
 
 def _executor() -> str:
-    """Return what evaluates arrays, and why."""
+    """Describe the executor and the reason for it."""
     chosen = settings.current().executor
     if chosen == "reference":
         return f"{chosen} (as set)"
@@ -328,26 +327,26 @@ def _executor() -> str:
 
 
 def _matrix_unit() -> str:
-    """Return whether there is a unit for products of matrices, and whether it is used."""
+    """Describe the matrix unit and whether it is used."""
     if settings.current().executor == "reference" or not _compiles():
         return "not used (NumPy multiplies)"
     from ..core.run.host import host
 
     with settings.override(matrix_unit=True):
         if not host().matrix_unit:
-            return "none that this process may use"
-    return "used for larger products of float32" if settings.current().matrix_unit else "not used (as set)"
+            return "not available to this process"
+    return "used for large float32 products" if settings.current().matrix_unit else "not used (as set)"
 
 
 def _kernels_on_disk() -> str:
-    """Return where compiled kernels are kept, and how much there is."""
+    """Describe the location and size of the kernel cache on disk."""
     folder = settings.current().cache_directory
     if not folder:
-        return "none are kept"
+        return "disabled"
     sizes = []
     for path, _, names in os.walk(folder):
         for name in names:
-            with contextlib.suppress(OSError):  # another process may drop files meanwhile
+            with contextlib.suppress(OSError):  # another process may delete files concurrently
                 sizes.append(os.path.getsize(os.path.join(path, name)))
     return f"{sum(sizes) / (1 << 20):.1f} MB in {len(sizes)} files at {folder}"
 
@@ -364,7 +363,7 @@ def information() -> str:
         "executor": _executor(),
         "matrix unit": _matrix_unit(),
         "kernels on disk": _kernels_on_disk(),
-        **{name: _installed(name) for name in ("numpy", "llvmlite", "matplotlib", "pillow", "tqdm")},
+        **{name: _version_of(name) for name in ("numpy", "llvmlite", "matplotlib", "pillow", "tqdm")},
         "features": ", ".join(name for name, feature in Features().items() if feature.enabled),
     }
     for field in dataclasses.fields(settings.Settings):

@@ -1,9 +1,9 @@
-"""``import mxnet`` without MXNet: :func:`install_as_mxnet` lets old scripts run on this library unchanged.
+"""``import mxnet`` without MXNet: :func:`install_as_mxnet` lets unmodified old scripts run on this library.
 
-After the call, ``mxnet`` is a module that hands on every name of :mod:`phonograd` (only ``__version__`` is MXNet's),
-and ``mxnet.a.b`` is the same module object as ``phonograd.a.b``. A finder in front of :data:`sys.meta_path` makes these
-modules when they are first imported, and explains what is missing when a script asks for a part of MXNet that does not
-exist here.
+After the call, the module ``mxnet`` forwards every name of :mod:`phonograd` (only ``__version__`` is MXNet's), and
+``mxnet.a.b`` is the same module object as ``phonograd.a.b``. A finder at the front of :data:`sys.meta_path` creates
+these modules on first import. If a script imports a part of MXNet that phonograd lacks, the finder raises an error
+with advice.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _LIBRARY = "phonograd"
 _ALIAS = "mxnet"
 _lock = threading.RLock()
 
-#: modules of MXNet whose contents stand elsewhere here
+#: MXNet modules whose contents are in another module of the library
 _MOVED = {
     "nd": "ndarray",
     "np": "numpy",
@@ -55,10 +55,10 @@ _MOVED = {
     "contrib.symbol": "symbol.contrib",
 }
 
-#: modules that MXNet 1.9.1 has and this library is known not to have, with what to do
+#: modules of MXNet 1.9.1 that this library lacks, with advice
 _ADVICE = {
-    "rtc": "there is no GPU support",
-    "tvmop": "there are no TVM operators",
+    "rtc": "phonograd has no GPU support",
+    "tvmop": "phonograd has no TVM operators",
     "library": "operators are written in Python; see CONTRIBUTING.md",
     "torch": "use DLPack: nd.from_dlpack and torch.from_dlpack share memory",
     "th": "use DLPack: nd.from_dlpack and torch.from_dlpack share memory",
@@ -66,7 +66,7 @@ _ADVICE = {
 
 
 class _MXNetModule(ModuleType):
-    """The module ``mxnet``: every name it does not have itself is taken from the library."""
+    """The module ``mxnet``; it takes missing names from the library."""
 
     def __getattr__(self, name: str) -> Any:
         if name == "__all__":
@@ -83,17 +83,17 @@ class _MXNetModule(ModuleType):
 
 
 class _AliasFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Finds ``mxnet`` and everything below it in the library."""
+    """Find ``mxnet`` and its submodules in the library."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        """Return how to load ``mxnet`` or a module below it; None for all other modules.
+        """Return the spec of ``mxnet`` or one of its submodules; None for all other modules.
 
         Raises
         ------
         ModuleNotFoundError
-            If the library has no such part; the text says so.
+            If the library lacks this part; the message gives advice.
         """
         if fullname != _ALIAS and not fullname.startswith(_ALIAS + "."):
             return None
@@ -104,13 +104,13 @@ class _AliasFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         )
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType | None:
-        """Return the module ``mxnet`` itself; None for the others, which exist already."""
+        """Return the module ``mxnet`` itself; None for its submodules, which exist already."""
         return _MXNetModule(_ALIAS, f"MXNet's interface, provided by {_LIBRARY}.") if spec.name == _ALIAS else None
 
     def exec_module(self, module: ModuleType) -> None:
-        """Return nothing; afterwards :data:`sys.modules` has the library's own module under the alias."""
+        """Put the library's own module into :data:`sys.modules` under the alias."""
         if module.__name__ != _ALIAS:
-            # The import system returns what stands in sys.modules at the end, not the module it made.
+            # The import system returns the entry of sys.modules at the end, not the module it created.
             sys.modules[module.__name__] = _import_part(module.__name__[len(_ALIAS) + 1 :])
             return
         module.__file__ = sys.modules[_LIBRARY].__file__
@@ -118,7 +118,7 @@ class _AliasFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 
 def _import_part(part: str) -> ModuleType:
-    """Return the module of the library that ``mxnet.<part>`` stands for."""
+    """Return the module of the library behind ``mxnet.<part>``."""
     if not part:
         return importlib.import_module(_LIBRARY)
     for candidate in (part, _MOVED.get(part)):
@@ -129,15 +129,15 @@ def _import_part(part: str) -> ModuleType:
             return importlib.import_module(name)
         except ModuleNotFoundError as error:
             if error.name is None or not (name + ".").startswith(error.name + "."):
-                raise  # something else is missing, inside of a module that exists
-    # What is no module of its own here may still be one that its parent has under that name.
+                raise  # another module is missing, inside a module that exists
+    # The part may not be a module, but its parent may have a module under that name.
     parent, _, last = part.rpartition(".")
     found = getattr(_import_part(parent), last, None)
     if isinstance(found, ModuleType):
         return found
     top = part.split(".")[0]
-    advice = _ADVICE.get(top, f"see the list in docs/compatibility.md, or what dir({_LIBRARY}) has")
-    # The name is the library's and not the alias: `from mxnet import x` hides errors about "mxnet.x" itself.
+    advice = _ADVICE.get(top, f"see the list in docs/compatibility.md, or dir({_LIBRARY})")
+    # Use the library's name, not the alias: `from mxnet import x` hides errors about "mxnet.x" itself.
     raise ModuleNotFoundError(
         f"No module named '{_ALIAS}.{part}': {_LIBRARY} does not provide this part of MXNet ({advice})",
         name=f"{_LIBRARY}.{part}",
@@ -145,7 +145,7 @@ def _import_part(part: str) -> ModuleType:
 
 
 def _ours(module: ModuleType | None) -> bool:
-    """Return whether a module named mxnet is this library's, or the stand-in that is just being imported."""
+    """Return whether a module named mxnet is this library's, or the stub that is being imported."""
     if module is None or isinstance(module, _MXNetModule):
         return True
     file = getattr(module, "__file__", None) or ""
@@ -153,9 +153,9 @@ def _ours(module: ModuleType | None) -> bool:
 
 
 def install_as_mxnet() -> ModuleType:
-    """Return the module ``mxnet`` after making ``import mxnet`` and everything below it mean this library.
+    """Make ``import mxnet`` and its submodules refer to this library, and return the module ``mxnet``.
 
-    Calling it again changes nothing. Call it before anything imports MXNet.
+    Further calls have no effect. Call it before any import of MXNet.
 
     Raises
     ------
@@ -184,13 +184,13 @@ def install_as_mxnet() -> ModuleType:
 
 
 def the_module() -> ModuleType:
-    """Return the library by the name that a program knows it by: ``mxnet`` if that is installed, or its own."""
+    """Return the library under the program's name for it: ``mxnet`` if installed as such, else its own."""
     alias = sys.modules.get(_ALIAS)
     return alias if isinstance(alias, _MXNetModule) else sys.modules[_LIBRARY]
 
 
 def uninstall() -> None:
-    """Return nothing and undo :func:`install_as_mxnet`: ``import mxnet`` looks for a real MXNet again."""
+    """Undo :func:`install_as_mxnet`: ``import mxnet`` looks for a real MXNet again."""
     with _lock:
         sys.meta_path[:] = [finder for finder in sys.meta_path if not isinstance(finder, _AliasFinder)]
         if isinstance(sys.modules.get(_ALIAS), _MXNetModule):

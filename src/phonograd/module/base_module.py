@@ -31,12 +31,12 @@ Metric = Any
 
 
 def as_list(value: Any) -> list[Any]:
-    """Return a list or tuple as a list, and anything else as a list of one."""
+    """Convert a list or tuple to a list, and anything else to a list of one element."""
     return list(value) if isinstance(value, (list, tuple)) else [value]
 
 
 def need(condition: bool, what: str, do: str) -> None:
-    """Raise AssertionError, as MXNet does, unless the module is prepared."""
+    """Raise AssertionError, as MXNet does, unless a condition on the module's state holds."""
     if not condition:
         raise AssertionError(f"{what}: call {do} first")
 
@@ -55,7 +55,7 @@ class Binding(NamedTuple):
     def check_training(self) -> None:
         """Raise if gradients of inputs are requested without training."""
         if self.inputs_need_grad and not self.for_training:
-            raise AssertionError("bind: gradients of inputs are for training; set for_training=True")
+            raise AssertionError("bind: gradients of inputs require training; set for_training=True")
 
 
 class Values(NamedTuple):
@@ -78,7 +78,7 @@ class BaseModule:
         The logger of progress.
     """
 
-    #: whether the module itself has parameters; then :meth:`set_params` takes None for no arrays at all
+    #: True if the module itself has parameters; then :meth:`set_params` takes None for no arrays at all
     _has_parameters = False
 
     def __init__(self, logger: Any = logging) -> None:
@@ -139,7 +139,7 @@ class BaseModule:
     def iter_predict(
         self, eval_data: Any, num_batch: int | None = None, reset: bool = True, sparse_row_id_fn: Any = None
     ) -> Iterator[tuple[list[NDArray], int, Any]]:
-        """Yield outputs, number and batch for each batch; padding examples are left out of the outputs."""
+        """Yield outputs, number and batch for each batch; outputs exclude padding examples."""
         self._need_params("iter_predict")
         if reset:
             eval_data.reset()
@@ -157,12 +157,12 @@ class BaseModule:
         always_output_list: bool = False,
         sparse_row_id_fn: Any = None,
     ) -> Any:
-        """Return the outputs for data: an iterator, or an array that is one batch.
+        """Return the outputs for data: an iterator, or one array as a single batch.
 
         Parameters
         ----------
         num_batch
-            How many batches to compute; all by default.
+            The number of batches to compute; all by default.
         merge_batches
             Whether to concatenate the outputs of all batches.
         reset
@@ -222,7 +222,7 @@ class BaseModule:
         batch_end_callback, eval_end_callback, eval_batch_end_callback
             Called with a :class:`~phonograd.model.BatchEndParam`.
         kvstore
-            Accepted, and changes nothing: parameters are in one process.
+            Accepted for compatibility, without effect: parameters are in one process.
         optimizer, optimizer_params
             The optimizer or its name, and its parameters.
         initializer
@@ -230,11 +230,11 @@ class BaseModule:
         arg_params, aux_params
             Initial parameters and auxiliary states.
         allow_missing
-            Whether ``arg_params`` may lack some.
+            Whether ``arg_params`` may be incomplete.
         force_rebind, force_init
-            Whether to bind and initialize again if the module is prepared already.
+            Whether to bind and initialize again even if that has been done.
         begin_epoch, num_epoch
-            The number of the first epoch, and the number after that of the last.
+            The number of the first epoch, and one past the number of the last.
         monitor
             A :class:`~phonograd.monitor.Monitor`.
         """
@@ -316,7 +316,7 @@ class BaseModule:
         shared_module: Any = None,
         grad_req: Any = "write",
     ) -> None:
-        """Make arrays for inputs of the given shapes.
+        """Allocate arrays for inputs of the given shapes.
 
         Parameters
         ----------
@@ -342,7 +342,7 @@ class BaseModule:
         self._bind(wanted)
 
     def _check_binding(self, wanted: Binding) -> None:
-        """Raise if the module cannot be bound so, even if it is bound already."""
+        """Raise if the binding is not supported, even if the module is bound already."""
 
     def init_params(
         self,
@@ -366,7 +366,7 @@ class BaseModule:
         force_init
             Whether to do so if the parameters are initialized already.
         allow_extra
-            Whether to ignore arrays that are no parameters of the network.
+            Whether to ignore arrays that are not parameters of the network.
         """
         if self.params_initialized and not force_init:
             self._refuse_values()
@@ -391,7 +391,7 @@ class BaseModule:
         Parameters
         ----------
         kvstore
-            Accepted, and changes nothing: parameters are in one process.
+            Accepted for compatibility, without effect: parameters are in one process.
         optimizer, optimizer_params
             An optimizer, or its name and parameters.
         force_init
@@ -425,7 +425,7 @@ class BaseModule:
         force_init
             Whether to do so if the parameters are initialized already.
         allow_extra
-            Whether to ignore arrays that are no parameters of the network.
+            Whether to ignore arrays that are not parameters of the network.
         """
         wanted = Values(None, arg_params, aux_params, allow_missing, force_init, allow_extra)
         if self._has_parameters:
@@ -460,7 +460,7 @@ class BaseModule:
     # -- states
 
     def get_states(self, merge_multi_context: bool = True) -> list[NDArray]:
-        """Return the states: inputs that keep their values from batch to batch."""
+        """Return the states: inputs that keep their values between batches."""
         self._need_params("get_states")
         return []
 
@@ -513,7 +513,7 @@ class BaseModule:
         raise self._missing("get_params")
 
     def _bind(self, wanted: Binding) -> None:
-        """Make arrays: the module is not bound yet, or is bound again."""
+        """Allocate arrays, for the first binding or again."""
         raise self._missing("bind")
 
     def _init_params(self, wanted: Values) -> None:
@@ -554,7 +554,7 @@ class BaseModule:
 
 
 def _first(data: Iterable[Any], count: int | None) -> Iterator[Any]:
-    """Yield the first `count` batches, without fetching another one."""
+    """Yield the first `count` batches without fetching another one."""
     batches = iter(data)
     taken = 0
     while count is None or taken < count:

@@ -1,4 +1,4 @@
-"""Batches: check their names and shapes against those of a module, and get their arrays."""
+"""Batches: check their names and shapes against those of a module, and extract their arrays."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from ..io import DataDesc
 from ..ndarray import NDArray
 from ..symbol import Symbol
 
-__all__ = ["arrays_of", "check_names", "described"]
+__all__ = ["arrays_of", "check_names", "describe_inputs"]
 
 
 def check_names(symbol: Symbol, names: Sequence[str], kind: str, is_error: bool) -> None:
-    """Raise or warn if names are no arguments of a symbol."""
+    """Raise or warn if names are not arguments of a symbol."""
     arguments = symbol.list_arguments()
     for name in names:
         if name in arguments:
@@ -31,8 +31,8 @@ def check_names(symbol: Symbol, names: Sequence[str], kind: str, is_error: bool)
         warnings.warn(message, stacklevel=4)
 
 
-def described(shapes: Any, names: Sequence[str], kind: str, is_error: bool) -> list[DataDesc]:
-    """Return descriptions of inputs; raise or warn if their names are not those of the module."""
+def describe_inputs(shapes: Any, names: Sequence[str], kind: str, is_error: bool) -> list[DataDesc]:
+    """Convert shapes to descriptions; raise or warn if their names differ from the module's."""
     found = [each if isinstance(each, DataDesc) else DataDesc(*each) for each in shapes or ()]
     if sorted(each.name for each in found) != sorted(names):
         message = f"Data provided by {kind}_shapes don't match names specified by {kind}_names ({found} vs. {names})"
@@ -43,9 +43,9 @@ def described(shapes: Any, names: Sequence[str], kind: str, is_error: bool) -> l
 
 
 def arrays_of(batch: Any) -> tuple[list[NDArray], list[NDArray]]:
-    """Return data and labels of a batch; the parts of a list are concatenated."""
+    """Return data and labels of a batch; parts in a list are concatenated."""
     if not isinstance(batch, list):
-        # programs that predict make batches with data only
+        # prediction code creates batches without labels
         return list(batch.data), list(getattr(batch, "label", None) or [])
     data = [ndarray.concatenate(list(parts)) for parts in zip(*[one.data for one in batch], strict=True)]
     labels = [getattr(one, "label", None) for one in batch]

@@ -1,4 +1,4 @@
-"""BucketingModule: one network for inputs of different lengths, with a symbol for each length."""
+"""BucketingModule: one network for inputs of different lengths, with one symbol per length."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from .module import Module
 
 __all__ = ["BucketingModule"]
 
-#: returns the symbol, the names of data and the names of labels for a bucket
+#: return the symbol, the names of data and the names of labels for a bucket
 Generator = Callable[[Any], tuple[Symbol, Sequence[str], Sequence[str]]]
 
 
 class BucketingModule(BaseModule):
-    """Run a symbol for each ``batch.bucket_key``; all symbols share their parameters.
+    """Run the symbol for each ``batch.bucket_key``; all symbols share their parameters.
 
     Parameters
     ----------
     sym_gen
         Returns the symbol, the names of data and the names of labels for a key.
     default_bucket_key
-        The key of the bucket that needs all parameters: the longest.
+        The key of the bucket that has all parameters: the longest.
     logger, context, work_load_list, fixed_param_names, state_names, group2ctxs, compression_params
         As in :class:`~phonograd.module.Module`.
 
@@ -62,7 +62,7 @@ class BucketingModule(BaseModule):
     ) -> None:
         super().__init__(logger)
         if default_bucket_key is None:
-            raise AssertionError("BucketingModule needs a default_bucket_key: that of the largest bucket")
+            raise AssertionError("BucketingModule needs a default_bucket_key, the key of the largest bucket")
         self._generator = sym_gen
         self._default_key = default_bucket_key
         self._options = {
@@ -77,10 +77,10 @@ class BucketingModule(BaseModule):
         self._grad_req: Any = "write"
         self._monitor: Any = None
         self._loaded: tuple[Arrays, Arrays] | None = None
-        self._made(default_bucket_key)
+        self._make_module(default_bucket_key)
 
-    def _made(self, key: Any) -> Module:
-        """Return a new module for a bucket."""
+    def _make_module(self, key: Any) -> Module:
+        """Create a module for a bucket."""
         symbol, data_names, label_names = self._generator(key)
         return Module(self._symbols.get(key, symbol), data_names, label_names, **self._options)
 
@@ -129,11 +129,11 @@ class BucketingModule(BaseModule):
             raise AssertionError("shared_module for BucketingModule is not supported")
 
     def _bind(self, wanted: Binding) -> None:
-        """Bind the default bucket; the first batch of another bucket binds that."""
+        """Bind the default bucket; other buckets are bound by their first batch."""
         kept = self.get_params() if self.binded and self.params_initialized else self._loaded
         self.for_training, self.inputs_need_grad = wanted.for_training, wanted.inputs_need_grad
         self._grad_req = wanted.grad_req
-        module = self._made(self._default_key)
+        module = self._make_module(self._default_key)
         module.bind(*wanted._replace(force_rebind=False))
         self._modules = {self._default_key: module}
         self._key = self._default_key
@@ -143,16 +143,16 @@ class BucketingModule(BaseModule):
             self._loaded = None
 
     def switch_bucket(self, bucket_key: Any, data_shapes: Any, label_shapes: Any = None) -> None:
-        """Switch to another bucket; a new one is bound to inputs of the given shapes."""
+        """Switch to another bucket; a new bucket is bound to inputs of the given shapes."""
         need(self.binded, "switch_bucket", "bind")
         if bucket_key not in self._modules:
             default = self._modules[self._default_key]
-            module = self._made(bucket_key)
+            module = self._make_module(bucket_key)
             unknown = sorted(set(module._param_names) - set(default._param_names))
             if unknown:
                 raise MXNetError(
                     f"bucket {bucket_key!r} has the parameters {', '.join(unknown)}, which the default bucket "
-                    f"{self._default_key!r} has not: the default bucket must have all parameters"
+                    f"{self._default_key!r} lacks: the default bucket must have all parameters"
                 )
             module.bind(
                 data_shapes, label_shapes, self.for_training, self.inputs_need_grad, False, default, self._grad_req
@@ -245,11 +245,11 @@ class BucketingModule(BaseModule):
     def save_checkpoint(self, prefix: str, epoch: int, remove_amp_cast: bool = False) -> None:
         """Write parameters to ``prefix-0001.params`` and the symbol of each bucket to ``prefix-<key>-symbol.json``.
 
-        The keys, which must be whole numbers, are written to ``prefix.buckets``.
+        The keys, which must be integers, are written to ``prefix.buckets``.
         """
         self._need_params("save_checkpoint")
         if not all([isinstance(key, int) for key in self._modules]):
-            raise MXNetError(f"save_checkpoint: keys of buckets must be whole numbers, not {list(self._modules)}")
+            raise MXNetError(f"save_checkpoint: bucket keys must be integers, not {list(self._modules)}")
         for key, module in self._modules.items():
             module.symbol.save(f"{prefix}-{key}-symbol.json", remove_amp_cast=remove_amp_cast)
         ndarray.save(f"{prefix}.buckets", ndarray.array(list(self._modules), dtype="int32"))
@@ -259,7 +259,7 @@ class BucketingModule(BaseModule):
     def load(
         prefix: str, epoch: int, sym_gen: Generator | None = None, default_bucket_key: Any = None, **kwargs: Any
     ) -> BucketingModule:
-        """Return the module of a checkpoint; ``bind`` sets its parameters."""
+        """Load a checkpoint; ``bind`` sets the parameters."""
         keys: Any = ndarray.load(f"{prefix}.buckets")
         symbols = {int(key): load_symbol(f"{prefix}-{int(key)}-symbol.json") for key in keys[0].asnumpy()}
         return BucketingModule.load_dict(symbols, sym_gen, default_bucket_key, *load_params(prefix, epoch), **kwargs)
@@ -273,14 +273,14 @@ class BucketingModule(BaseModule):
         aux_params: Arrays | None = None,
         **kwargs: Any,
     ) -> BucketingModule:
-        """Return a module with given parameters; ``bind`` sets them.
+        """Create a module with given parameters; ``bind`` sets them.
 
         ``sym_dict`` maps keys to symbols that replace those of ``sym_gen``.
         """
         if sym_gen is None:
-            raise AssertionError("sym_gen is required for making a module of buckets")
+            raise AssertionError("sym_gen is required to create a BucketingModule")
         if default_bucket_key is None:
-            raise AssertionError("default_bucket_key is required for making a module of buckets")
+            raise AssertionError("default_bucket_key is required to create a BucketingModule")
         module = BucketingModule(sym_gen, default_bucket_key, **kwargs)
         module._symbols = dict(sym_dict or {})
         module._loaded = (dict(arg_params or {}), dict(aux_params or {}))

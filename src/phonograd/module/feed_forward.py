@@ -1,4 +1,4 @@
-"""FeedForward: MXNet's first trainer of symbols (``mxnet.model.FeedForward``), made of a module."""
+"""FeedForward: MXNet's first trainer of symbols (``mxnet.model.FeedForward``), built on a module."""
 
 from __future__ import annotations
 
@@ -22,28 +22,28 @@ _DEPRECATED = "mxnet.model.FeedForward has been deprecated. Please use mxnet.mod
 
 
 class FeedForward:
-    """A symbol that is trained on arrays or iterators.
+    """Train a symbol on arrays or iterators.
 
     Parameters
     ----------
     symbol
-        What to compute.
-    ctx
-        Where to compute.
-    num_epoch, begin_epoch
-        The numbers of the epoch after the last, and of the first.
-    epoch_size
-        How many batches an epoch has; all by default.
-    optimizer
-        The optimizer or its name; keywords are its parameters.
-    initializer
-        How parameters are initialized that are not in ``arg_params``.
-    numpy_batch_size
-        How many examples of a NumPy array are one batch.
-    arg_params, aux_params
-        Parameters and auxiliary states to begin with.
-    allow_extra_params
-        Whether there may be some that the symbol has no use for.
+            The symbol to compute.
+        ctx
+            The context to compute on.
+        num_epoch, begin_epoch
+            One past the number of the last epoch, and the number of the first.
+        epoch_size
+            The number of batches in an epoch; all by default.
+        optimizer
+            The optimizer or its name; keywords are its parameters.
+        initializer
+            The initializer of parameters that are not in ``arg_params``.
+        numpy_batch_size
+            The batch size for NumPy arrays.
+        arg_params, aux_params
+            Initial parameters and auxiliary states.
+        allow_extra_params
+            Whether to allow parameters that the symbol does not use.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class FeedForward:
         self.kwargs = dict(kwargs)
 
     def _batches(self, data: Any, labels: Any, is_train: bool) -> Any:
-        """Return an iterator over data that are given as arrays or as one."""
+        """Return an iterator over data given as arrays or as an iterator."""
         if hasattr(data, "provide_data"):
             return data
         data = np.asarray(data) if isinstance(data, list) else data
@@ -97,7 +97,7 @@ class FeedForward:
 
     def _module(self, batches: Any, logger: Any = logging) -> Module:
         data_names = [each[0] for each in batches.provide_data]
-        # MXNet judges by the name, because data to predict from have no labels
+        # like MXNet, recognize labels by name, because data for prediction has no labels
         label_names = [name for name in self.symbol.list_arguments() if name.endswith("label")]
         return Module(self.symbol, data_names, label_names, logger=logger, context=self.ctx)
 
@@ -165,7 +165,7 @@ class FeedForward:
         return_data: bool = False,
         reset: bool = True,
     ) -> Any:
-        """Return the outputs as NumPy arrays, and if asked for data and labels too; one output is no list."""
+        """Return the outputs as NumPy arrays, on request with data and labels; a single output is not in a list."""
         batches = self._batches(X, None, False)
         predictor = self._predictor(batches)
         parts: list[list[list[Any]]] = [[], [], []]
@@ -197,7 +197,7 @@ class FeedForward:
         """Write symbol and parameters as :func:`phonograd.model.save_checkpoint` does."""
         number = self.num_epoch if epoch is None else epoch
         if number is None:
-            raise AssertionError("save: give the number of the epoch")
+            raise AssertionError("save: specify the epoch")
         save_checkpoint(prefix, number, self.symbol, self.arg_params or {}, self.aux_params or {}, remove_amp_cast)
 
     @staticmethod
@@ -227,7 +227,7 @@ class FeedForward:
         eval_batch_end_callback: Any = None,
         **kwargs: Any,
     ) -> FeedForward:
-        """Return a new model after training it; the arguments are those of the constructor and of :meth:`fit`."""
+        """Train a new model and return it; the arguments are those of the constructor and of :meth:`fit`."""
         model = FeedForward(symbol, ctx, num_epoch, epoch_size, optimizer, initializer, **kwargs)
         model.fit(
             X,

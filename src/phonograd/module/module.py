@@ -19,7 +19,7 @@ from ..ndarray import NDArray
 from ..optimizer import Optimizer, create, get_updater
 from ..symbol import Symbol
 from .base_module import Arrays, BaseModule, Binding, Metric, Values, need
-from .batches import arrays_of, check_names, described
+from .batches import arrays_of, check_names, describe_inputs
 
 __all__ = ["Module"]
 
@@ -38,16 +38,16 @@ class Module(BaseModule):
     context
         The device; the first one of a list.
     work_load_list, group2ctxs, compression_params
-        Accepted, and change nothing.
+        Accepted for compatibility, without effect.
     fixed_param_names
         Parameters that are not trained.
     state_names
-        Arguments that keep their values from batch to batch, see ``set_states``.
+        Arguments that keep their values between batches, see ``set_states``.
 
     Compatibility
     -------------
-    MXNet divides batches between several contexts. Here a batch is computed as a whole: all contexts share the same
-    processor, whose cores share the work already.
+    MXNet divides batches between several contexts. Here a batch is computed as a whole: all contexts share one
+    processor, whose cores already share the work.
     """
 
     _has_parameters = True
@@ -100,7 +100,7 @@ class Module(BaseModule):
             module._to_load = f"{prefix}-{epoch:04d}.states"
         return module
 
-    #: parameters and auxiliary states of a checkpoint, until the module is bound
+    #: parameters and auxiliary states of a checkpoint, kept until the module is bound
     _loaded: tuple[Arrays, Arrays] | None = None
 
     def save_checkpoint(
@@ -146,10 +146,10 @@ class Module(BaseModule):
     @property
     def output_shapes(self) -> list[tuple[str, tuple[int, ...]]]:
         """The names and shapes of the outputs."""
-        outputs = self._bound("output_shapes").outputs
+        outputs = self._require_bound("output_shapes").outputs
         return list(zip(self.output_names, [array.shape for array in outputs], strict=True))
 
-    def _bound(self, what: str) -> Executor:
+    def _require_bound(self, what: str) -> Executor:
         need(self.binded, what, "bind")
         assert self._executor is not None
         return self._executor
@@ -161,7 +161,7 @@ class Module(BaseModule):
         kept = self.get_params() if self.binded and self.params_initialized else self._loaded
         self.for_training, self.inputs_need_grad = wanted.for_training, wanted.inputs_need_grad
         self._grad_req, other = wanted.grad_req, wanted.shared_module
-        self._make(wanted.data_shapes, wanted.label_shapes, None if other is None else other._bound("bind"))
+        self._make(wanted.data_shapes, wanted.label_shapes, None if other is None else other._require_bound("bind"))
         if other is not None and other.params_initialized:
             self.params_initialized = True
         elif kept is not None:
@@ -171,8 +171,8 @@ class Module(BaseModule):
             self.borrow_optimizer(other)
 
     def _make(self, data_shapes: Any, label_shapes: Any, shared: Executor | None) -> None:
-        self._data_shapes = described(data_shapes, self._data_names, "data", True)
-        self._label_shapes = described(label_shapes, self._label_names, "label", False) if label_shapes else None
+        self._data_shapes = describe_inputs(data_shapes, self._data_names, "data", True)
+        self._label_shapes = describe_inputs(label_shapes, self._label_names, "label", False) if label_shapes else None
         given = [*self._data_shapes, *(self._label_shapes or ())]
         used = set(self._symbol.list_inputs())
         shapes = {each.name: each.shape for each in given if each.name in used}
@@ -203,7 +203,7 @@ class Module(BaseModule):
 
     def reshape(self, data_shapes: Any, label_shapes: Any = None) -> None:
         """Bind to inputs of other shapes; parameters, their gradients and the optimizer stay."""
-        self._make(data_shapes, label_shapes, self._bound("reshape"))
+        self._make(data_shapes, label_shapes, self._require_bound("reshape"))
 
     # -- parameters
 
@@ -217,11 +217,11 @@ class Module(BaseModule):
             arguments, states = self._loaded
             return dict(arguments), dict(states)
         self._need_params("get_params")
-        return self._copies(self._bound("get_params"))
+        return self._copies(self._require_bound("get_params"))
 
     def _copy(self, arguments: Arrays, states: Arrays) -> None:
         """Write values into the arrays."""
-        executor = self._bound("set_params")
+        executor = self._require_bound("set_params")
         for given, own in ((arguments, executor.arg_dict), (states, executor.aux_dict)):
             for name, value in given.items():
                 if name in own:
@@ -231,7 +231,7 @@ class Module(BaseModule):
         warnings.warn("Parameters already initialized and force_init=False. init_params call ignored.", stacklevel=3)
 
     def _init_params(self, wanted: Values) -> None:
-        executor = self._bound("init_params")
+        executor = self._require_bound("init_params")
         attributes = self._symbol.attr_dict()
         parameters = {name: executor.arg_dict[name] for name in self._param_names}
         for own, given in ((parameters, wanted.arg_params), (executor.aux_dict, wanted.aux_params)):
@@ -245,20 +245,20 @@ class Module(BaseModule):
                     wanted.initializer(InitDesc(name, attributes.get(name, None)), own[name])
             extra = sorted(set(given or {}) - {*own, *executor.arg_dict})
             if extra and not wanted.allow_extra:
-                raise ValueError(f"{extra[0]!r} is no parameter of the network; allow_extra=True leaves it out")
+                raise ValueError(f"{extra[0]!r} is not a parameter of the network; allow_extra=True ignores it")
 
     # -- the optimizer
 
     def _init_optimizer(self, kvstore: Any, optimizer: Any, optimizer_params: Any, force_init: bool) -> None:
         _check_store(kvstore)
-        self._optimizer = self._made_optimizer(optimizer, dict(optimizer_params))
+        self._optimizer = self._make_optimizer(optimizer, dict(optimizer_params))
         self._updater = get_updater(self._optimizer)
         self.optimizer_initialized = True
         if self._to_load is not None:
             self.load_optimizer_states(self._to_load)
             self._to_load = None
 
-    def _made_optimizer(self, given: Any, parameters: dict[str, Any]) -> Any:
+    def _make_optimizer(self, given: Any, parameters: dict[str, Any]) -> Any:
         first = self._data_shapes[0]
         examples = first.shape[max(DataDesc.get_batch_axis(first.layout), 0)]
         names = dict(enumerate(self._param_names))
@@ -281,7 +281,7 @@ class Module(BaseModule):
         """Share the optimizer of another module, with its states."""
         need(shared_module.optimizer_initialized, "borrow_optimizer", "init_optimizer of the other module")
         self._optimizer, self._updater = shared_module._optimizer, shared_module._updater
-        # the states of the optimizer are stored by the other module's numbers
+        # the optimizer's states are keyed by the other module's numbers
         self._numbers = shared_module._numbers
         self.optimizer_initialized = True
 
@@ -306,7 +306,7 @@ class Module(BaseModule):
         data_batch
             An object with lists ``data`` and ``label``, or a list of such parts of one batch.
         is_train
-            Whether to compute as in training; by default if the module is bound for training.
+            Whether to compute in training mode; defaults to the mode in which the module is bound.
         """
         self._need_params("forward")
         data, labels = arrays_of(data_batch)
@@ -315,25 +315,25 @@ class Module(BaseModule):
         feed = {each.name: array for each, array in zip(self._data_shapes, data, strict=False)}
         if labels and self._label_shapes:
             feed |= {each.name: array for each, array in zip(self._label_shapes, labels, strict=False)}
-        executor = self._bound("forward")
+        executor = self._require_bound("forward")
         used = {name: array for name, array in feed.items() if name in executor.arg_dict}
         executor.forward(self.for_training if is_train is None else is_train, **used)
 
     def _take_shapes(self, batch: Any, data: list[NDArray], labels: list[NDArray]) -> None:
         """Reshape the module for a batch."""
         if len(data) != len(self._data_shapes):
-            raise MXNetError(f"forward: the batch has {len(data)} arrays, and data_names are {self._data_names}")
+            raise MXNetError(f"forward: the batch has {len(data)} arrays, but data_names are {self._data_names}")
 
-        def changed(old: list[DataDesc], arrays: list[NDArray]) -> list[DataDesc]:
+        def describe(old: list[DataDesc], arrays: list[NDArray]) -> list[DataDesc]:
             return [
                 DataDesc(each.name, array.shape, each.dtype, each.layout)
                 for each, array in zip(old, arrays, strict=False)
             ]
 
-        data_shapes = getattr(batch, "provide_data", None) or changed(self._data_shapes, data)
+        data_shapes = getattr(batch, "provide_data", None) or describe(self._data_shapes, data)
         label_shapes = getattr(batch, "provide_label", None)
         if not label_shapes and self._label_shapes and labels:
-            label_shapes = changed(self._label_shapes, labels)
+            label_shapes = describe(self._label_shapes, labels)
         self.reshape(data_shapes, label_shapes or None)
 
     def backward(self, out_grads: Any = None) -> None:
@@ -341,22 +341,22 @@ class Module(BaseModule):
         self._need_params("backward")
         if not self.for_training:
             raise AssertionError("backward: the module is bound with for_training=False")
-        self._bound("backward").backward(out_grads)
+        self._require_bound("backward").backward(out_grads)
 
     def update(self) -> None:
         """Update the parameters with the gradients of the last batch."""
         self._need_params("update")
         need(self.optimizer_initialized, "update", "init_optimizer")
-        executor = self._bound("update")
+        executor = self._require_bound("update")
         names = [name for name in self._param_names if executor.grad_dict[name] is not None]
         numbers = [self._numbers[name] for name in names]
         # one call for all parameters: an optimizer may update several at once
         self._updater(numbers, [executor.grad_dict[n] for n in names], [executor.arg_dict[n] for n in names])
 
     def get_outputs(self, merge_multi_context: bool = True) -> list[Any]:
-        """Return the outputs of the last batch, each in a list of its own unless ``merge_multi_context`` is set."""
+        """Return the outputs of the last batch, each in its own list unless ``merge_multi_context`` is set."""
         self._need_params("get_outputs")
-        outputs = self._bound("get_outputs").outputs
+        outputs = self._require_bound("get_outputs").outputs
         return list(outputs) if merge_multi_context else [[output] for output in outputs]
 
     def get_input_grads(self, merge_multi_context: bool = True) -> list[Any]:
@@ -364,14 +364,14 @@ class Module(BaseModule):
         self._need_params("get_input_grads")
         if not self.inputs_need_grad:
             raise AssertionError("get_input_grads: bind the module with inputs_need_grad=True")
-        executor = self._bound("get_input_grads")
+        executor = self._require_bound("get_input_grads")
         grads = [executor.grad_dict[each.name] for each in self._data_shapes]
         return grads if merge_multi_context else [[grad] for grad in grads]
 
     def get_states(self, merge_multi_context: bool = True) -> list[Any]:
         """Return the arrays of states."""
         self._need_params("get_states")
-        executor = self._bound("get_states")
+        executor = self._require_bound("get_states")
         states = [executor.arg_dict[name] for name in self._state_names]
         return states if merge_multi_context else [[state] for state in states]
 
@@ -386,7 +386,7 @@ class Module(BaseModule):
 
     def update_metric(self, eval_metric: Metric, labels: Any, pre_sliced: bool = False) -> None:
         """Update a metric with labels and the outputs of the last batch."""
-        executor = self._bound("update_metric")
+        executor = self._require_bound("update_metric")
         if pre_sliced:
             labels = [ndarray.concatenate(list(parts)) for parts in zip(*labels, strict=True)]
         names = [each.name for each in self._label_shapes] if self._label_shapes else self._label_names
@@ -396,11 +396,11 @@ class Module(BaseModule):
     def install_monitor(self, mon: Any) -> None:
         """Install a monitor of all computed values."""
         self._monitors.append(mon)
-        mon.install(self._bound("install_monitor"))
+        mon.install(self._require_bound("install_monitor"))
 
 
 def _shared_arrays(names: Sequence[str], states: Sequence[str], shared: Executor | None) -> Mapping[str, Arrays]:
-    """Return the arrays of another executor to share: parameters, their gradients and auxiliary states."""
+    """Return the arrays shared with another executor: parameters, their gradients and auxiliary states."""
     if shared is None:
         return {}
     return {
@@ -412,11 +412,11 @@ def _shared_arrays(names: Sequence[str], states: Sequence[str], shared: Executor
 
 def _write(name: str, own: NDArray, value: NDArray) -> None:
     if own.shape != value.shape:
-        raise MXNetError(f"parameter {name} has the shape {own.shape}, and the array given for it has {value.shape}")
+        raise MXNetError(f"parameter {name} has shape {own.shape}, but the given array has shape {value.shape}")
     own[:] = value.astype(own.dtype)
 
 
 def _check_store(kvstore: Any) -> None:
     name = kvstore if isinstance(kvstore, str) else getattr(kvstore, "type", "")
     if "dist" in name:
-        raise MXNetError(f"kvstore {name!r} needs several processes, which do not exist here; use 'local'")
+        raise MXNetError(f"kvstore {name!r} needs several processes, which phonograd does not support; use 'local'")

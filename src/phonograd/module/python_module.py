@@ -82,7 +82,7 @@ class PythonModule(BaseModule):
         eval_metric.update(labels, self.get_outputs())
 
     def _bind(self, wanted: Binding) -> None:
-        """Remember the shapes of inputs."""
+        """Store the shapes of the inputs."""
         if wanted.grad_req != "write":
             raise AssertionError("Python module only support write gradient")
         self.for_training, self.inputs_need_grad = wanted.for_training, wanted.inputs_need_grad
@@ -90,7 +90,7 @@ class PythonModule(BaseModule):
         labels = wanted.label_shapes
         self._label_shapes = None if labels is None else [DataDesc(*each) for each in labels]
         if [each.name for each in self._data_shapes] != self._data_names:
-            raise AssertionError(f"bind: data_shapes {self._data_shapes} must be those of {self._data_names}")
+            raise AssertionError(f"bind: data_shapes {self._data_shapes} do not match data_names {self._data_names}")
         self._output_shapes = self._compute_output_shapes()
         self.binded = True
 
@@ -108,7 +108,7 @@ class PythonModule(BaseModule):
         """Do nothing: there are no parameters."""
 
     def install_monitor(self, mon: Any) -> None:
-        """Do nothing: a monitor sees symbols only."""
+        """Do nothing: a monitor observes only symbols."""
 
 
 class PythonLossModule(PythonModule):
@@ -178,7 +178,7 @@ class PythonLossModule(PythonModule):
         self._backward_impl()
 
     def _backward_impl(self) -> None:
-        """Set ``_scores_grad``; a subclass may do it in another way than by ``grad_func``."""
+        """Set ``_scores_grad``; a subclass may compute it without ``grad_func``."""
         if self._grad_func is None:
             raise self._missing("grad_func: give one, or override _backward_impl")
         grad = self._grad_func(self._scores, self._labels)

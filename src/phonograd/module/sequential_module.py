@@ -1,4 +1,4 @@
-"""SequentialModule: a chain of modules, in which outputs of each are inputs of the next."""
+"""SequentialModule: a chain of modules; the outputs of each are the inputs of the next."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class SequentialModule(BaseModule):
         self._label_shapes: Any = None
 
     def add(self, module: BaseModule, **kwargs: Any) -> SequentialModule:
-        """Append a module, and return the chain.
+        """Append a module and return the chain.
 
         Parameters
         ----------
@@ -104,8 +104,8 @@ class SequentialModule(BaseModule):
             if labels is not None:
                 self._label_shapes = labels
             if facts.get(self.META_AUTO_WIRING):
-                shapes = _renamed(shapes, module.data_names)
-            # all modules but the first pass gradients on
+                shapes = _rename(shapes, module.data_names)
+            # all modules but the first pass gradients back
             passes = wanted.inputs_need_grad or (wanted.for_training and place > 0)
             own = wanted._replace(data_shapes=shapes, label_shapes=labels, inputs_need_grad=passes)
             module.bind(**own._asdict())
@@ -124,11 +124,11 @@ class SequentialModule(BaseModule):
         return arguments, states
 
     def _init_params(self, wanted: Values) -> None:
-        """Set the parameters of all modules; no two modules may have parameters of one name."""
+        """Set the parameters of all modules; parameter names must be unique."""
         need(self.binded, "init_params", "bind")
         owners: dict[str, int] = {}
         for place, module in enumerate(self._modules):
-            # the arrays are for all modules, so each ignores those of others
+            # the arrays are for all modules, so each module ignores those of the others
             module.init_params(*wanted._replace(allow_extra=True))
             for names in module.get_params():
                 for name in names:
@@ -151,7 +151,7 @@ class SequentialModule(BaseModule):
         for place, module in enumerate(self._modules):
             shapes = described if place == 0 else [DataDesc(*each) for each in self._modules[place - 1].output_shapes]
             if shapes is not None and self._facts[place].get(self.META_AUTO_WIRING):
-                shapes = _renamed(shapes, module.data_names)
+                shapes = _rename(shapes, module.data_names)
             batch = DataBatch(
                 list(data),
                 getattr(data_batch, "label", None),
@@ -203,9 +203,9 @@ class SequentialModule(BaseModule):
             module.install_monitor(mon)
 
 
-def _renamed(shapes: Any, names: Sequence[str]) -> list[DataDesc]:
-    """Return shapes with the names of a module's inputs, in order."""
+def _rename(shapes: Any, names: Sequence[str]) -> list[DataDesc]:
+    """Rename shapes to the names of a module's inputs, in order."""
     if len(shapes) != len(names):
-        raise AssertionError(f"auto_wiring: there are {len(shapes)} outputs for the inputs {', '.join(names)}")
+        raise AssertionError(f"auto_wiring: {len(shapes)} outputs do not match the inputs {', '.join(names)}")
     found = [each if isinstance(each, DataDesc) else DataDesc(*each) for each in shapes]
     return [DataDesc(name, each.shape, each.dtype, each.layout) for name, each in zip(names, found, strict=True)]

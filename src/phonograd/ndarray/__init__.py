@@ -1,4 +1,4 @@
-"""nd: MXNet's imperative array namespace. Functions are the operators of the registry, made when first used."""
+"""nd: MXNet's imperative array namespace. Its functions are the registered operators, created on first use."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ to_dlpack_for_read = to_dlpack_for_write = to_dlpack
 contrib = Namespace(
     "phonograd.ndarray.contrib",
     "_contrib_",
-    "Operators that MXNet had under nd.contrib, loops and branches.",
+    "Operators of MXNet's nd.contrib, loops and branches.",
     adamw_update=adamw.adamw_update,
     boolean_mask=control.boolean_mask,
     cond=control.cond,
@@ -41,7 +41,7 @@ contrib = Namespace(
     while_loop=control.while_loop,
 )
 image = Namespace("phonograd.ndarray.image", "_image_", "Images (height, width, channel): size, colors, tensors.")
-linalg = Namespace("phonograd.ndarray.linalg", "_linalg_", "Linear algebra: factorisations, solves, triangles.")
+linalg = Namespace("phonograd.ndarray.linalg", "_linalg_", "Linear algebra: factorizations, solves, triangles.")
 op = Namespace("phonograd.ndarray.op", "", "All operators by their plain names.", reset_arrays=reset_arrays)
 _internal = Namespace("phonograd.ndarray._internal", "_", "Operators whose names begin with an underscore.")
 for _module in (contrib, image, linalg, op, _internal):
@@ -58,10 +58,10 @@ def _install_native_calls() -> None:
 
     try:
         install(NDArray, (sys.modules[__name__], contrib, image, linalg, op, _internal, *_numpy_namespaces()))
-    except Exception as error:  # noqa: BLE001 - everything works without it, and whoever evaluates now is not to blame
+    except Exception as error:  # noqa: BLE001 - native calls are optional, and the current evaluation must not fail
         warnings.warn(
-            f"operator calls stay Python functions, which are slower: {type(error).__name__}: {error}. "
-            "PHONOGRAD_NATIVE_CALLS=0 avoids the attempt.",
+            f"native operator calls are unavailable, so calls are slower: {type(error).__name__}: {error}. "
+            "Set PHONOGRAD_NATIVE_CALLS=0 to skip them.",
             RuntimeWarning,
             stacklevel=2,
         )
@@ -69,12 +69,12 @@ def _install_native_calls() -> None:
 
 REPEATED.connect(_install_native_calls)
 
-# tables that scripts take from mxnet.ndarray.ndarray
+# tables that scripts import from mxnet.ndarray.ndarray
 _DTYPE_NP_TO_MX: dict[Any, int] = {None: -1, **{dtype.type: code for dtype, code in CODES.items()}}
 _DTYPE_MX_TO_NP = {code: kind for kind, code in _DTYPE_NP_TO_MX.items()}
 _GRAD_REQ_MAP = {"null": 0, "write": 1, "add": 3}
 
-# F.np and F.npx, where F is this module: what blocks written for mx.np call
+# F.np and F.npx, where F is this module, for blocks written for mx.np
 _BESIDE = {"np": "phonograd.numpy", "npx": "phonograd.numpy_extension"}
 
 __all__ = [
@@ -118,7 +118,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name in ("ndarray", "utils"):
-        # MXNet keeps NDArray in nd.ndarray and the file functions in nd.utils
+        # in MXNet, NDArray is in nd.ndarray and the file functions are in nd.utils
         return sys.modules[__name__]
     if name in _BESIDE:
         globals()[name] = importlib.import_module(_BESIDE[name])

@@ -31,7 +31,7 @@ def _call(name: str, *arrays: NDArray, **parameters: Any) -> Any:
 
 
 def _scale(rescale_grad: Any, like: NDArray) -> NDArray:
-    """Return the factor of gradients as an array of one element."""
+    """Return the gradient scale as an array of one element."""
     if isinstance(rescale_grad, NDArray):
         return rescale_grad.as_in_context(like.context)
     return full((1,), rescale_grad, ctx=like.context)
@@ -58,9 +58,9 @@ def adamw_update(
     name: str | None = None,
     **kwargs: Any,
 ) -> Any:
-    """Return the weight after a step of Adam with decoupled weight decay; both means change in place.
+    """Return the weight after a step of Adam with decoupled weight decay; both moments change in place.
 
-    `rescale_grad` is a number or an array of one element. If it is 0 or not finite, nothing changes.
+    `rescale_grad` is a number or an array of one element. If it is 0 or not finite, the call changes nothing.
     """
     rates = {"lr": lr, "eta": eta, "beta1": beta1, "beta2": beta2, "epsilon": epsilon, "wd": wd}
     arrays = weight, grad, mean, var, _scale(rescale_grad, weight)
@@ -85,7 +85,7 @@ def mp_adamw_update(
     name: str | None = None,
     **kwargs: Any,
 ) -> Any:
-    """Return the weight after :func:`adamw_update` of its float32 copy `weight32`, which changes in place."""
+    """Return the weight after :func:`adamw_update` on its float32 copy `weight32`, which changes in place."""
     rates = {"lr": lr, "eta": eta, "beta1": beta1, "beta2": beta2, "epsilon": epsilon, "wd": wd}
     arrays = weight, grad, mean, var, weight32, _scale(rescale_grad, weight)
     return _call("_mp_adamw_update", *arrays, **rates, clip_gradient=clip_gradient, out=out, **kwargs)
@@ -105,7 +105,7 @@ def multi_adamw_update(
     size: int = 0,
     **kwargs: Any,
 ) -> Any:
-    """Return weights after :func:`adamw_update` of each."""
+    """Return the weights after :func:`adamw_update` on each."""
     arrays = _in_turn(weights, grads, mean, var)
     rates = {"lrs": lrs, "wds": wds, "etas": etas, "num_weights": size or len(weights)}
     return _call("_multi_adamw_update", *arrays, _scale(rescale_grad, weights[0]), **rates, out=out, **kwargs)
@@ -126,7 +126,7 @@ def multi_mp_adamw_update(
     size: int = 0,
     **kwargs: Any,
 ) -> Any:
-    """Return weights after :func:`mp_adamw_update` of each."""
+    """Return the weights after :func:`mp_adamw_update` on each."""
     arrays = _in_turn(weights, grads, mean, var, weights32)
     rates = {"lrs": lrs, "wds": wds, "etas": etas, "num_weights": size or len(weights)}
     return _call("_multi_mp_adamw_update", *arrays, _scale(rescale_grad, weights[0]), **rates, out=out, **kwargs)
@@ -144,7 +144,7 @@ def multi_lamb_update(
     num_tensors: int = 0,
     **kwargs: Any,
 ) -> Any:
-    """Return weights after a step of LAMB each; the means of each change in place."""
+    """Return the weights after a LAMB step on each; all moments change in place."""
     arrays = _in_turn(weights, grads, mean, var)
     rates = {"learning_rates": lrs, "wds": wds, "step_count": step_count, "num_tensors": num_tensors or len(weights)}
     return _call("_multi_lamb_update", *arrays, **rates, out=out, **kwargs)
@@ -163,7 +163,7 @@ def multi_mp_lamb_update(
     num_tensors: int = 0,
     **kwargs: Any,
 ) -> Any:
-    """Return weights after a step of LAMB of the float32 copy of each, `weights32`; the copies change in place."""
+    """Return the weights after a LAMB step on their float32 copies `weights32`; the copies change in place."""
     arrays = _in_turn(weights, grads, mean, var, weights32)
     rates = {"learning_rates": lrs, "wds": wds, "step_count": step_count, "num_tensors": num_tensors or len(weights)}
     return _call("_multi_mp_lamb_update", *arrays, **rates, out=out, **kwargs)

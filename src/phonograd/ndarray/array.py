@@ -52,7 +52,7 @@ _CAST, _COPY, _RESHAPE = NamedAction("Cast"), NamedAction("_copyto"), NamedActio
 
 
 class NDArray(Handle, dense=True):
-    """An array on the CPU, as in MXNet: fixed shape and dtype, changeable in place, differentiable.
+    """An array on the CPU, as in MXNet: fixed shape and dtype, mutable, differentiable.
 
     >>> import phonograd as mx
     >>> mx.nd.array([[1, 2], [3, 4]]) * 2
@@ -68,8 +68,8 @@ class NDArray(Handle, dense=True):
 
     def __new__(cls, handle: None = None, writable: bool = True) -> NDArray:
         if handle is not None:
-            raise TypeError("make arrays with mx.nd.array(values), mx.nd.zeros(shape) and so on, not with NDArray(...)")
-        # without a value yet: a pickle made by MXNet calls NDArray(None) and then __setstate__
+            raise TypeError("create arrays with mx.nd.array(values), mx.nd.zeros(shape) etc., not with NDArray(...)")
+        # no value yet: unpickling MXNet's pickles calls NDArray(None) and then __setstate__
         made = object.__new__(cls)
         made._trace = made._node = made._buffer = made._extras = None
         if not writable:
@@ -77,7 +77,7 @@ class NDArray(Handle, dense=True):
         return made
 
     if TYPE_CHECKING:
-        # methods that are operators are set on the class below
+        # operator methods are set on the class below
         def __getattr__(self, name: str) -> Any: ...
 
     # -- facts
@@ -102,7 +102,7 @@ class NDArray(Handle, dense=True):
 
     @property
     def ctx(self) -> Context:
-        """The context the array lives on."""
+        """The context of the array."""
         return self.context
 
     @property
@@ -112,12 +112,12 @@ class NDArray(Handle, dense=True):
 
     @property
     def writable(self) -> bool:
-        """Whether in-place operations are allowed."""
+        """True if in-place operations are allowed."""
         return not self._readonly
 
     @property
     def T(self) -> NDArray:
-        """The array with its axes reversed; itself for fewer than two axes."""
+        """The array with its axes reversed; the array itself if it has fewer than two axes."""
         return self if self.ndim < 2 else self.transpose()
 
     def __len__(self) -> int:
@@ -199,10 +199,10 @@ class NDArray(Handle, dense=True):
     _minimum = binary("broadcast_minimum")
 
     def __pow__(self, other: Any) -> NDArray:
-        # a small whole exponent is part of the expression: exact products instead of a power function
+        # a small integer exponent becomes part of the expression: exact products instead of a power function
         if (type(other) is int or (type(other) is float and other.is_integer())) and abs(other) <= 64:
             base = self.astype("int64") if self._dtype.kind == "b" else self
-            return base._called("_integer_power", exponent=int(other))
+            return base._call_operator("_integer_power", exponent=int(other))
         return self._power(other)  # type: ignore[no-any-return]
 
     def __matmul__(self, other: Any) -> NDArray:
@@ -227,7 +227,7 @@ class NDArray(Handle, dense=True):
     _basic_indexing_slice_is_contiguous = staticmethod(indexing.is_contiguous)
 
     def asnumpy(self) -> np.ndarray[Any, Any]:
-        """Return the values as a new NumPy array; one of one element is a number, too (``"%f" % x.asnumpy()``)."""
+        """Return a NumPy copy of the values; one element also converts to a number (``"%f" % x.asnumpy()``)."""
         return as_number(np.array(read(self), order="C"))
 
     def asscalar(self) -> Any:
@@ -235,7 +235,7 @@ class NDArray(Handle, dense=True):
         if self.size != 1:
             raise ValueError("The current array is not a scalar")
         values = read(self)
-        # of more axes, MXNet returns the array
+        # with more axes, MXNet returns the array
         return values[0] if values.ndim == 1 else np.array(values)[()]
 
     def item(self) -> Any:
@@ -247,7 +247,7 @@ class NDArray(Handle, dense=True):
         return read(self).tolist()
 
     def wait_to_read(self) -> None:
-        """Compute the value now; errors of pending operators are raised here."""
+        """Compute the value now; errors of pending operators surface here."""
         read(self)
 
     def wait_to_write(self) -> None:
@@ -255,51 +255,51 @@ class NDArray(Handle, dense=True):
         read(self)
 
     def copy(self) -> NDArray:
-        """Return a copy; recorded, so gradients pass through."""
+        """Return a copy. The copy is recorded, so gradients pass through it."""
         return self.identity()  # type: ignore[no-any-return]
 
     def copyto(self, other: Any) -> Any:
         """Write the values into another array (converting the dtype), or return a copy on another context."""
         if isinstance(other, Context):
-            return self._moved(as_context(other))
+            return self._move_to(as_context(other))
         if not isinstance(other, NDArray):
             raise TypeError(f"copyto does not support type {type(other)}")
         if other is self:
             warnings.warn("You are attempting to copy an array to itself", RuntimeWarning, stacklevel=2)
             return False
-        return self._copied_into(other)
+        return self._copy_into(other)
 
-    def _copied_into(self, other: NDArray, listeners: Sequence[int] = LISTENERS) -> NDArray:
+    def _copy_into(self, other: NDArray, listeners: Sequence[int] = LISTENERS) -> NDArray:
         if listeners:
-            return observed(_COPY, (self,), None, (), self._copied_into, (other, ()))  # type: ignore[no-any-return]
+            return observed(_COPY, (self,), None, (), self._copy_into, (other, ()))  # type: ignore[no-any-return]
         trace = ready_trace()
         node = cast(node_in(self, trace), other._dtype)
         return materialize_if_naive(write(other, record_or_detach(REGISTRY["identity"](node))))  # type: ignore[no-any-return]
 
-    def _moved(self, context: Context, listeners: Sequence[int] = LISTENERS) -> NDArray:
+    def _move_to(self, context: Context, listeners: Sequence[int] = LISTENERS) -> NDArray:
         if listeners:
-            return observed(_COPY, (self,), None, (), self._moved, (context, ()))  # type: ignore[no-any-return]
+            return observed(_COPY, (self,), None, (), self._move_to, (context, ()))  # type: ignore[no-any-return]
         trace = ready_trace()
         return new_result(copy_to_context(node_in(self, trace), context), trace, self._result_class)  # type: ignore[no-any-return]
 
     def as_in_context(self, context: Context) -> NDArray:
-        """Return the array itself if it lives there, else a copy on that context."""
+        """Return the array itself if it is on that context, else a copy there."""
         if not isinstance(context, Context):
             raise TypeError(f"copyto does not support type {type(context)}")
-        return self if self.context == context else self._moved(as_context(context))
+        return self if self.context == context else self._move_to(as_context(context))
 
     as_in_ctx = as_in_context
 
     def astype(self, dtype: Any, copy: bool = True) -> NDArray:
-        """Return the array in another dtype; always a new array unless ``copy`` is false and nothing changes."""
+        """Convert to another dtype; always a new array unless ``copy`` is false and the dtype is the same."""
         target = as_dtype(dtype)
         if target == self._dtype:
             return self.copy() if copy else self
-        return self._converted(target)
+        return self._convert_to(target)
 
-    def _converted(self, target: DType, listeners: Sequence[int] = LISTENERS) -> NDArray:
+    def _convert_to(self, target: DType, listeners: Sequence[int] = LISTENERS) -> NDArray:
         if listeners:
-            return observed(_CAST, (self,), None, (), self._converted, (target, ()))  # type: ignore[no-any-return]
+            return observed(_CAST, (self,), None, (), self._convert_to, (target, ()))  # type: ignore[no-any-return]
         trace = ready_trace()
         return new_result(cast(node_in(self, trace), target), trace, self._result_class)  # type: ignore[no-any-return]
 
@@ -319,33 +319,33 @@ class NDArray(Handle, dense=True):
                 "'reverse'."
             )
         codes = tuple([operator.index(code) for code in shape])
-        return self._viewed(infer_reshape(self.shape, codes, bool(kwargs.get("reverse", False))))
+        return self._view_as(infer_reshape(self.shape, codes, bool(kwargs.get("reverse", False))))
 
-    def _viewed(self, shape: tuple[int, ...], listeners: Sequence[int] = LISTENERS) -> NDArray:
+    def _view_as(self, shape: tuple[int, ...], listeners: Sequence[int] = LISTENERS) -> NDArray:
         if listeners:
-            return observed(_RESHAPE, (self,), None, (), self._viewed, (shape, ()))  # type: ignore[no-any-return]
+            return observed(_RESHAPE, (self,), None, (), self._view_as, (shape, ()))  # type: ignore[no-any-return]
         return make_view(self, 0, shape)  # type: ignore[no-any-return]
 
     def flatten(self, inplace: bool = False) -> NDArray:
         """Return the array with all axes but the first merged; a view if ``inplace``."""
         if not inplace:
-            return self._called("Flatten")
-        return self._viewed((*self.shape[:1], math.prod(self.shape[1:])))
+            return self._call_operator("Flatten")
+        return self._view_as((*self.shape[:1], math.prod(self.shape[1:])))
 
     def expand_dims(self, axis: int, inplace: bool = False) -> NDArray:
         """Return the array with an axis of extent 1 inserted; a view if ``inplace``."""
         if not inplace:
-            return self._called("expand_dims", axis=axis)
+            return self._call_operator("expand_dims", axis=axis)
         ndim = self.ndim
         if not -ndim - 1 <= axis <= ndim:
             raise AssertionError(f"axis {axis} is out of range for {ndim}d array")
         place = axis if axis >= 0 else axis + ndim + 1
-        return self._viewed((*self.shape[:place], 1, *self.shape[place:]))
+        return self._view_as((*self.shape[:place], 1, *self.shape[place:]))
 
     def squeeze(self, axis: Any = None, inplace: bool = False) -> NDArray:
         """Return the array without axes of extent 1; a view if ``inplace``."""
         if not inplace:
-            return self._called("squeeze", axis=axis)
+            return self._call_operator("squeeze", axis=axis)
         ndim = self.ndim
         axes = [a for a in range(ndim) if self.shape[a] == 1]
         if axis is not None:
@@ -359,10 +359,10 @@ class NDArray(Handle, dense=True):
         if len(dropped) != len(axes):
             raise AssertionError(f"axis {axis} contains duplicate which is not allowed.")
         kept = tuple([extent for one, extent in enumerate(self.shape) if one not in dropped])
-        return self._viewed(kept or self.shape[:1])
+        return self._view_as(kept or self.shape[:1])
 
     def broadcast_to(self, shape: Any) -> NDArray:
-        """Return the array repeated along axes of extent 1, and along new axes in front, to a shape."""
+        """Repeat the array along axes of extent 1, and along new leading axes, to the given shape."""
         target = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
         missing = len(target) - self.ndim
         extents = (1,) * missing + self.shape
@@ -372,49 +372,49 @@ class NDArray(Handle, dense=True):
                 f"{self.shape} and requested shape {target}"
             )
         source = self.reshape(extents) if missing else self
-        return source._called("broadcast_to", shape=target)
+        return source._call_operator("broadcast_to", shape=target)
 
     def broadcast_like(self, other: NDArray) -> NDArray:
-        """Return the array repeated to the shape of another one, as :meth:`broadcast_to` does."""
+        """Repeat the array to the shape of another one, as :meth:`broadcast_to` does."""
         return self.broadcast_to(other.shape)
 
     def split_v2(self, indices_or_sections: Any, axis: int = 0, squeeze_axis: bool = False) -> Any:
-        """Return pieces of the array along an axis: so many equal ones, or cut at the given places."""
+        """Split the array along an axis into equal sections, or at the given indices."""
         from .functions import split_v2
 
         return split_v2(self, indices_or_sections, axis, squeeze_axis)
 
-    def _called(self, name: str, **parameters: Any) -> NDArray:
-        """Return the result of an operator on this array."""
+    def _call_operator(self, name: str, **parameters: Any) -> NDArray:
+        """Call an operator on this array."""
         return function_of(REGISTRY[name], name)(self, **parameters)  # type: ignore[no-any-return]
 
     def transpose(self, *axes: Any, **kwargs: Any) -> NDArray:
-        """Return the array with its axes permuted (reversed if none are given)."""
+        """Return the array with its axes permuted (reversed if no axes are given)."""
         if len(axes) == 1 and (axes[0] is None or isinstance(axes[0], (tuple, list))):
             axes = tuple(axes[0] or ())
-        return self._called("transpose", **{**kwargs, "axes": axes or kwargs.get("axes") or ()})
+        return self._call_operator("transpose", **{**kwargs, "axes": axes or kwargs.get("axes") or ()})
 
     def tostype(self, stype: str) -> NDArray:
-        """Return the values stored another way: 'default', 'csr' or 'row_sparse'; gradients pass."""
-        return self._called("cast_storage", stype=stype)
+        """Convert to a storage type: 'default', 'csr' or 'row_sparse'; gradients pass through."""
+        return self._call_operator("cast_storage", stype=stype)
 
-    def _labelled(self, stype: str) -> NDArray:
-        """Return the value of the array under the name of a storage type, recorded as the array is."""
-        from .sparse import labelled
+    def _label_storage(self, stype: str) -> NDArray:
+        """Return the array's value labeled with a storage type, recorded like the array."""
+        from .sparse import label_storage
 
-        return labelled(self, stype)
+        return label_storage(self, stype)
 
     @staticmethod
     def _call_with_storage(
         declared: Operator, handles: tuple[Handle | None, ...], attributes: tuple[Any, ...], out: Any
     ) -> Any:
-        """Return the result of an operator with a sparse argument, or of one that is about storage."""
+        """Call an operator that has a sparse argument or depends on storage types."""
         from .sparse_calls import call_with_storage
 
         return call_with_storage(declared, handles, attributes, out)
 
-    def _stored(self) -> Any:
-        """Return what a file holds of the array: its values, or the record of a sparse array."""
+    def _to_storage(self) -> Any:
+        """Return the content for a file: the values, or the record of a sparse array."""
         return read(self)
 
     def slice_assign(self, rhs: Any, begin: Any, end: Any, step: Any) -> NDArray:
@@ -430,23 +430,23 @@ class NDArray(Handle, dense=True):
     # -- differentiation
 
     def attach_grad(self, grad_req: str = "write", stype: str | None = None) -> None:
-        """Make the array a variable: allocate a gradient buffer that ``backward`` fills.
+        """Mark the array as a variable and allocate a gradient buffer for ``backward``.
 
-        ``grad_req`` is 'write', 'add' or 'null'. An array that is already part of a record is cut from it.
+        ``grad_req`` is 'write', 'add' or 'null'. An array that was recorded as a result is detached first.
         """
         attach(self, grad_req, stype)
 
     @property
     def grad(self) -> NDArray | None:
-        """The gradient buffer of a variable, else None."""
-        # reads the slots: every turn of a training loop asks every parameter
+        """The gradient buffer of a variable, or None."""
+        # reads the slots directly: each training step asks every parameter
         rare = self._extras
         owner = None if rare is None else rare.variable
         return None if owner is None else owner.grad
 
     @property
     def _fresh_grad(self) -> int:
-        """1 after a backward pass that reached this variable, until set back."""
+        """1 after a backward pass has reached this variable, until it is reset."""
         return 0 if self._variable is None else self._variable.fresh
 
     @_fresh_grad.setter
@@ -465,7 +465,7 @@ class NDArray(Handle, dense=True):
         return view
 
     def backward(self, out_grad: Any = None, retain_graph: bool = False, train_mode: bool = True) -> None:
-        """Compute the gradients of all variables this array was computed from."""
+        """Compute the gradients of this array with respect to all variables it depends on."""
         backward_pass([self], [out_grad], bool(retain_graph), bool(train_mode))
 
     # -- other libraries
@@ -489,7 +489,7 @@ class NDArray(Handle, dense=True):
         return self
 
     def as_np_ndarray(self) -> NDArray:
-        """Return the array as one of ``mx.np``: a write to either shows in both, and gradients are the same."""
+        """Return the array as an ``mx.np`` array that shares memory and gradients with this one."""
         from ..numpy.multiarray import as_np
 
         return as_np(self)  # type: ignore[no-any-return]
@@ -503,7 +503,7 @@ class NDArray(Handle, dense=True):
 
 
 class _Method:
-    """An operator as a method of arrays: made when it is first asked for, because there are hundreds."""
+    """An operator as a method of arrays, created on first access because there are hundreds."""
 
     __slots__ = ("_declared", "_name")
 
@@ -517,7 +517,7 @@ class _Method:
 
 
 def _offer(name: str, declared: Operator) -> None:
-    """Make an operator a method of arrays if it is declared as one."""
+    """Add an operator to the methods of arrays if it is declared as one."""
     if declared.method and not hasattr(NDArray, name):
         setattr(NDArray, name, _Method(declared, name))
 
@@ -528,7 +528,7 @@ DECLARED.connect(_offer)
 
 
 def concrete(data: np.ndarray[Any, Any], context: Context) -> NDArray:
-    """Return an array with these values; ``data`` must not be written to afterwards."""
+    """Wrap values in an array; ``data`` must not be written to afterwards."""
     if LISTENING[MEMORY]:
         hold(data, "input")
     made: NDArray = make_concrete(data, context)

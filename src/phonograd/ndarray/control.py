@@ -1,4 +1,4 @@
-"""Control flow: loops and branches over arrays. They run as Python runs, so everything inside is recorded as usual."""
+"""Control flow over arrays. Loops and branches run as plain Python, so their operators are recorded as usual."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ def _stack(items: list[NDArray]) -> NDArray:
     return function_of(REGISTRY["stack"], "stack")(*items, axis=0)  # type: ignore[no-any-return]
 
 
-def _stacked_like(pattern: Any, columns: list[NDArray]) -> Any:
-    """Return stacked columns nested as one step's output was."""
-    return _nested(pattern, iter(columns))
+def _stack_like(pattern: Any, columns: list[NDArray]) -> Any:
+    """Return stacked columns, nested like the output of one step."""
+    return _nest(pattern, iter(columns))
 
 
-def _nested(pattern: Any, columns: Iterator[NDArray]) -> Any:
-    # a function that calls itself from inside of another one would keep the arrays until garbage is collected
-    return next(columns) if isinstance(pattern, NDArray) else [_nested(part, columns) for part in pattern]
+def _nest(pattern: Any, columns: Iterator[NDArray]) -> Any:
+    # not a closure: a recursive closure is a reference cycle, which would keep the arrays until garbage collection
+    return next(columns) if isinstance(pattern, NDArray) else [_nest(part, columns) for part in pattern]
 
 
 def foreach(body: Callable[..., Any], data: Any, init_states: Any, name: str = "foreach") -> tuple[Any, Any]:
-    """Return the stacked outputs and final states of ``body(slice, states)`` run over the first axis of data.
+    """Run ``body(slice, states)`` over the first axis of data; return the stacked outputs and final states.
 
     >>> import phonograd as mx
     >>> step = lambda x, s: (x + s, x + s)
@@ -65,13 +65,13 @@ def foreach(body: Callable[..., Any], data: Any, init_states: Any, name: str = "
             raise ValueError(f"foreach: arrays have different first axes: {[a.shape for a in arrays]}")
     states, rows, pattern = init_states, [], None
     for step in range(steps):
-        piece = data[step] if isinstance(data, NDArray) else _stacked_like(data, [a[step] for a in arrays])
+        piece = data[step] if isinstance(data, NDArray) else _stack_like(data, [a[step] for a in arrays])
         pattern, states = body(piece, states)
         rows.append(_flatten(pattern, "foreach output"))
     if pattern is None:
         raise ValueError("foreach over an empty axis has no outputs")
     columns = [_stack([row[i] for row in rows]) for i in range(len(rows[0]))]
-    return _stacked_like(pattern, columns), states
+    return _stack_like(pattern, columns), states
 
 
 def while_loop(
@@ -81,7 +81,7 @@ def while_loop(
     max_iterations: int | None = None,
     name: str = "while_loop",
 ) -> tuple[Any, Any]:
-    """Return stacked step outputs (padded with zeros to ``max_iterations``) and final variables of a while loop."""
+    """Run a while loop; return its stacked outputs, zero-padded to ``max_iterations``, and its final variables."""
     if max_iterations is None:
         raise ValueError("max_iterations should be specified")
     try:
@@ -109,7 +109,7 @@ def while_loop(
         first = items[0]
         items += [zeros(first.shape, first.context, first.dtype)] * (limit - len(items))
         columns.append(_stack(items))
-    outputs = _stacked_like(pattern, columns) if rows and pattern is not None else []
+    outputs = _stack_like(pattern, columns) if rows and pattern is not None else []
     return outputs, variables[0] if single else variables
 
 
@@ -126,7 +126,7 @@ def _truth(value: Any) -> bool:
 
 
 def cond(pred: Any, then_func: Callable[[], Any], else_func: Callable[[], Any], name: str = "cond") -> Any:
-    """Return ``then_func()`` or ``else_func()``, whichever the condition chooses.
+    """Return ``then_func()`` if the condition is true, else ``else_func()``.
 
     The condition is an array of one element, a number, or a function that returns one.
     """

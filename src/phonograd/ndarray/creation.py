@@ -1,4 +1,4 @@
-"""Making arrays: from values, filled, and counting. Filled arrays are expressions; they take no memory until read."""
+"""Create arrays: from values, filled, and ranges. Filled arrays are expressions; they use no memory until read."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _SHAPE = Parameter("shape", "Shape", REQUIRED)
 
 
 def array(source_array: Any, ctx: Context | None = None, dtype: Any = None) -> NDArray:
-    """Return an array with the given values; float32 unless ``dtype`` says otherwise or an NDArray is given.
+    """Return an array with the given values; float32 unless ``dtype`` is given or the source is an NDArray.
 
     >>> array([1, 2, 3])
     <BLANKLINE>
@@ -55,10 +55,10 @@ def array(source_array: Any, ctx: Context | None = None, dtype: Any = None) -> N
     return concrete(values_of(source_array, target), context)
 
 
-def _filled(
+def _fill(
     name: str, shape: Any, value: Any, ctx: Context | None, dtype: Any, options: dict[str, Any] | None = None
 ) -> NDArray:
-    """Return an array filled with a number; ``options`` are the keywords that the function passed on."""
+    """Return an array filled with a number; ``options`` are the public function's extra keywords."""
     options = options or {}
     out = options.pop("out", None)
     for unknown in options:
@@ -75,11 +75,11 @@ def _filled(
         dtype = out._dtype
     arguments = extents, value, as_dtype(dtype), as_context(ctx), out
     if LISTENERS:
-        return observed(NamedAction(name), (), None, (), _made, arguments)  # type: ignore[no-any-return]
-    return _made(*arguments)
+        return observed(NamedAction(name), (), None, (), _make_filled, arguments)  # type: ignore[no-any-return]
+    return _make_filled(*arguments)
 
 
-def _made(shape: Shape, value: Any, dtype: DType, context: Context, out: Any) -> NDArray:
+def _make_filled(shape: Shape, value: Any, dtype: DType, context: Context, out: Any) -> NDArray:
     trace = ready_trace()
     node = _full(shape, value, dtype, context)
     if out is not None:
@@ -93,28 +93,28 @@ def zeros(shape: Any, ctx: Context | None = None, dtype: Any = None, stype: Any 
         from .sparse import zeros as sparse_zeros
 
         return sparse_zeros(stype, shape, ctx, dtype, **kwargs)
-    return _filled("_zeros", shape, 0, ctx, dtype, kwargs)
+    return _fill("_zeros", shape, 0, ctx, dtype, kwargs)
 
 
 def ones(shape: Any, ctx: Context | None = None, dtype: Any = None, **kwargs: Any) -> NDArray:
     """Return an array of ones."""
-    return _filled("_ones", shape, 1, ctx, dtype, kwargs)
+    return _fill("_ones", shape, 1, ctx, dtype, kwargs)
 
 
 def full(shape: Any, val: Any, ctx: Context | None = None, dtype: Any = np.float32, out: Any = None) -> NDArray:
-    """Return an array filled with a number, or with an array that broadcasts to the shape.
+    """Return an array filled with a number or with an array that broadcasts to the shape.
 
-    With ``out`` the array is written there and ``dtype`` is that of ``out``.
+    With ``out``, the values are written there in its dtype.
     """
     if isinstance(val, Numbers):
-        return _filled("_full", shape, val, ctx, dtype if out is None else None, {"out": out})
-    target = _filled("_full", shape, 0, ctx, dtype) if out is None else out
+        return _fill("_full", shape, val, ctx, dtype if out is None else None, {"out": out})
+    target = _fill("_full", shape, 0, ctx, dtype) if out is None else out
     target[:] = val
     return target
 
 
 def empty(shape: Any, ctx: Context | None = None, dtype: Any = None, stype: Any = None) -> NDArray:
-    """Return an array whose values are to be overwritten; here they are zeros."""
+    """Return an uninitialized array; here its values are zeros."""
     return zeros(shape, ctx, dtype, stype)
 
 
@@ -127,9 +127,9 @@ def arange(
     ctx: Context | None = None,
     dtype: Any = np.float32,
 ) -> NDArray:
-    """Return evenly spaced numbers from ``start`` (0 if only one bound is given) up to but without ``stop``."""
+    """Return evenly spaced numbers from ``start`` (0 if only one bound is given) up to but excluding ``stop``."""
     given = {"start": start, "stop": stop, "step": step, "repeat": repeat, "dtype": dtype}
-    return _counted("_arange", given, ctx)
+    return _call_creation("_arange", given, ctx)
 
 
 def linspace(
@@ -142,15 +142,17 @@ def linspace(
 ) -> NDArray:
     """Return ``num`` evenly spaced numbers between two bounds."""
     given = {"start": start, "stop": stop, "num": num, "endpoint": endpoint, "dtype": dtype}
-    return _counted("_linspace", given, ctx)
+    return _call_creation("_linspace", given, ctx)
 
 
 def eye(N: int, M: int = 0, k: int = 0, ctx: Context | None = None, dtype: Any = None, **kwargs: Any) -> NDArray:
     """Return a matrix with ones on a diagonal and zeros elsewhere."""
-    return _counted("_eye", {"N": N, "M": M, "k": k, "dtype": dtype or "float32"}, ctx, kwargs)
+    return _call_creation("_eye", {"N": N, "M": M, "k": k, "dtype": dtype or "float32"}, ctx, kwargs)
 
 
-def _counted(name: str, given: dict[str, Any], ctx: Context | None, options: dict[str, Any] | None = None) -> NDArray:
+def _call_creation(
+    name: str, given: dict[str, Any], ctx: Context | None, options: dict[str, Any] | None = None
+) -> NDArray:
     declared = REGISTRY[name]
     options = options or {}
     out = options.pop("out", None)
@@ -159,15 +161,15 @@ def _counted(name: str, given: dict[str, Any], ctx: Context | None, options: dic
 
 
 def from_numpy(ndarray: Any, zero_copy: bool = True, array_cls: Any = NDArray) -> NDArray:
-    """Return an array of a NumPy array's values and dtype.
+    """Create an array with the values and dtype of a NumPy array.
 
-    With ``zero_copy`` no memory is copied. The NumPy array becomes read-only, as in MXNet, because what is computed
-    later still reads it.
+    With ``zero_copy`` no memory is copied. The NumPy array becomes read-only, as in MXNet, because pending operators
+    still read it.
 
     Compatibility
     -------------
-    A change of the result gives it memory of its own; in MXNet it shows in the NumPy array. Memory that both sides
-    write to is shared by DLPack: ``nd.from_dlpack(a)``.
+    A write to the result gives it its own memory; in MXNet the write shows in the NumPy array. To share writable
+    memory, use DLPack: ``nd.from_dlpack(a)``.
     """
     if not isinstance(ndarray, np.ndarray):
         raise TypeError(f"from_numpy takes a NumPy array, not {type(ndarray)}")
@@ -180,13 +182,13 @@ def from_numpy(ndarray: Any, zero_copy: bool = True, array_cls: Any = NDArray) -
     if not ndarray.flags["C_CONTIGUOUS"]:
         raise ValueError("Only c-contiguous arrays are supported for zero-copy")
     if ndarray.dtype != native:
-        raise ValueError(f"zero-copy needs the byte order of this machine, not {ndarray.dtype.str}")
+        raise ValueError(f"zero-copy needs native byte order, not {ndarray.dtype.str}")
     ndarray.flags["WRITEABLE"] = False
     return concrete(ndarray.view(np.ndarray), CPU)
 
 
 def moveaxis(tensor: NDArray, source: Any, destination: Any) -> NDArray:
-    """Return the array with axes moved to other places."""
+    """Return the array with axes moved to other positions."""
     ndim = tensor.ndim
     axes = _real_axes(source, ndim, "Source")
     places = _real_axes(destination, ndim, "Destination")
@@ -210,9 +212,9 @@ def _real_axes(given: Any, ndim: int, what: str) -> list[int]:
 
 
 def concatenate(arrays: Any, axis: int = 0, always_copy: bool = True) -> NDArray:
-    """Return arrays joined along an existing axis.
+    """Join arrays along an existing axis.
 
-    ``always_copy`` false returns a single array itself.
+    With ``always_copy=False``, a single array is returned itself.
     """
     if not isinstance(arrays, (list, tuple)) or not arrays:
         raise AssertionError(f"concatenate takes a list of at least one NDArray, not {arrays!r}")

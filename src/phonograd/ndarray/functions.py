@@ -1,4 +1,4 @@
-"""Functions of the nd namespace that are not operators: two operands of which one may be a number, and a few more."""
+"""Functions of the nd namespace that are not operators: binary functions that accept numbers, and a few more."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["histogram", "matmul", "onehot_encode", "reset_arrays", "split_v2", "
 
 
 def with_scalars(declared: Operator) -> Callable[..., Any]:
-    """Return the function of two operands of a binary operator; either or both may be numbers."""
+    """Return a binary operator as a function whose operands may both be numbers."""
     word = declared.with_scalars
     on_numbers = declared.of_numbers
     assert word is not None
@@ -59,7 +59,7 @@ def with_scalars(declared: Operator) -> Callable[..., Any]:
 
 
 def matmul(lhs: NDArray, rhs: NDArray) -> NDArray:
-    """Return the matrix product ``lhs @ rhs``: of two matrices, of stacks of matrices, or with a vector."""
+    """Return the matrix product ``lhs @ rhs`` of two matrices, stacks of matrices, or with a vector."""
     if not isinstance(lhs, NDArray) or not isinstance(rhs, NDArray):
         raise TypeError(f"type {type(lhs if isinstance(rhs, NDArray) else rhs)} not supported")
     if not lhs.shape or not rhs.shape:
@@ -77,14 +77,14 @@ def matmul(lhs: NDArray, rhs: NDArray) -> NDArray:
 
 
 def onehot_encode(indices: NDArray, out: NDArray) -> NDArray:
-    """Write the one-hot rows of indices into ``out`` and return it."""
+    """Write the one-hot encoding of indices into ``out`` and return it."""
     encoded = function_of(REGISTRY["one_hot"], "one_hot")(indices, depth=out.shape[1], dtype=out._dtype)
     out[:] = encoded
     return out
 
 
 def split_v2(ary: NDArray, indices_or_sections: Any, axis: int = 0, squeeze_axis: bool = False) -> Any:
-    """Return pieces of an array along an axis: so many equal ones, or cut at the given places."""
+    """Split an array along an axis into equal sections, or at the given indices."""
     extent = ary.shape[axis]
     indices: tuple[int, ...] = (0,)
     sections = 0
@@ -101,12 +101,12 @@ def split_v2(ary: NDArray, indices_or_sections: Any, axis: int = 0, squeeze_axis
 
 
 def histogram(a: NDArray, bins: Any = 10, range: tuple[float, float] | None = None) -> list[NDArray]:
-    """Return how many elements fall into each bin, and the edges of the bins.
+    """Return the number of elements in each bin, and the edges of the bins.
 
     Parameters
     ----------
     bins
-        How many bins of equal width there are, or an array with their edges.
+        The number of bins of equal width, or an array with their edges.
     range
         The outer edges; by default the smallest and the largest element.
     """

@@ -1,4 +1,4 @@
-"""Graphs as csr matrices whose values are numbers of edges: functions of nd.contrib that read what is stored."""
+"""Graph functions of nd.contrib; a graph is a csr matrix whose values are edge numbers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..core.array.handle import read
 from ..core.base.errors import MXNetError
 from ..core.graph.operator import Array
 from .array import NDArray, concrete
-from .sparse import CSRNDArray, stored
+from .sparse import CSRNDArray, from_record
 from .sparse_records import SparseRecord
 
 __all__ = ["dgl_adjacency", "dgl_subgraph", "edge_id"]
@@ -19,7 +19,7 @@ __all__ = ["dgl_adjacency", "dgl_subgraph", "edge_id"]
 def _record_of(name: str, graph: Any) -> SparseRecord:
     if not isinstance(graph, CSRNDArray):
         raise MXNetError(f"{name} takes a graph as a csr matrix, not {type(graph).__name__}: use tostype('csr')")
-    return graph._stored()
+    return graph._to_storage()
 
 
 def _numbers(name: str, array: Any, limit: int) -> Array:
@@ -27,14 +27,14 @@ def _numbers(name: str, array: Any, limit: int) -> Array:
         raise AssertionError(f"Arguments of {name} must have NDArray type, but got {array}")
     numbers = read(array).astype(np.int64)
     if numbers.ndim != 1 or (numbers.size and (numbers.min() < 0 or numbers.max() >= limit)):
-        raise MXNetError(f"{name} takes vectors of numbers of vertices, which are below {limit}")
+        raise MXNetError(f"{name} takes vectors of vertex numbers, which must be below {limit}")
     return numbers
 
 
 def edge_id(
     data: CSRNDArray, u: NDArray, v: NDArray, out: NDArray | None = None, name: str | None = None, **kwargs: Any
 ) -> NDArray:
-    """Return the values that a csr matrix stores at the places (u, v), or -1 where it stores none.
+    """Return the values that a csr matrix stores at positions (u, v), or -1 where it stores none.
 
     >>> import phonograd as mx
     >>> graph = mx.nd.sparse.csr_matrix(([7, 8], [1, 0], [0, 1, 2]), shape=(2, 2))
@@ -58,18 +58,18 @@ def edge_id(
 
 
 def dgl_adjacency(data: CSRNDArray, out: NDArray | None = None, name: str | None = None, **kwargs: Any) -> NDArray:
-    """Return the adjacency matrix of a graph: 1 for every edge, in float32."""
+    """Return the adjacency matrix of a graph: 1.0 for every edge, in float32."""
     record = _record_of("dgl_adjacency", data)
     ones = np.ones(record.data.shape, np.float32)
-    made = stored(SparseRecord("csr", record.shape, ones, record.indices), data.context)
+    made = from_record(SparseRecord("csr", record.shape, ones, record.indices), data.context)
     return made if out is None else made.copyto(out)
 
 
 def dgl_subgraph(*data: NDArray, return_mapping: bool, **kwargs: Any) -> list[NDArray] | NDArray:
-    """Return the graphs that some vertices induce, one for each list of vertices; edges are numbered anew.
+    """Return the subgraphs induced by each list of vertices, with edges renumbered.
 
-    The first argument is the graph, the others are the lists, which must be sorted. With `return_mapping` there follow
-    as many matrices with the numbers that these edges have in the whole graph.
+    The first argument is the graph, the others are the sorted lists of vertices. With `return_mapping`, as many
+    matrices follow that map these edges to their numbers in the whole graph.
     """
     graph, *lists = data
     record = _record_of("dgl_subgraph", graph)
@@ -86,6 +86,6 @@ def dgl_subgraph(*data: NDArray, return_mapping: bool, **kwargs: Any) -> list[ND
         starts = np.concatenate([[0], np.cumsum(np.bincount(rows[inside], minlength=len(chosen)))]).astype(np.int64)
         for values, list_of in ((np.arange(inside.sum()), graphs), (record.data[inside], mappings)):
             part = SparseRecord("csr", (len(chosen),) * 2, values.astype(record.data.dtype), (starts, columns[inside]))
-            list_of.append(stored(part, graph.context))
+            list_of.append(from_record(part, graph.context))
     found = [*graphs, *mappings] if return_mapping else graphs
     return found[0] if len(found) == 1 else found

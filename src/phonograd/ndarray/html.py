@@ -1,4 +1,4 @@
-"""HTML: an array as a short table, for notebooks."""
+"""HTML tables of arrays, for notebooks."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import numpy as np
 
 __all__ = ["table_of"]
 
-#: more rows and columns are left out in the middle
+#: tables skip middle rows and columns beyond these
 _ROWS = 10
 _COLUMNS = 10
 
 
 def table_of(values: np.ndarray[Any, Any], caption: str) -> str:
-    """Return a table of at most so many elements; of more than two axes the first of each further one is shown.
+    """Return a table of a matrix, shortened in the middle; of further axes it shows only index 0.
 
     >>> table_of(np.array([1.5]), "<x>")
     '<table><caption>&lt;x&gt;</caption><tr><td>1.5</td></tr></table>'
@@ -34,7 +34,7 @@ def table_of(values: np.ndarray[Any, Any], caption: str) -> str:
 
 
 def _ends(count: int, most: int) -> list[int | None]:
-    """Return the numbers below a count; None stands for those left out of the middle."""
+    """Return the indices below a count; None replaces those omitted in the middle."""
     if count <= most:
         return list(range(count))
     half = most // 2

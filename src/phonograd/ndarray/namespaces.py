@@ -1,6 +1,6 @@
 """Namespaces made from the registry: ``nd``, ``nd.contrib``, ``nd.linalg``, ``nd.op``, ``nd._internal``.
 
-A name is looked up when it is first used and then stored, so importing the library does not build hundreds of
+A name is looked up on first use and then stored, so that importing the library does not create hundreds of
 functions.
 """
 
@@ -17,27 +17,27 @@ from .functions import with_scalars
 
 __all__ = ["Namespace", "hint", "lookup", "public_names"]
 
-#: operators of MXNet that are left out, by how their names begin, and what to use instead
+#: MXNet operators that phonograd omits, by prefixes of their names, with the replacement
 LEFT_OUT = {
     ("quantize", "dequantize", "requantize", "calibrate_entropy"): (
         "int8 networks are not available. Run the network in float32, or export it with mx.contrib.onnx.export_model "
         "and quantize the ONNX file with onnxruntime"
     ),
     ("dgl_csr_neighbor", "dgl_graph_compact"): (
-        "neighbours are not sampled here: draw them with NumPy from graph.indptr and graph.indices, and take their "
+        "phonograd does not sample neighbors: draw them with NumPy from graph.indptr and graph.indices, and take their "
         "dgl_subgraph"
     ),
     ("IdentityAttachKLSparseReg",): "add the penalty to the loss: penalty * (rho * log(rho / mean) + ...).sum()",
-    ("backward_", "_backward_"): "gradients are made of operators here: use autograd.grad",
+    ("backward_", "_backward_"): "phonograd has no separate gradient operators: use autograd.grad",
     ("CachedOp",): "use HybridBlock.hybridize, or mx.compile",
 }
 
-#: functions of two operands that MXNet has under two names
+#: binary functions that MXNet offers under two names
 _OTHER_NAMES = {"true_divide": "divide"}
 
 
 def public_names(prefix: str = "") -> list[str]:
-    """Return the names that operators have in a namespace: ``""`` for nd itself, ``"_contrib_"`` for nd.contrib."""
+    """Return the names of operators in a namespace: ``""`` for nd itself, ``"_contrib_"`` for nd.contrib."""
     if prefix == "_":
         return [name for name in REGISTRY if name.startswith("_")]
     if prefix:
@@ -47,7 +47,7 @@ def public_names(prefix: str = "") -> list[str]:
 
 
 def lookup(prefix: str, name: str) -> Callable[..., Any] | None:
-    """Return the function a name has in a namespace, or None."""
+    """Return the function with a name in a namespace, or None."""
     declared = REGISTRY.get(name if prefix == "_" else prefix + name)
     if declared is not None and (prefix or not name.startswith("_")):
         return function_of(declared, name)
@@ -60,7 +60,7 @@ def lookup(prefix: str, name: str) -> Callable[..., Any] | None:
 
 
 def hint(name: str, known: list[str]) -> str:
-    """Return what an error about an unknown name adds: what to use instead, or the name that was meant."""
+    """Return the end of an error about an unknown name: the replacement, or the nearest known name."""
     for beginnings, instead in LEFT_OUT.items():
         if name.startswith(beginnings):
             return f": {instead}"
@@ -68,7 +68,7 @@ def hint(name: str, known: list[str]) -> str:
 
 
 class Namespace(types.ModuleType):
-    """A module whose functions are the operators with a common prefix, and others that are set on it."""
+    """A module whose functions are the operators with a common prefix, plus functions set on it."""
 
     def __init__(self, name: str, prefix: str, doc: str, **functions: Callable[..., Any]) -> None:
         super().__init__(name, doc)

@@ -1,4 +1,4 @@
-"""MXNet's ``.params`` files: NumPy arrays to bytes and back, and ``nd.save`` / ``nd.load`` on top.
+"""MXNet's ``.params`` files: convert NumPy arrays to bytes and back; ``nd.save`` / ``nd.load`` build on this.
 
 A file is a header, the array records, and the names (none, or one per record); every number is little-endian::
 
@@ -9,11 +9,11 @@ A file is a header, the array records, and the names (none, or one per record); 
     shape:  int32 number of axes | int64 per axis
 
 The magic number is 0xF993FAC9 (version 2), or 0xF993FACA (version 3) for files written under NumPy shape semantics,
-where a 0-d array is an array. The two older records are read, too: version 1 (0xF993FAC8) has no storage type, and
+where a 0-d array is an array. Two older records are read as well: version 1 (0xF993FAC8) has no storage type, and
 version 0 has no magic number and 32-bit axes.
 
-A file is not trusted: every size is compared with the bytes that are left before anything is allocated. :func:`decode`
-and :func:`encode` know NumPy only; the public functions at the end turn NumPy arrays into NDArrays.
+Files are not trusted: the reader compares every size with the remaining bytes before it allocates. :func:`decode`
+and :func:`encode` only know NumPy; the public functions at the end convert NumPy arrays to NDArrays.
 """
 
 from __future__ import annotations
@@ -74,19 +74,19 @@ _SAVED_WITHOUT_NP_SHAPE = (
 
 
 class _Reader:
-    """The bytes of a file in order, never more than are there."""
+    """Read the bytes of a file in order, with bounds checks."""
 
     def __init__(self, stream: BinaryIO, size: int, name: str = "") -> None:
         self.stream, self.left, self.position = stream, size, 0
         self.name = f" ({name})" if name else ""
 
     def fail(self, problem: str, at: int | None = None) -> MXNetError:
-        """Return the exception that says what is wrong at which byte."""
+        """Return the exception that states a problem and its byte position."""
         place = self.position if at is None else at
         return MXNetError(f"Invalid NDArray file format{self.name}: {problem}, at byte {place}")
 
     def need(self, size: int, what: str) -> None:
-        """Raise unless `size` more bytes are there."""
+        """Raise unless `size` more bytes remain."""
         if size > self.left:
             raise self.fail(f"{what} needs {size} bytes but {self.left} are left")
 
@@ -110,11 +110,11 @@ class _Reader:
         return struct.unpack(layout, self.take(struct.calcsize(layout), what))
 
     def array(self, shape: tuple[int, ...], flag: int, what: str) -> Array:
-        """Return the next array; bfloat16 becomes float32, which holds each of its values exactly."""
+        """Return the next array; bfloat16 becomes float32, which represents each value exactly."""
         stored = np.dtype("uint16") if flag == _BFLOAT16 else FROM_CODE[flag]
         size = math.prod(shape) * stored.itemsize
         self.need(size, f"{what} of shape {format_shape(shape)} and type {'bfloat16' if flag == 12 else stored}")
-        # Booleans come as bytes that may hold anything; NumPy's may hold 0 and 1 only.
+        # Stored booleans may be any byte; NumPy allows only 0 and 1.
         layout = np.dtype("uint8") if stored.kind == "b" else stored.newbyteorder("<")
         flat: Array = np.empty(math.prod(shape), layout)
         if size and self.stream.readinto(flat.view(np.uint8).data) != size:  # type: ignore[attr-defined]
@@ -124,7 +124,7 @@ class _Reader:
             flat = (flat.astype(np.uint32) << 16).view(np.float32)
         elif stored.kind == "b":
             flat = flat != 0
-        # NumPy takes "<f4" for equal to "f4" and leaves it, but shows it
+        # NumPy treats "<f4" as equal to "f4" and keeps it, but the repr shows the difference
         native = np.dtype(flat.dtype.type)
         values: Array = flat.astype(native, copy=False).view(native)
         return values.reshape(shape)
@@ -144,13 +144,13 @@ def decode(
     data
         The whole file. Bytes after the last name are ignored, as in MXNet.
     np_shape
-        None reads every record. A number is the state of NumPy shape semantics to insist on, as MXNet does: 0 refuses
-        version 3 records, 1 refuses all others, 2 accepts both.
+        None reads every record. A number is the state of NumPy shape semantics to enforce, as MXNet does: 0 rejects
+        version 3 records, 1 rejects all others, 2 accepts both.
 
     Raises
     ------
     MXNetError
-        If the bytes are no such file; the text says what is wrong at which byte.
+        If the bytes are not a valid file; the message names the problem and its byte position.
 
     >>> decode(b"".join(encode([np.arange(3, dtype="int8")], ["x"])))
     ([array([0, 1, 2], dtype=int8)], ['x'])
@@ -206,7 +206,7 @@ def _read_record(reader: _Reader, index: int, np_shape: int | None) -> Array | S
         what = f"index array {number} of {label}"
         index_flag = _read_flag(reader, what)
         if index_flag == _BFLOAT16 or FROM_CODE[index_flag].kind != "i":
-            raise reader.fail(f"{what} has no integer type", at=reader.position - 4)
+            raise reader.fail(f"{what} does not have an integer type", at=reader.position - 4)
         layouts.append((_read_shape(reader, version, what), index_flag, what))
         if len(layouts[-1][0]) != 1:
             raise reader.fail(f"{what} has {len(layouts[-1][0])} axes instead of one")
@@ -234,7 +234,7 @@ def _read_shape(reader: _Reader, version: int, label: str, axes: int | None = No
     if not 0 <= axes <= _MOST_AXES:
         raise reader.fail(f"{label} has {axes} axes; from 0 to {_MOST_AXES} are possible", at=start)
     shape = reader.numbers("I" if version == 0 else "q", axes, f"the shape of {label}")
-    # An empty array may have any other axes, but NumPy must be able to count its bytes all the same.
+    # An empty array may have any extents, but NumPy must still be able to count its bytes.
     if min(shape, default=0) < 0 or math.prod(filter(None, shape)) >= 2**59:
         raise reader.fail(f"{label} has the impossible shape {format_shape(shape)}", at=start)
     return shape
@@ -248,16 +248,16 @@ def encode(
     devices: Sequence[tuple[int, int]] | None = None,
     np_shape: bool = False,
 ) -> Iterator[bytes | memoryview]:
-    """Return the bytes of a ``.params`` file in chunks; the same bytes that MXNet writes for these arrays.
+    """Return the bytes of a ``.params`` file in chunks, identical to MXNet's for these arrays.
 
     Parameters
     ----------
     arrays
-        What to store. An iterable that makes its arrays one by one needs memory for one at a time.
+        The arrays to store. A generator that creates them one by one needs memory for only one at a time.
     names
         One name per array, or none.
     count
-        The number of arrays, where `arrays` has no length.
+        The number of arrays, if `arrays` has no length.
     devices
         (device type, device number) of each array; by default each is on ``cpu(0)``.
     np_shape
@@ -266,7 +266,7 @@ def encode(
     Raises
     ------
     MXNetError
-        If an array cannot be stored: no type of MXNet, 0-d without `np_shape`, sparse with it.
+        If an array cannot be stored: a type MXNet lacks, 0-d without `np_shape`, or sparse with it.
     """
     if count is None:
         count = len(arrays)  # type: ignore[arg-type]
@@ -292,7 +292,7 @@ def _chunks(
 
 
 def _record(array: Array | SparseRecord, device: tuple[int, int], version: int) -> Iterator[bytes | memoryview]:
-    """Return the chunks of one record."""
+    """Yield the chunks of one record."""
     indices: tuple[Array, ...] = ()
     header = struct.pack("<I", _MAGIC_OF_VERSION[version])
     if isinstance(array, SparseRecord):
@@ -330,7 +330,7 @@ def _flag(dtype: DType) -> int:
 
 
 def pack_record(array: Array | SparseRecord, device: tuple[int, int] = (1, 0)) -> bytes:
-    """Return one array as the record that MXNet pickles, ``NDArray.__getstate__()['handle']``.
+    """Return one array as MXNet's pickled record, ``NDArray.__getstate__()['handle']``.
 
     >>> unpack_record(pack_record(np.eye(2)))
     array([[1., 0.],
@@ -341,7 +341,7 @@ def pack_record(array: Array | SparseRecord, device: tuple[int, int] = (1, 0)) -
 
 
 def unpack_record(data: bytes | bytearray | memoryview) -> Array | SparseRecord:
-    """Return the array of a pickled record, whatever the shape semantics in force.
+    """Return the array of a pickled record, under any shape semantics.
 
     Raises
     ------
@@ -361,7 +361,7 @@ def read(fname: str | os.PathLike[str]) -> tuple[list[Array | SparseRecord], lis
     Raises
     ------
     MXNetError
-        If the file cannot be opened or is no ``.params`` file.
+        If the file cannot be opened or is not a ``.params`` file.
     """
     return _read_path(fname, None)
 
@@ -394,7 +394,7 @@ def _open_error(path: str, error: OSError) -> MXNetError:
 
 
 def save(fname: str | os.PathLike[str], data: NDArray | list[NDArray] | dict[str, NDArray]) -> None:
-    """Return nothing and write arrays to a file that MXNet 1.9.1 reads, or replace that file as a whole.
+    """Write arrays to a file that MXNet 1.9.1 can read, replacing an existing file atomically.
 
     Parameters
     ----------
@@ -406,9 +406,9 @@ def save(fname: str | os.PathLike[str], data: NDArray | list[NDArray] | dict[str
     Raises
     ------
     ValueError, TypeError
-        If `data` is something else.
+        If `data` has another type.
     MXNetError
-        If the file cannot be written (it is then as it was), or an array has shape () outside ``np_shape``.
+        If the file cannot be written (it then stays unchanged), or an array has shape () outside ``np_shape``.
     """
     from . import NDArray
 
@@ -425,7 +425,7 @@ def save(fname: str | os.PathLike[str], data: NDArray | list[NDArray] | dict[str
     if not isinstance(fname, str | os.PathLike):
         raise TypeError("fname required to be a string")
     chunks = encode(
-        (array._stored() for array in arrays),
+        (array._to_storage() for array in arrays),
         names,
         count=len(arrays),
         devices=[(array.context.device_typeid, array.context.device_id) for array in arrays],
@@ -439,14 +439,14 @@ def save(fname: str | os.PathLike[str], data: NDArray | list[NDArray] | dict[str
 
 
 def load(fname: str | os.PathLike[str]) -> list[NDArray] | dict[str, NDArray]:
-    """Return the arrays of a file written by :func:`save` or by MXNet: a dictionary if it has names, else a list.
+    """Return the arrays in a file written by :func:`save` or MXNet: a dictionary if it has names, else a list.
 
-    The arrays are made on ``cpu(0)``, wherever they were saved.
+    The arrays are created on ``cpu(0)``, regardless of the device they were saved from.
 
     Raises
     ------
     TypeError
-        If `fname` is no path.
+        If `fname` is not a path.
     MXNetError
         If the file is missing, truncated or damaged, or was saved under the other shape
         semantics (see :func:`phonograd.util.np_shape`).
@@ -457,7 +457,7 @@ def load(fname: str | os.PathLike[str]) -> list[NDArray] | dict[str, NDArray]:
 
 
 def load_frombuffer(buf: bytes | bytearray | memoryview | str) -> list[NDArray] | dict[str, NDArray]:
-    """Return the arrays in the bytes of a file, as :func:`load` does for its path."""
+    """Return the arrays in the bytes of a file; see :func:`load`."""
     if isinstance(buf, str):
         buf = buf.encode("utf-8")
     if not isinstance(buf, bytes | bytearray | memoryview):
@@ -468,15 +468,15 @@ def load_frombuffer(buf: bytes | bytearray | memoryview | str) -> list[NDArray] 
 def _as_ndarrays(records: list[Array | SparseRecord], names: list[str]) -> list[NDArray] | dict[str, NDArray]:
     from ..core.base.devices import cpu
     from . import array
-    from .sparse import stored
+    from .sparse import from_record
 
     results: list[NDArray] = []
     records.reverse()
     while records:
-        # Popped, so that each NumPy array is freed as soon as its NDArray exists.
+        # pop() frees each NumPy array as soon as its NDArray exists
         record = records.pop()
         if isinstance(record, SparseRecord):
-            results.append(stored(record))
+            results.append(from_record(record))
         else:
             results.append(array(record, ctx=cpu(0), dtype=record.dtype))
     return dict(zip(names, results)) if names else results

@@ -1,10 +1,9 @@
-"""Arrays and other libraries: NumPy's protocols, DLPack, buffers, pickling and copying.
+"""Interoperation with other libraries: NumPy's protocols, DLPack, buffers, pickling and copying.
 
-NumPy functions called with NDArrays are answered by the operator of that meaning, so the result is an NDArray and is
-recorded; a NumPy function that has no such operator computes on NumPy values and returns NumPy values. What NumPy sees
-of an array is read-only.
+A NumPy function called with NDArrays runs the equivalent operator, so its result is a recorded NDArray. Without an
+equivalent operator, it computes on NumPy values and returns NumPy values. NumPy gets read-only views of arrays.
 
-DLPack shares memory both ways: what either library writes in place, the other one sees
+DLPack shares memory both ways: each library sees the other's in-place writes
 (:class:`~phonograd.core.array.handle.SharedMemory`).
 """
 
@@ -39,7 +38,7 @@ _DLPACK_CPU = (1, 0)
 
 
 def array(self: Any, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
-    """Return the values for NumPy: a read-only view unless a copy or another dtype is asked for."""
+    """Return the values for NumPy: a read-only view unless a copy or another dtype is requested."""
     values = read(self)
     if dtype is not None and np.dtype(dtype) != values.dtype:
         if copy is False:
@@ -55,7 +54,7 @@ def array(self: Any, dtype: Any = None, copy: bool | None = None) -> np.ndarray[
 # -- NumPy's functions
 
 
-def _combined(declared: Operator, operands: list[Any], target: Any) -> Any:
+def _combine(declared: Operator, operands: list[Any], target: Any) -> Any:
     trace, (lhs, rhs) = ready_trace(), operands
     node = operate(declared, lhs, rhs, trace)
     return (
@@ -66,7 +65,7 @@ def _combined(declared: Operator, operands: list[Any], target: Any) -> Any:
 
 
 def array_ufunc(self: Any, ufunc: Any, method: str, *inputs: Any, out: Any = None, **kwargs: Any) -> Any:
-    """Answer a NumPy function of elements with the operator of the same meaning, or compute with NumPy."""
+    """Run the operator equivalent to a NumPy ufunc, or compute with NumPy."""
     operands = [value[()] if isinstance(value, np.ndarray) and not value.ndim else value for value in inputs]
     for value in operands:
         if not isinstance(value, (Handle, *Numbers)):
@@ -79,8 +78,8 @@ def array_ufunc(self: Any, ufunc: Any, method: str, *inputs: Any, out: Any = Non
         if declared is not None and declared.with_scalars is not None and len(operands) == 2:
             arguments = declared, operands, target
             if LISTENERS:
-                return observed(declared, operands, None, (), _combined, arguments)
-            return _combined(*arguments)
+                return observed(declared, operands, None, (), _combine, arguments)
+            return _combine(*arguments)
         if declared is not None and len(operands) == 1:
             return invoke(declared, tuple(operands), (), target, {})
     if out is not None and any(isinstance(one, Handle) for one in out):
@@ -90,7 +89,7 @@ def array_ufunc(self: Any, ufunc: Any, method: str, *inputs: Any, out: Any = Non
 
 
 def _of_ufunc(ufunc: Any) -> Operator | None:
-    """Return the operator that answers a ufunc of NumPy, or None."""
+    """Return the operator equivalent to a NumPy ufunc, or None."""
     name = ufunc.__name__
     return NAMES["answers"].get(name) if getattr(np, name, None) is ufunc else None
 
@@ -115,7 +114,7 @@ def _ravel(a: Any) -> Any:
     return a.reshape(-1)
 
 
-#: NumPy functions of several arrays, or with other argument names, by what answers them
+#: replacements of NumPy functions that take several arrays or other argument names
 _SIMILAR: dict[str, Callable[..., Any]] = {
     "concatenate": _concatenate,
     "stack": _stack,
@@ -126,7 +125,7 @@ _SIMILAR: dict[str, Callable[..., Any]] = {
 
 
 def array_function(self: Any, function: Any, types: Any, arguments: Any, keywords: Any) -> Any:
-    """Answer a NumPy function of arrays with the operator of the same meaning, or compute with NumPy."""
+    """Run the operator equivalent to a NumPy function, or compute with NumPy."""
     name: str = function.__name__
     if arguments and getattr(np, name, None) is function:
         answer = _answer(name, arguments, keywords)
@@ -136,7 +135,7 @@ def array_function(self: Any, function: Any, types: Any, arguments: Any, keyword
 
 
 def _answer(name: str, arguments: Any, keywords: Any) -> Callable[..., Any] | None:
-    """Return what answers a NumPy function called with these arguments, or None."""
+    """Return the replacement of a NumPy function for these arguments, or None."""
     first, *others = arguments
     if name in _SIMILAR:
         arrays = first if isinstance(first, (list, tuple)) else arguments
@@ -146,7 +145,7 @@ def _answer(name: str, arguments: Any, keywords: Any) -> Callable[..., Any] | No
     declared = NAMES["answers"].get(name)
     if declared is None or not isinstance(first, Handle):
         return None
-    # the third argument of a reduction means something else in NumPy
+    # the third argument of a reduction has another meaning in NumPy
     if not set(keywords) <= set(declared.parameter_names) or ("keepdims" in declared.parameter_names and others[1:]):
         return None
     values = [*others, *keywords.values()]
@@ -176,31 +175,31 @@ def dlpack(
     dl_device: tuple[int, int] | None = None,
     copy: bool | None = None,
 ) -> Any:
-    """Return a DLPack capsule of the values; unless ``copy`` is true, memory is shared from now on."""
+    """Return a DLPack capsule of the values; unless ``copy`` is true, it shares the memory."""
     if dl_device is not None and tuple(dl_device) != _DLPACK_CPU:
         raise BufferError(f"arrays are in host memory, DLPack device {_DLPACK_CPU}, not {dl_device}")
     memory = np.array(read(self), order="C") if copy else share(self)
     try:
         return memory.__dlpack__(stream=stream, max_version=max_version)  # type: ignore[call-arg, unused-ignore]
     except TypeError:
-        # NumPy before 2.1 knows no versions
+        # NumPy before 2.1 has no max_version
         return memory.__dlpack__(stream=stream)
 
 
 def dlpack_device(self: Any) -> tuple[int, int]:
-    """Return DLPack's number of the CPU."""
+    """Return DLPack's device number of the CPU."""
     return _DLPACK_CPU
 
 
 def to_dlpack(data: Any) -> Any:
-    """Return a DLPack capsule that shares the memory of an array: what either side writes, both see."""
+    """Return a DLPack capsule that shares the memory of an array: each side sees the other's writes."""
     return share(data).__dlpack__()
 
 
 def from_dlpack(dlpack: Any) -> Any:
     """Return an array on the memory behind a DLPack capsule or an object with ``__dlpack__``.
 
-    The memory is shared: what either side writes in place, both see. The array's ``copy()`` is independent.
+    The memory is shared: each side sees the other's in-place writes. The array's ``copy()`` is independent.
 
     >>> import numpy as np
     >>> a = np.zeros(3, np.float32)
@@ -210,7 +209,7 @@ def from_dlpack(dlpack: Any) -> Any:
     array([1., 1., 1.], dtype=float32)
     """
     if isinstance(dlpack, np.ndarray):
-        # NumPy before 2.1 would make its own array read-only on the way
+        # NumPy before 2.1 would return a read-only array here
         values = dlpack.view(np.ndarray)
     elif hasattr(dlpack, "__dlpack__"):
         values = np.from_dlpack(dlpack)
@@ -224,20 +223,20 @@ def from_dlpack(dlpack: Any) -> Any:
 
 
 def _writable(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Return an array on the same memory that can be written to.
+    """Return a writable array on the same memory.
 
-    A capsule of the old kind does not say whether that is allowed, so NumPy forbids it; MXNet always allows it.
+    An old-style capsule does not say whether writes are allowed, so NumPy forbids them; MXNet always allows them.
     """
     if values.flags.writeable or not values.size:
         return values
-    # the native executor is not imported before it is needed
+    # lazy import of the native executor
     from ..core.run.pointers import writable
 
     return writable(values)
 
 
 class _Capsule:
-    """A bare capsule as an object that NumPy can import from."""
+    """Wrap a bare capsule in an object that NumPy can import from."""
 
     def __init__(self, capsule: Any) -> None:
         self.capsule = capsule
@@ -250,7 +249,7 @@ class _Capsule:
 
 
 def buffer(self: Any, flags: int) -> memoryview:
-    """Return the values as read-only memory (Python 3.12 and later ask for it by the buffer protocol)."""
+    """Return the values as read-only memory (the buffer protocol of Python 3.12 and later)."""
     return memoryview(array(self))  # type: ignore[arg-type, unused-ignore]
 
 
@@ -258,7 +257,7 @@ def buffer(self: Any, flags: int) -> memoryview:
 
 
 def get_state(self: Any) -> dict[str, Any]:
-    """Return the value and context as one record of MXNet's file format."""
+    """Return the value and context as one record in MXNet's file format."""
     from .params import pack_record
 
     if self._node is None and self._buffer is None and self._root is None:
@@ -268,7 +267,7 @@ def get_state(self: Any) -> dict[str, Any]:
 
 
 def set_state(self: Any, state: dict[str, Any]) -> None:
-    """Take the value from a record of MXNet's file format."""
+    """Restore the value from a record in MXNet's file format."""
     from .params import unpack_record
 
     record = state["handle"]
@@ -277,15 +276,15 @@ def set_state(self: Any, state: dict[str, Any]) -> None:
 
 
 def reduce(self: Any, protocol: Any) -> Any:
-    """Pickle as MXNet does: data, dtype and context, no gradient."""
+    """Pickle as MXNet does: data, dtype and context, without gradient."""
     return type(self), (None,), get_state(self)
 
 
 def copy(self: Any) -> Any:
-    """Return a copy of the value, outside of any record."""
+    """Return a copy of the value that is not recorded."""
     return make_concrete(np.array(read(self), order="C"), self.context, self._result_class)
 
 
 def deepcopy(self: Any, memo: Any) -> Any:
-    """Return a copy of the value, outside of any record."""
+    """Return a copy of the value that is not recorded."""
     return copy(self)

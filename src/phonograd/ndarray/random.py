@@ -1,7 +1,7 @@
-"""nd.random: numbers drawn from distributions. Parameters are numbers, or arrays (then one draw per element or more).
+"""nd.random: draw numbers from distributions. Each element of an array parameter gets its own draws.
 
 All numbers come from one counter-based stream (:mod:`phonograd.core.trace.rng`): the same seed gives the same numbers,
-whatever else the program computes.
+regardless of the program's other computations.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ def _draw(
     options: dict[str, Any],
     names: dict[str, str] | None = None,
 ) -> NDArray:
-    """Return draws by the operator for numbers or the one for arrays, whichever the parameters are.
+    """Draw with the operator for numbers or the one for arrays, depending on the parameters.
 
-    ``names`` are those that parameters have in the operator for arrays, where they differ.
+    ``names`` maps parameters to their names in the operator for arrays, where they differ.
     """
     first = next(iter(parameters.values()))
     if not isinstance(first, (NDArray, *Numbers)):
@@ -66,14 +66,14 @@ def _draw(
     if dtype is not NULL and dtype is not None:
         keywords["dtype"] = dtype
     if shape is not NULL and shape is not None:
-        keywords["shape"] = _checked_shape(shape, kind)
+        keywords["shape"] = _check_shape(shape, kind)
     elif not of_arrays:
         keywords["shape"] = out.shape if isinstance(out, NDArray) else 1
     declared = REGISTRY[f"_sample_{kind}" if of_arrays else f"_random_{kind}"]
     return function_of(declared, kind)(**keywords, out=out, **options)  # type: ignore[no-any-return]
 
 
-def _checked_shape(shape: Any, kind: str) -> Any:
+def _check_shape(shape: Any, kind: str) -> Any:
     extents = shape if isinstance(shape, (tuple, list)) else (shape,)
     if any([isinstance(extent, (int, np.integer)) and extent < 0 for extent in extents]):
         raise MXNetError(f"Shape cannot contain negative values: {shape}, in nd.random.{kind}")
@@ -83,7 +83,7 @@ def _checked_shape(shape: Any, kind: str) -> Any:
 def uniform(
     low: Any = 0, high: Any = 1, shape: Any = NULL, dtype: Any = NULL, ctx: Any = None, out: Any = None, **kwargs: Any
 ) -> NDArray:
-    """Return numbers drawn evenly from [low, high)."""
+    """Return numbers drawn uniformly from [low, high)."""
     return _draw("uniform", {"low": low, "high": high}, shape, dtype, ctx, out, kwargs)
 
 
@@ -96,7 +96,7 @@ def normal(
 
 
 def randn(*shape: int, **kwargs: Any) -> NDArray:
-    """Return numbers drawn from a normal distribution; the shape is given by the arguments."""
+    """Return numbers drawn from a normal distribution in the given shape."""
     loc, scale = kwargs.pop("loc", 0), kwargs.pop("scale", 1)
     return normal(loc, scale, shape or 1, kwargs.pop("dtype", NULL), **kwargs)
 
@@ -125,36 +125,36 @@ def gamma(
 def negative_binomial(
     k: Any = 1, p: Any = 1, shape: Any = NULL, dtype: Any = NULL, ctx: Any = None, out: Any = None, **kwargs: Any
 ) -> NDArray:
-    """Return the numbers of failures before the ``k``-th success of trials that succeed with probability ``p``."""
+    """Return the number of failures before the ``k``-th success in trials with success probability ``p``."""
     return _draw("negative_binomial", {"k": k, "p": p}, shape, dtype, ctx, out, kwargs)
 
 
 def generalized_negative_binomial(
     mu: Any = 1, alpha: Any = 1, shape: Any = NULL, dtype: Any = NULL, ctx: Any = None, out: Any = None, **kwargs: Any
 ) -> NDArray:
-    """Return counts with mean ``mu`` and dispersion ``alpha``."""
+    """Return counts drawn from negative binomial distributions with mean ``mu`` and dispersion ``alpha``."""
     return _draw("generalized_negative_binomial", {"mu": mu, "alpha": alpha}, shape, dtype, ctx, out, kwargs)
 
 
 def randint(
     low: int, high: int, shape: Any = NULL, dtype: Any = NULL, ctx: Any = None, out: Any = None, **kwargs: Any
 ) -> NDArray:
-    """Return whole numbers drawn evenly from low, ..., high - 1."""
+    """Return integers drawn uniformly from low, ..., high - 1."""
     for bound in (low, high):
         if not isinstance(bound, Numbers):
-            raise TypeError(f"the bounds of randint must be whole numbers, not {type(bound)}")
+            raise TypeError(f"the bounds of randint must be integers, not {type(bound)}")
     return _draw("randint", {"low": low, "high": high}, shape, dtype, ctx, out, kwargs)
 
 
 def multinomial(
     data: NDArray, shape: Any = NULL, get_prob: bool = False, out: Any = None, dtype: Any = "int32", **kwargs: Any
 ) -> Any:
-    """Return positions drawn with the probabilities that each row of ``data`` holds.
+    """Return indices drawn with the probabilities in each row of ``data``.
 
-    With ``get_prob`` the logarithm of the probability of each draw is returned too.
+    With ``get_prob``, also return the log-probability of each draw.
     """
     if shape is not NULL and shape is not None:
-        kwargs["shape"] = _checked_shape(shape, "multinomial")
+        kwargs["shape"] = _check_shape(shape, "multinomial")
     function = function_of(REGISTRY["_sample_multinomial"], "multinomial")
     return function(data, get_prob=get_prob, dtype=dtype, out=out, **kwargs)
 
@@ -167,7 +167,7 @@ def shuffle(data: NDArray, **kwargs: Any) -> NDArray:
 def rand_zipfian(
     true_classes: NDArray, num_sampled: int, range_max: int, ctx: Context | None = None
 ) -> tuple[NDArray, NDArray, NDArray]:
-    """Return classes drawn by an approximately Zipfian law, and how often true and drawn classes are to be expected.
+    """Return classes from an approximately Zipfian distribution, and expected counts of true and drawn classes.
 
     Class k of ``range_max`` is drawn with probability ``log((k + 2) / (k + 1)) / log(range_max + 1)``; draws are with
     replacement. The expected counts are those among ``num_sampled`` draws.
@@ -177,11 +177,11 @@ def rand_zipfian(
     drawn = uniform(0, whole, shape=(num_sampled,), dtype="float64", ctx=context)
     classes = (drawn.exp() - 1).astype("int64") % range_max
 
-    def expected(of: NDArray) -> NDArray:
+    def expected_counts(of: NDArray) -> NDArray:
         numbers = of.as_in_context(context).astype("float64")
         return ((numbers + 2) / (numbers + 1)).log() * (num_sampled / whole)  # type: ignore[no-any-return]
 
-    return classes, expected(true_classes), expected(classes)
+    return classes, expected_counts(true_classes), expected_counts(classes)
 
 
 def __getattr__(name: str) -> Any:

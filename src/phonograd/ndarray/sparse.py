@@ -1,14 +1,13 @@
 """Sparse arrays: CSRNDArray and RowSparseNDArray, and ``mx.nd.sparse``.
 
-A sparse array is an NDArray with another way of being stored. It holds a :class:`.SparseRecord` (values and index
-arrays); the whole array is made when an operator needs it, which is what MXNet calls storage fallback. So every
-operator takes sparse arrays and gradients of every order pass. What is computed from the record alone, without the
-whole array: products of a csr matrix, slices, copies, conversions, files. Which results are sparse again is in
-:mod:`.sparse_calls`.
+A sparse array is an NDArray with another storage. It holds a :class:`.SparseRecord` (values and index arrays); the
+dense array is created when an operator needs it, which MXNet calls storage fallback. So every operator takes sparse
+arrays, and gradients of every order pass through. Products of a csr matrix, slices, copies, conversions and files use
+the record alone, without the dense array. :mod:`.sparse_calls` decides which results are sparse.
 
-A dense array that is converted is stored at once. A sparse one that was written to, or that is recorded, holds whole
-values under its name; its record is made when ``data``, ``indices`` or ``indptr`` is asked for. Gradients with
-``stype='row_sparse'`` are such arrays: they take the memory of dense ones.
+Converting a dense array creates the record at once. A sparse array that was written to, or that is recorded, holds
+dense values; reading ``data``, ``indices`` or ``indptr`` then creates the record. Gradients with
+``stype='row_sparse'`` are such arrays: they need as much memory as dense ones.
 """
 
 from __future__ import annotations
@@ -42,23 +41,23 @@ __all__ = [
     "array",
     "csr_matrix",
     "empty",
-    "labelled",
+    "from_record",
+    "label_storage",
     "row_sparse_array",
-    "stored",
     "touched_rows",
     "zeros",
 ]
 
 
 class BaseSparseNDArray(NDArray):
-    """What csr and row_sparse arrays have in common."""
+    """The base class of csr and row_sparse arrays."""
 
     __slots__ = ("_record", "_whole")
 
-    #: the record, as long as nothing else was written to the array, and the whole array made from it
+    #: the record, unless the array was written to, and the dense array made from it
     _record: SparseRecord | None
     _whole: Array | None
-    #: how many index arrays there are
+    #: the number of index arrays
     _num_aux: int
     _stype: str
 
@@ -68,15 +67,15 @@ class BaseSparseNDArray(NDArray):
         made._record = made._whole = None
         return made
 
-    # -- what is stored
+    # -- storage
 
     def _current(self) -> SparseRecord | None:
-        """Return the record if it still is the value."""
+        """Return the record if it still holds the array's value."""
         if self._record is None or self._buffer is not self._whole:
             return None
         return self._record if self._buffer is not None or self._node is None else None
 
-    def _stored(self) -> SparseRecord:
+    def _to_storage(self) -> SparseRecord:
         record = self._current()
         if record is None:
             whole = read(self)
@@ -86,8 +85,8 @@ class BaseSparseNDArray(NDArray):
             LOCAL.trace.note_read()
         return record
 
-    def _unrecorded(self) -> SparseRecord | None:
-        """Return the record, if there is one and no gradient can be asked for."""
+    def _detached_record(self) -> SparseRecord | None:
+        """Return the record if it is current and the array needs no gradient."""
         node = self._node
         if self._variable is not None or (node is not None and node.marked) or not LOCAL.trace.allows_shortcuts:
             return None
@@ -119,16 +118,16 @@ class BaseSparseNDArray(NDArray):
     @property
     def data(self) -> NDArray:
         """A copy of the stored values."""
-        return concrete(self._stored().data.copy(), self.context)
+        return concrete(self._to_storage().data.copy(), self.context)
 
     @property
     def indices(self) -> NDArray:
-        """A copy of the column of each stored value (csr), or of the numbers of the stored rows."""
-        return concrete(self._stored().indices[-1].copy(), self.context)
+        """A copy of the column of each stored value (csr), or of the stored row numbers (row_sparse)."""
+        return concrete(self._to_storage().indices[-1].copy(), self.context)
 
     def check_format(self, full_check: bool = True) -> None:
-        """Return nothing; an MXNetError tells what is wrong with the index arrays."""
-        self._stored().check()
+        """Raise an MXNetError that names the problem if the index arrays are invalid."""
+        self._to_storage().check()
 
     def __repr__(self) -> str:
         return f"\n<{type(self).__name__} {'x'.join([str(n) for n in self.shape])} @{self.context}>"
@@ -141,40 +140,40 @@ class BaseSparseNDArray(NDArray):
     # -- copies and conversions
 
     def copy(self) -> NDArray:
-        """Return a copy; recorded, so gradients pass through."""
-        record = self._unrecorded()
-        return super().copy() if record is None else stored(record, self.context)
+        """Return a copy. The copy is recorded, so gradients pass through it."""
+        record = self._detached_record()
+        return super().copy() if record is None else from_record(record, self.context)
 
     def copyto(self, other: Any) -> Any:
         """Write the values into another array, or return a copy on another context."""
         if not isinstance(other, Context):
             return super().copyto(other)
-        record = self._unrecorded()
-        return labelled(super().copyto(other), self._stype) if record is None else stored(record, other)
+        record = self._detached_record()
+        return label_storage(super().copyto(other), self._stype) if record is None else from_record(record, other)
 
     def as_in_context(self, context: Context) -> NDArray:
-        """Return the array itself if it lives there, else a copy."""
+        """Return the array itself if it is on that context, else a copy."""
         return self if self.context == context else self.copyto(context)
 
     def astype(self, dtype: Any, copy: bool = True) -> NDArray:
-        """Return the array in another dtype, stored the same way."""
-        record, target = self._unrecorded(), as_dtype(dtype)
+        """Convert to another dtype with the same storage type."""
+        record, target = self._detached_record(), as_dtype(dtype)
         if record is None:
             converted = super().astype(dtype, copy)
-            return converted if converted is self else labelled(converted, self._stype)
+            return converted if converted is self else label_storage(converted, self._stype)
         if not copy and target == record.data.dtype:
             return self
-        return stored(
+        return from_record(
             SparseRecord(record.stype, record.shape, record.data.astype(target), record.indices), self.context
         )
 
     def detach(self) -> NDArray:
         """Return an array with the same value that is not recorded."""
         record = self._current() if LOCAL.trace.allows_shortcuts else None
-        return labelled(super().detach(), self._stype) if record is None else stored(record, self.context)
+        return label_storage(super().detach(), self._stype) if record is None else from_record(record, self.context)
 
     def reshape(self, *shape: Any, **kwargs: Any) -> NDArray:
-        """Refused, as in MXNet: convert with ``tostype('default')`` first."""
+        """Raise, as in MXNet: convert with ``tostype('default')`` first."""
         raise NotSupportedForSparseNDArray(self.reshape, None, *shape)
 
     def __setitem__(self, key: Any, value: Any) -> None:  # type: ignore[override]
@@ -187,7 +186,7 @@ class BaseSparseNDArray(NDArray):
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         context = self.context
-        record = pack_record(self._stored(), (context.device_typeid, context.device_id))
+        record = pack_record(self._to_storage(), (context.device_typeid, context.device_id))
         return type(self), (None,), {"handle": bytearray(record)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -196,68 +195,68 @@ class BaseSparseNDArray(NDArray):
         self._record = record
 
     def __copy__(self) -> NDArray:
-        return stored(self._stored(), self.context)
+        return from_record(self._to_storage(), self.context)
 
     def __deepcopy__(self, memo: Any) -> NDArray:
         return self.__copy__()
 
-    # -- arithmetic: what is sparse again
+    # -- arithmetic with sparse results
 
     def __add__(self, other: Any) -> NDArray:
-        return _kept(self, other, "add", super().__add__(other))  # type: ignore[no-any-return]
+        return _keep_storage(self, other, "add", super().__add__(other))  # type: ignore[no-any-return]
 
     def __sub__(self, other: Any) -> NDArray:
-        return _kept(self, other, "sub", super().__sub__(other))  # type: ignore[no-any-return]
+        return _keep_storage(self, other, "sub", super().__sub__(other))  # type: ignore[no-any-return]
 
     def __mul__(self, other: Any) -> NDArray:
-        return _kept(self, other, "mul", super().__mul__(other))  # type: ignore[no-any-return]
+        return _keep_storage(self, other, "mul", super().__mul__(other))  # type: ignore[no-any-return]
 
     def __rmul__(self, other: Any) -> NDArray:
-        return _kept(self, other, "mul", super().__rmul__(other))  # type: ignore[no-any-return]
+        return _keep_storage(self, other, "mul", super().__rmul__(other))  # type: ignore[no-any-return]
 
     def __truediv__(self, other: Any) -> NDArray:
-        return _kept(self, other, "truediv", super().__truediv__(other))  # type: ignore[no-any-return]
+        return _keep_storage(self, other, "truediv", super().__truediv__(other))  # type: ignore[no-any-return]
 
     def __eq__(self, other: Any) -> NDArray:  # type: ignore[override]
-        return _kept(self, other, "eq", super().__eq__(other))  # type: ignore[no-any-return]
+        return _keep_storage(self, other, "eq", super().__eq__(other))  # type: ignore[no-any-return]
 
     def __ne__(self, other: Any) -> NDArray:  # type: ignore[override]
-        return _kept(self, other, "ne", super().__ne__(other))  # type: ignore[no-any-return]
+        return _keep_storage(self, other, "ne", super().__ne__(other))  # type: ignore[no-any-return]
 
     def __gt__(self, other: Any) -> NDArray:
-        return _kept(self, other, "gt", super().__gt__(other))  # type: ignore[no-any-return]
+        return _keep_storage(self, other, "gt", super().__gt__(other))  # type: ignore[no-any-return]
 
     def __ge__(self, other: Any) -> NDArray:
-        return _kept(self, other, "ge", super().__ge__(other))  # type: ignore[no-any-return]
+        return _keep_storage(self, other, "ge", super().__ge__(other))  # type: ignore[no-any-return]
 
     def __lt__(self, other: Any) -> NDArray:
-        return _kept(self, other, "lt", super().__lt__(other))  # type: ignore[no-any-return]
+        return _keep_storage(self, other, "lt", super().__lt__(other))  # type: ignore[no-any-return]
 
     def __le__(self, other: Any) -> NDArray:
-        return _kept(self, other, "le", super().__le__(other))  # type: ignore[no-any-return]
+        return _keep_storage(self, other, "le", super().__le__(other))  # type: ignore[no-any-return]
 
     def __neg__(self) -> NDArray:
-        return labelled(super().__neg__(), self._stype)
+        return label_storage(super().__neg__(), self._stype)
 
     def __abs__(self) -> NDArray:
-        return labelled(super().__abs__(), self._stype)
+        return label_storage(super().__abs__(), self._stype)
 
     __hash__ = NDArray.__hash__
 
 
-def _kept(array: BaseSparseNDArray, other: Any, word: str, result: Any) -> Any:
-    """Return the result of an operator, as a sparse array if MXNet makes it one."""
+def _keep_storage(array: BaseSparseNDArray, other: Any, word: str, result: Any) -> Any:
+    """Return the result of an operator, as a sparse array if MXNet returns one."""
     if isinstance(other, NDArray):
         same = other.stype == array.stype
         keep = {"add": same, "sub": same, "mul": same or other.stype == "default"}.get(word, False)
         keep = keep or (word == "truediv" and array.stype == "csr" and other.stype == "default")
     else:
         keep = word in ("mul", "truediv") or not getattr(operator, word)(0.0, other)
-    return labelled(result, array.stype) if keep and isinstance(result, NDArray) else result
+    return label_storage(result, array.stype) if keep and isinstance(result, NDArray) else result
 
 
 class CSRNDArray(BaseSparseNDArray):
-    """A matrix stored by rows: the values that are not zero, their columns, and where each row begins.
+    """A matrix stored by rows: the nonzero values, their columns, and the start of each row.
 
     >>> import phonograd as mx
     >>> x = mx.nd.sparse.csr_matrix(([1, 2, 3], [1, 0, 2], [0, 1, 2, 2, 3]), shape=(4, 3))
@@ -277,11 +276,11 @@ class CSRNDArray(BaseSparseNDArray):
 
     @property
     def indptr(self) -> NDArray:
-        """A copy of the places in ``data`` where the rows begin, and its length."""
-        return concrete(self._stored().indices[0].copy(), self.context)
+        """A copy of the offsets in ``data`` where the rows begin, followed by its length."""
+        return concrete(self._to_storage().indices[0].copy(), self.context)
 
     def __getitem__(self, key: Any) -> NDArray:  # type: ignore[override]
-        """Return a row or rows ``[i:j]`` as a csr matrix; nothing else can be indexed."""
+        """Return a row or rows ``[i:j]`` as a csr matrix; other keys raise."""
         rows = self.shape[0]
         if isinstance(key, (int, np.integer)) and not isinstance(key, bool):
             first = int(key) + (rows if key < 0 else 0)
@@ -298,11 +297,11 @@ class CSRNDArray(BaseSparseNDArray):
         elif isinstance(key, tuple):
             raise ValueError("Multi-dimension indexing is not supported")
         else:
-            raise ValueError(f"Undefined behaviour for key {key!r}: a csr matrix has [i] and [i:j]")
-        record = self._unrecorded()
+            raise ValueError(f"Undefined behaviour for key {key!r}: a csr matrix supports only [i] and [i:j]")
+        record = self._detached_record()
         if record is None:
-            return labelled(self._called("slice_axis", axis=0, begin=first, end=last), "csr")
-        return stored(_rows_of(record, first, last), self.context)
+            return label_storage(self._call_operator("slice_axis", axis=0, begin=first, end=last), "csr")
+        return from_record(_rows_of(record, first, last), self.context)
 
     def __iter__(self) -> Any:
         return (self[row] for row in range(self.shape[0]))
@@ -313,7 +312,7 @@ class CSRNDArray(BaseSparseNDArray):
             scipy_matrix = importlib.import_module("scipy.sparse").csr_matrix
         except ImportError as error:
             raise ImportError("asscipy needs SciPy: pip install scipy") from error
-        record = self._stored()
+        record = self._to_storage()
         return scipy_matrix(
             (record.data.copy(), record.indices[1].copy(), record.indices[0].copy()), shape=record.shape
         )
@@ -327,7 +326,7 @@ def _rows_of(record: SparseRecord, first: int, last: int) -> SparseRecord:
 
 
 class RowSparseNDArray(BaseSparseNDArray):
-    """An array stored by the rows that are not all zero, and their numbers.
+    """An array stored as its nonzero rows and their numbers.
 
     >>> import phonograd as mx
     >>> x = mx.nd.sparse.row_sparse_array(([[1, 2], [3, 4]], [1, 4]), shape=(6, 2))
@@ -341,7 +340,7 @@ class RowSparseNDArray(BaseSparseNDArray):
     _stype = "row_sparse"
 
     def __getitem__(self, key: Any) -> NDArray:  # type: ignore[override]
-        """Return the array itself for ``[:]``; nothing else can be indexed."""
+        """Return the array itself for ``[:]``; other keys raise."""
         if isinstance(key, slice) and key == slice(None):
             return self
         if isinstance(key, tuple):
@@ -352,8 +351,8 @@ class RowSparseNDArray(BaseSparseNDArray):
         raise MXNetError("the rows of a RowSparseNDArray cannot be iterated; use tostype('default') or .data")
 
     def retain(self, indices: Any) -> NDArray:
-        """Return the array with only the rows that the index names."""
-        return self._called("_sparse_retain", indices=_index_array(indices))
+        """Return the array with only the given rows."""
+        return self._call_operator("_sparse_retain", indices=_index_array(indices))
 
 
 def _index_array(indices: Any) -> NDArray:
@@ -369,8 +368,8 @@ def _class_of(stype: Any) -> type[BaseSparseNDArray]:
     return _CLASSES[stype]
 
 
-def stored(record: SparseRecord, context: Context | None = None) -> BaseSparseNDArray:
-    """Return the array of a record; nobody may write to its arrays afterwards."""
+def from_record(record: SparseRecord, context: Context | None = None) -> BaseSparseNDArray:
+    """Return the array of a record, whose arrays must not be written to afterwards."""
     made: BaseSparseNDArray = _class_of(record.stype)()
     made._record = record
     context = as_context(context)
@@ -379,8 +378,8 @@ def stored(record: SparseRecord, context: Context | None = None) -> BaseSparseND
     return made
 
 
-def labelled(array: NDArray, stype: str) -> NDArray:
-    """Return the value of an array under the name of a storage type, recorded as the array is."""
+def label_storage(array: NDArray, stype: str) -> NDArray:
+    """Return the value of an array labeled with a storage type, recorded like the array."""
     if array.stype == stype:
         return array
     if stype == "default":
@@ -388,17 +387,17 @@ def labelled(array: NDArray, stype: str) -> NDArray:
     else:
         made = _class_of(stype)()
         if (stype == "csr") > (array.ndim == 2):
-            raise MXNetError(f"only arrays of two axes can be csr, not {format_shape(array.shape)}")
+            raise MXNetError(f"a csr array must have two axes, but this one has shape {format_shape(array.shape)}")
     trace = LOCAL.trace
     if not trace.allows_shortcuts:
-        # a repetition takes the value that the array has then, not the one it has now
+        # a replay takes the value of the array at that time, not the current one
         made._node, made._trace = node_in(array, trace), trace
         trace.adopt(made)
         return made
     if array._buffer is None and array._node is None:
         read(array)
     if array._variable is not None:
-        # so that gradients find it: until an operator takes it, a variable is in no record
+        # so that gradients reach it: a variable joins a trace only when an operator uses it
         node_in(array, ready_trace())
     made._buffer = array._buffer
     if array._extras is not None:
@@ -410,13 +409,13 @@ def labelled(array: NDArray, stype: str) -> NDArray:
 
 
 def touched_rows(array: NDArray) -> NDArray:
-    """Return a vector that is 1 for the rows of an array that are not all zero, else 0."""
-    whole = labelled(array, "default")
+    """Return a vector with 1 for each row of an array that has a nonzero element, else 0."""
+    whole = label_storage(array, "default")
     touched: NDArray = (whole != 0).reshape((whole.shape[0], -1)).max(axis=1)
     return touched
 
 
-# -- making sparse arrays
+# -- creating sparse arrays
 
 
 def _index(values: Any) -> Array:
@@ -426,7 +425,7 @@ def _index(values: Any) -> Array:
 
 def _plain_values(values: Any, dtype: Any) -> Array:
     kept = values._dtype if isinstance(values, NDArray) else getattr(values, "dtype", FLOAT32)
-    # lists, and NumPy's own default of float64 for what is no NumPy array, become float32 as in nd.array
+    # lists, and the float64 that NumPy chooses for them, become float32 as in nd.array
     return values_of(values, as_dtype(kept if dtype is None else dtype))
 
 
@@ -437,13 +436,13 @@ def csr_matrix(arg1: Any, shape: Any = None, ctx: Context | None = None, dtype: 
     ----------
     arg1
         ``(data, indices, indptr)``, ``(data, (row, column))``, a shape ``(rows, columns)``, a csr matrix of this
-        library or SciPy's, or anything that can be made an array of two axes.
-    shape
-        Where the values do not tell it.
+            library or SciPy's, or anything convertible to an array of two axes.
+        shape
+            The shape, if the values do not determine it.
     """
     if isinstance(arg1, tuple) and len(arg1) == 2 and all(isinstance(n, (int, np.integer)) for n in arg1):
         if shape is not None and tuple(shape) != tuple(arg1):
-            raise ValueError(f"The shape {tuple(shape)} is not that of the matrix, {tuple(arg1)}")
+            raise ValueError(f"shape {tuple(shape)} does not match that of the matrix, {tuple(arg1)}")
         return zeros("csr", arg1, ctx, dtype)  # type: ignore[return-value]
     if isinstance(arg1, tuple) and len(arg1) == 2:
         data, (row, column) = arg1
@@ -452,36 +451,38 @@ def csr_matrix(arg1: Any, shape: Any = None, ctx: Context | None = None, dtype: 
         values, columns, starts = _plain_values(arg1[0], dtype).reshape(-1), _index(arg1[1]), _index(arg1[2])
         if shape is None:
             if not columns.size:
-                raise ValueError("invalid shape: there are no column numbers to tell it; give shape=(rows, columns)")
+                raise ValueError("invalid shape: cannot infer it without column numbers; give shape=(rows, columns)")
             shape = (len(starts) - 1, int(columns.max()) + 1)
-        return _checked(SparseRecord("csr", _SHAPE.accept(shape, "csr_matrix"), values, (starts, columns)), ctx)  # type: ignore[return-value]
+        return _from_checked_record(
+            SparseRecord("csr", _SHAPE.accept(shape, "csr_matrix"), values, (starts, columns)), ctx
+        )  # type: ignore[return-value]
     if isinstance(arg1, tuple):
         raise ValueError(f"Unexpected length of input tuple: {len(arg1)}")
-    return _converted(arg1, "csr", shape, ctx, dtype)  # type: ignore[return-value]
+    return _convert(arg1, "csr", shape, ctx, dtype)  # type: ignore[return-value]
 
 
 def _from_coordinates(data: Any, row: Any, column: Any, shape: Any, ctx: Context | None, dtype: Any) -> CSRNDArray:
     values, rows, columns = _plain_values(data, dtype).reshape(-1), _index(row), _index(column)
     if shape is None:
         if not rows.size or not columns.size:
-            raise ValueError("invalid shape: there are no coordinates to tell it; give shape=(rows, columns)")
+            raise ValueError("invalid shape: cannot infer it without coordinates; give shape=(rows, columns)")
         shape = (int(rows.max()) + 1, int(columns.max()) + 1)
     if rows.size and (rows.min() < 0 or rows.max() >= shape[0]):
-        raise MXNetError(f"a row number is outside of the shape {format_shape(tuple(shape))}")
+        raise MXNetError(f"a row number is outside the shape {format_shape(tuple(shape))}")
     if not values.shape == rows.shape == columns.shape:
         raise MXNetError(f"there are {values.size} values, {rows.size} row numbers and {columns.size} column numbers")
     order = np.lexsort((columns, rows))
     starts = np.zeros(shape[0] + 1, np.int64)
     np.cumsum(np.bincount(rows, minlength=shape[0]), out=starts[1:])
     record = SparseRecord("csr", _SHAPE.accept(shape, "csr_matrix"), values[order], (starts, columns[order]))
-    return _checked(record, ctx)  # type: ignore[return-value]
+    return _from_checked_record(record, ctx)  # type: ignore[return-value]
 
 
 def row_sparse_array(arg1: Any, shape: Any = None, ctx: Context | None = None, dtype: Any = None) -> RowSparseNDArray:
-    """Return a row_sparse array from ``(data, indices)``, a shape, or anything that can be made an array."""
+    """Return a row_sparse array from ``(data, indices)``, a shape, or anything convertible to an array."""
     if isinstance(arg1, tuple) and all(isinstance(n, (int, np.integer)) for n in arg1):
         if shape is not None and tuple(shape) != tuple(arg1):
-            raise ValueError(f"The shape {tuple(shape)} is not that of the array, {tuple(arg1)}")
+            raise ValueError(f"shape {tuple(shape)} does not match that of the array, {tuple(arg1)}")
         return zeros("row_sparse", arg1, ctx, dtype)  # type: ignore[return-value]
     if isinstance(arg1, tuple):
         if len(arg1) != 2:
@@ -489,23 +490,23 @@ def row_sparse_array(arg1: Any, shape: Any = None, ctx: Context | None = None, d
         values, numbers = _plain_values(arg1[0], dtype), _index(arg1[1])
         if shape is None:
             if not numbers.size:
-                raise ValueError("invalid shape: there are no row numbers to tell it; give shape=")
+                raise ValueError("invalid shape: cannot infer it without row numbers; give shape=")
             shape = (int(numbers.max()) + 1, *values.shape[1:])
         order = np.argsort(numbers, kind="stable")
         record = SparseRecord("row_sparse", _SHAPE.accept(shape, "row_sparse"), values[order], (numbers[order],))
-        return _checked(record, ctx)  # type: ignore[return-value]
-    return _converted(arg1, "row_sparse", shape, ctx, dtype)  # type: ignore[return-value]
+        return _from_checked_record(record, ctx)  # type: ignore[return-value]
+    return _convert(arg1, "row_sparse", shape, ctx, dtype)  # type: ignore[return-value]
 
 
-def _checked(record: SparseRecord, ctx: Context | None) -> BaseSparseNDArray:
+def _from_checked_record(record: SparseRecord, ctx: Context | None) -> BaseSparseNDArray:
     record.check()
-    return stored(record, ctx)
+    return from_record(record, ctx)
 
 
-def _converted(source: Any, stype: str, shape: Any, ctx: Context | None, dtype: Any) -> BaseSparseNDArray:
-    """Return a sparse array with the values of something else."""
+def _convert(source: Any, stype: str, shape: Any, ctx: Context | None, dtype: Any) -> BaseSparseNDArray:
+    """Convert another object to a sparse array."""
     if isinstance(source, BaseSparseNDArray) and source.stype == stype:
-        record = source._stored()
+        record = source._to_storage()
     elif stype == "csr" and hasattr(source, "indptr") and hasattr(source, "indices"):
         indices = (_index(source.indptr), _index(source.indices))
         record = SparseRecord("csr", tuple(source.shape), np.array(source.data), indices)
@@ -517,13 +518,13 @@ def _converted(source: Any, stype: str, shape: Any, ctx: Context | None, dtype: 
             )
         record = compress(values, stype)
     if shape is not None and tuple(shape) != record.shape:
-        raise ValueError(f"The shape {tuple(shape)} is not that of the values, {record.shape}")
+        raise ValueError(f"shape {tuple(shape)} does not match that of the values, {record.shape}")
     target = as_dtype(record.data.dtype if dtype is None else dtype)
-    return _checked(SparseRecord(stype, record.shape, record.data.astype(target), record.indices), ctx)
+    return _from_checked_record(SparseRecord(stype, record.shape, record.data.astype(target), record.indices), ctx)
 
 
 def zeros(stype: str, shape: Any, ctx: Context | None = None, dtype: Any = None, **kwargs: Any) -> NDArray:
-    """Return an array of zeros with a storage type, which stores nothing."""
+    """Return an array of zeros with a storage type; it stores no values."""
     if stype == "default":
         from .creation import zeros as dense_zeros
 
@@ -537,7 +538,7 @@ def zeros(stype: str, shape: Any, ctx: Context | None = None, dtype: Any = None,
         record = SparseRecord(stype, extents, np.zeros(0, target), (np.zeros(extents[0] + 1, np.int64), none))
     else:
         record = SparseRecord(stype, extents, np.zeros((0, *extents[1:]), target), (none,))
-    return stored(record, ctx)
+    return from_record(record, ctx)
 
 
 def empty(stype: str, shape: Any, ctx: Context | None = None, dtype: Any = None) -> NDArray:
@@ -546,22 +547,22 @@ def empty(stype: str, shape: Any, ctx: Context | None = None, dtype: Any = None)
 
 
 def array(source_array: Any, ctx: Context | None = None, dtype: Any = None) -> NDArray:
-    """Return a sparse array with the values of another one, or of a SciPy csr matrix."""
+    """Return a sparse array with the values of another one or of a SciPy csr matrix."""
     if isinstance(source_array, BaseSparseNDArray):
-        return _converted(source_array, source_array.stype, None, ctx or source_array.context, dtype)
+        return _convert(source_array, source_array.stype, None, ctx or source_array.context, dtype)
     if hasattr(source_array, "tocsr"):
         return csr_matrix(source_array.tocsr(), ctx=ctx, dtype=dtype)
     raise ValueError("Please use mx.nd.array to create an NDArray with source_array of type ", type(source_array))
 
 
-#: names of operators that MXNet has here otherwise than in nd
+#: operators that MXNet offers here under another name than in nd
 _OTHER_NAMES = {"retain": "sparse_retain"}
 
 
 def __getattr__(name: str) -> Any:
     function = None if name.startswith("_") else lookup("", _OTHER_NAMES.get(name, name)) or lookup("_sparse_", name)
     if function is None:
-        # names that Python itself looks for are no misspelt ones
+        # dunder names come from Python's own lookups, not from misspellings
         hint = "" if name.startswith("__") else nearest(name, __dir__())
         raise AttributeError(f"nd.sparse has no operator {name!r}{hint}")
     globals()[name] = function

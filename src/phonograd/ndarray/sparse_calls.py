@@ -1,6 +1,6 @@
-"""Operators called with sparse arrays: what is computed from the stored values alone, and which results are sparse.
+"""Operator calls with sparse arrays: choose which results are sparse, and compute some from stored values alone.
 
-The rules are MXNet's. An operator that is in none of them gets whole arrays and returns one.
+The rules are MXNet's. Operators without a rule get dense arrays and return one.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ..core.graph.operator import REGISTRY, Operator
 from ..core.trace.flags import is_recording
 from ..core.trace.trace import LOCAL
 from .array import NDArray, concrete
-from .sparse import BaseSparseNDArray, CSRNDArray, labelled, stored, touched_rows
+from .sparse import BaseSparseNDArray, CSRNDArray, from_record, label_storage, touched_rows
 from .sparse_records import SparseRecord, compress
 
 __all__ = ["call_with_storage"]
@@ -23,7 +23,7 @@ __all__ = ["call_with_storage"]
 def call_with_storage(
     declared: Operator, handles: tuple[Handle | None, ...], attributes: tuple[Any, ...], out: Any
 ) -> Any:
-    """Return the result of an operator of which an argument is sparse, or that is about storage."""
+    """Call an operator that has a sparse argument or depends on storage types."""
     named = dict(zip([parameter.name for parameter in declared.parameters], attributes, strict=False))
     arrays = [handle for handle in handles if isinstance(handle, NDArray)]
     if declared.name == "cast_storage":
@@ -38,7 +38,7 @@ def call_with_storage(
     result, _ = apply(declared, handles, attributes)
     made = _returned(declared, result, attributes, out, NDArray)
     kind = _kind(declared, [array.stype for array in arrays], named)
-    return labelled(made, kind) if out is None and kind != "default" and isinstance(made, NDArray) else made
+    return label_storage(made, kind) if out is None and kind != "default" and isinstance(made, NDArray) else made
 
 
 def _kind(declared: Operator, stypes: list[str], named: dict[str, Any]) -> str:
@@ -85,46 +85,46 @@ def _check_conversion(array: NDArray, stype: str) -> None:
 
 
 def _is_lazy(declared: Operator, arrays: list[NDArray], named: dict[str, Any]) -> bool:
-    """Return whether a call is an update that leaves the rows alone that its gradient does not have."""
+    """Return whether a call is an update that changes only the rows present in its gradient."""
     if declared.input_names[:2] != ("weight", "grad") or arrays[1].stype != "row_sparse":
         return False
-    # what follows the leader has no such parameter, and MXNet updates only its rows
+    # FTRL has no such parameter, and MXNet updates only its rows
     return bool(named.get("lazy_update", declared.name == "ftrl_update"))
 
 
 def _update_rows(declared: Operator, arrays: list[NDArray], attributes: tuple[Any, ...], out: Any) -> Any:
-    """Return the weight after an update of the rows that a gradient has; the states of others do not change either."""
+    """Update the rows that a gradient has and return the weight; the states of other rows do not change."""
     touched = touched_rows(arrays[1])
-    weight, *states = [labelled(array, "default") for array in (arrays[0], *arrays[2:])]
+    weight, *states = [label_storage(array, "default") for array in (arrays[0], *arrays[2:])]
     before = [weight.copy(), *[state.copy() for state in states]]
     result, _ = apply(declared, tuple(arrays), attributes)
     made = _returned(declared, result, attributes, None, NDArray)
     for state, old in zip(arrays[2:], before[1:], strict=True):
-        state[:] = _call("where", touched, labelled(state, "default"), old)
+        state[:] = _call("where", touched, label_storage(state, "default"), old)
     updated = _call("where", touched, made, before[0])
     if out is None:
-        return labelled(updated, arrays[0].stype)
+        return label_storage(updated, arrays[0].stype)
     target = out[0] if isinstance(out, (list, tuple)) else out
     target[:] = updated
     return out
 
 
-# -- without the whole array
+# -- without the dense array
 
 
 def _cast_stored(arrays: list[NDArray], named: dict[str, Any]) -> Any:
-    """Return an array stored the wanted way, if no gradient can be asked for; else values keep their place."""
+    """Return an array converted to a storage type; if it needs a gradient, its values stay dense."""
     array, stype = arrays[0], named["stype"]
     if isinstance(array, BaseSparseNDArray):
-        record = array._unrecorded()
-        return stored(record, array.context) if record is not None and stype == array.stype else None
+        record = array._detached_record()
+        return from_record(record, array.context) if record is not None and stype == array.stype else None
     fits = array.ndim == 2 if stype == "csr" else stype == "row_sparse" and array.ndim > 0
     if not fits or is_recording() or not LOCAL.trace.allows_shortcuts:
         return None
     node = array._node
     if array._variable is not None or (node is not None and node.marked):
         return None
-    return stored(compress(read(array), stype), array.context)
+    return from_record(compress(read(array), stype), array.context)
 
 
 def _slice_stored(arrays: list[NDArray], named: dict[str, Any]) -> Any:
@@ -137,26 +137,26 @@ def _slice_stored(arrays: list[NDArray], named: dict[str, Any]) -> Any:
 
 
 def _product_stored(arrays: list[NDArray], named: dict[str, Any]) -> Any:
-    """Return a product with a csr matrix, from what it stores: the rows that its columns name, weighted and added."""
+    """Return a product with a csr matrix, computed from its stored values: gather rows, scale and add them."""
     left, right = arrays
     wanted = _kind_of_product([left.stype, right.stype], named)
     if isinstance(left, CSRNDArray):
-        record = left._unrecorded()
+        record = left._detached_record()
         if record is None or right.ndim > 2:
             return None
-        other = labelled(right, "default")
+        other = label_storage(right, "default")
         other = other.T if named["transpose_b"] and other.ndim == 2 else other
-        return labelled(_weighted(record, other, bool(named["transpose_a"])), wanted)
-    record = right._unrecorded() if isinstance(right, CSRNDArray) else None
+        return label_storage(_multiply_rows(record, other, bool(named["transpose_a"])), wanted)
+    record = right._detached_record() if isinstance(right, CSRNDArray) else None
     if record is None or left.ndim != 2:
         return None
     # a @ b is the transpose of b' @ a'
     other = left if named["transpose_a"] else left.T
-    product = _weighted(record, labelled(other, "default"), not named["transpose_b"])
-    return labelled(product.T, wanted)
+    product = _multiply_rows(record, label_storage(other, "default"), not named["transpose_b"])
+    return label_storage(product.T, wanted)
 
 
-def _weighted(record: SparseRecord, other: NDArray, transposed: bool) -> NDArray:
+def _multiply_rows(record: SparseRecord, other: NDArray, transposed: bool) -> NDArray:
     rows, columns = record.rows(), record.indices[1]
     taken, summed = (rows, columns) if transposed else (columns, rows)
     inner, outer = record.shape if transposed else record.shape[::-1]

@@ -1,4 +1,4 @@
-"""SparseRecord: the values and index arrays that a sparse array is stored as, in memory and in files."""
+"""SparseRecord: the values and index arrays of a sparse array, in memory and in files."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ __all__ = ["SparseRecord", "compress"]
 
 @dataclass(frozen=True, eq=False)
 class SparseRecord:
-    """What a sparse array is stored as.
+    """The stored form of a sparse array.
 
     Attributes
     ----------
     stype
         ``'csr'`` or ``'row_sparse'``.
     shape
-        The shape of the whole array.
+        The shape of the dense array.
     data
         The stored values: ``(count,)`` for csr, ``(rows, ...)`` for row_sparse.
     indices
@@ -35,7 +35,7 @@ class SparseRecord:
     indices: tuple[Array, ...]
 
     def check(self) -> None:
-        """Return nothing.
+        """Check the index arrays.
 
         Raises
         ------
@@ -62,7 +62,7 @@ class SparseRecord:
         return self.indices[0]
 
     def todense(self) -> Array:
-        """Return the whole array, zeros included; the caller decides whether `shape` fits into memory.
+        """Return the dense array; the caller decides whether `shape` fits into memory.
 
         Raises
         ------
@@ -81,7 +81,7 @@ class SparseRecord:
 
 
 def compress(values: Array, stype: str) -> SparseRecord:
-    """Return a whole array as it is stored: what is not zero, or the rows that are not all zero."""
+    """Return an array in sparse form: its nonzero elements, or its rows with a nonzero element."""
     if stype == "csr":
         rows, columns = np.nonzero(values)
         starts = np.zeros(values.shape[0] + 1, np.int64)

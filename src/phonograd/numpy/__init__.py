@@ -1,4 +1,4 @@
-"""mx.np: arrays and functions with NumPy's interface, recorded and differentiated like all others.
+"""mx.np: arrays and functions with NumPy's interface, recorded and differentiated like those of mx.nd.
 
 >>> from phonograd import np
 >>> x = np.arange(4)

@@ -1,4 +1,4 @@
-"""Making arrays: from values, filled, and counting. Numbers and lists become float32 unless a dtype is given."""
+"""Create arrays: from values, filled, and ranges. Numbers and lists become float32 unless a dtype is given."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = ["arange", "array", "empty", "full", "ones", "zeros"]
 
 
 def from_values(values: np.ndarray[Any, Any]) -> ndarray:
-    """Return an array of NumPy's as one of mx.np; a dtype that arrays do not have becomes the nearest one."""
+    """Convert a NumPy array to an mx.np array; an unsupported dtype becomes the nearest supported one."""
     dtype = values.dtype
     if dtype not in CODES:
         if dtype.kind not in "iu":
@@ -35,14 +35,14 @@ def from_values(values: np.ndarray[Any, Any]) -> ndarray:
 
 
 def new(values: np.ndarray[Any, Any], ctx: Context | None = None) -> ndarray:
-    """Return a new array with values that nobody may write to afterwards."""
+    """Return a new array with values that must not be written to afterwards."""
     made: ndarray = as_class(concrete(values, as_context(ctx)), ndarray)
     return made
 
 
 @public()
 def array(object: Any, dtype: Any = None, ctx: Context | None = None) -> ndarray:  # noqa: A002 - MXNet's name
-    """Return an array with the given values; float32 unless ``dtype`` says otherwise or an array is given.
+    """Return an array with the given values; float32 unless ``dtype`` is given or the source is an array.
 
     >>> array([1, 2, 3])
     array([1., 2., 3.])
@@ -66,14 +66,14 @@ def _holds_arrays(source: Any) -> bool:
 
 
 def _plain(source: Any) -> Any:
-    """Return nested lists with the values of the arrays in them."""
+    """Replace arrays in nested lists by their values."""
     if isinstance(source, NDArray):
         return source.asnumpy()
     return [_plain(item) for item in source] if isinstance(source, (list, tuple)) else source
 
 
 def number(value: Any) -> Any:
-    """Return an array without axes as a number; everything else as it is."""
+    """Convert a 0-d array to a number; other values are returned unchanged."""
     return value.item() if isinstance(value, NDArray) and not value.shape else value
 
 
@@ -104,7 +104,7 @@ def ones(shape: Any, dtype: Any = None, order: str = "C", ctx: Context | None = 
 
 @public()
 def empty(shape: Any, dtype: Any = None, order: str = "C", ctx: Context | None = None) -> ndarray:
-    """Return an array whose values are to be overwritten; here they are zeros."""
+    """Return an uninitialized array; here its values are zeros."""
     return zeros(shape, dtype, order, ctx)
 
 
@@ -112,7 +112,7 @@ def empty(shape: Any, dtype: Any = None, order: str = "C", ctx: Context | None =
 def full(
     shape: Any, fill_value: Any, dtype: Any = None, order: str = "C", ctx: Context | None = None, out: Any = None
 ) -> ndarray:
-    """Return an array filled with a number, or with an array that broadcasts to the shape."""
+    """Return an array filled with a number or with an array that broadcasts to the shape."""
     _order(order)
     extents = _shape_of(shape)
     if isinstance(fill_value, Numbers):
@@ -133,7 +133,7 @@ def full(
 
 @public()
 def arange(start: Any, stop: Any = None, step: Any = 1, dtype: Any = None, ctx: Context | None = None) -> ndarray:
-    """Return evenly spaced numbers from ``start`` (0 if only one bound is given) up to but without ``stop``."""
+    """Return evenly spaced numbers from ``start`` (0 if only one bound is given) up to but excluding ``stop``."""
     if stop is None:
         start, stop = 0, start
     start, stop, step = number(start), number(stop), 1 if step is None else number(step)
@@ -147,19 +147,19 @@ def arange(start: Any, stop: Any = None, step: Any = 1, dtype: Any = None, ctx: 
 
 @public(method="zeros_like")
 def zeros_like(a: Any, dtype: Any = None, order: str = "C", ctx: Context | None = None, out: Any = None) -> Any:
-    """Return zeros of the shape and dtype of an array."""
+    """Return zeros with the shape and dtype of an array."""
     return full_like(a, 0, dtype, order, ctx, out)
 
 
 @public(method="ones_like")
 def ones_like(a: Any, dtype: Any = None, order: str = "C", ctx: Context | None = None, out: Any = None) -> Any:
-    """Return ones of the shape and dtype of an array."""
+    """Return ones with the shape and dtype of an array."""
     return full_like(a, 1, dtype, order, ctx, out)
 
 
 @public()
 def empty_like(prototype: Any, dtype: Any = None, order: str = "C", subok: bool = False, shape: Any = None) -> Any:
-    """Return an array of the shape and dtype of another one, to be overwritten; here it is zeros."""
+    """Return an uninitialized array with the shape and dtype of another one; here its values are zeros."""
     return zeros(prototype.shape if shape is None else shape, dtype or prototype.dtype, order)
 
 
@@ -167,13 +167,13 @@ def empty_like(prototype: Any, dtype: Any = None, order: str = "C", subok: bool 
 def full_like(
     a: Any, fill_value: Any, dtype: Any = None, order: str = "C", ctx: Context | None = None, out: Any = None
 ) -> Any:
-    """Return an array of the shape and dtype of another one, filled with a number."""
+    """Return an array with the shape and dtype of another one, filled with a number."""
     return full(a.shape, fill_value, dtype or a._dtype, order, ctx or a.context, out)
 
 
 @public()
 def copy(a: Any, out: Any = None) -> Any:
-    """Return a copy; recorded, so gradients pass through."""
+    """Return a copy. The copy is recorded, so gradients pass through it."""
     made = array(a) if not isinstance(a, NDArray) else a.copy()
     if out is None:
         return made
@@ -183,7 +183,7 @@ def copy(a: Any, out: Any = None) -> Any:
 
 @public("asarray", "ascontiguousarray")
 def asarray(a: Any, dtype: Any = None, ctx: Context | None = None) -> Any:
-    """Return an array of mx.np as it is, anything else as one."""
+    """Convert to an mx.np array; one that is such an array already is returned unchanged."""
     if isinstance(a, ndarray) and (dtype is None or as_dtype(dtype) == a._dtype):
         return a
     return array(a, dtype, ctx)
@@ -221,7 +221,7 @@ def linspace(
     axis: int = 0,
     ctx: Context | None = None,
 ) -> Any:
-    """Return ``num`` evenly spaced numbers between two bounds; on request also their distance."""
+    """Return ``num`` evenly spaced numbers between two bounds, and with ``retstep`` also the step."""
     start, stop = number(start), number(stop)
     if isinstance(start, (list, np.ndarray, NDArray)) or isinstance(stop, (list, np.ndarray, NDArray)):
         raise NotImplementedError("start and stop only support int")
@@ -247,7 +247,7 @@ def logspace(
     axis: int = 0,
     ctx: Context | None = None,
 ) -> Any:
-    """Return ``num`` numbers between two powers of a base, spaced evenly on a logarithmic scale."""
+    """Return ``num`` numbers between two powers of a base, evenly spaced on a logarithmic scale."""
     if axis != 0:
         raise NotImplementedError("the function only support axis 0")
     return new(np.logspace(start, stop, num, endpoint, base).astype(as_dtype(dtype)), ctx)
@@ -257,13 +257,13 @@ def logspace(
 def geomspace(
     start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtype: Any = None, ctx: Context | None = None
 ) -> Any:
-    """Return ``num`` numbers between two bounds, each the same multiple of the one before."""
+    """Return ``num`` numbers in geometric progression between two bounds."""
     return new(np.geomspace(start, stop, num, endpoint).astype(as_dtype(dtype)), ctx)
 
 
 @public()
 def indices(dimensions: Any, dtype: Any = None, ctx: Context | None = None) -> Any:
-    """Return the coordinates of every element of an array of a shape: an array for each axis, int32 by default."""
+    """Return the coordinates of all elements of an array with a shape: one array per axis, int32 by default."""
     return new(np.indices(_shape_of(dimensions), as_dtype(dtype or "int32")), ctx)
 
 
@@ -281,7 +281,7 @@ def tri(
 
 @public()
 def meshgrid(*xi: Any, **kwargs: Any) -> list[Any]:
-    """Return coordinate arrays for vectors of coordinates; ``indexing`` is 'xy' or 'ij'."""
+    """Return coordinate arrays from coordinate vectors; ``indexing`` is 'xy' or 'ij'."""
     indexing, sparse = kwargs.pop("indexing", "xy"), kwargs.pop("sparse", False)
     kwargs.pop("copy", None)
     if kwargs:

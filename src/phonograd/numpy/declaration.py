@@ -1,4 +1,4 @@
-"""How functions of mx.np are declared: as expressions made of the operators that are there.
+"""Declare functions of mx.np as expressions of existing operators.
 
 An :class:`Expression` is written like an operator, on nodes, with NumPy's rules for shapes and dtypes::
 
@@ -7,12 +7,12 @@ An :class:`Expression` is written like an operator, on nodes, with NumPy's rules
         "Return the difference between the largest and the smallest element along axes."
         return largest(a, axis, keepdims) - smallest(a, axis, keepdims)
 
-It leaves nothing of its own in the record: gradients and kernels are those of the operators. Its function is generated
-like that of an operator, so a call made before is one look-up. Arrays computed from arrays of mx.np are arrays of
-mx.np; that is decided where results are made (:mod:`phonograd.core.array.call`).
+An expression adds nothing of its own to the tape: gradients and kernels are those of its operators. Its function is
+generated like that of an operator, so a repeated call is one lookup. Results of mx.np arrays are mx.np arrays;
+:mod:`phonograd.core.array.call` sees to that.
 
-Functions that are no expressions (their arguments are lists of arrays, or their results depend on values) are entered
-with :func:`public`.
+Functions that are not expressions (they take lists of arrays, or the shape of the result depends on values) are
+registered with :func:`public`.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ __all__ = ["FUNCTIONS", "METHODS", "Expression", "expression", "function", "meth
 
 Public = TypeVar("Public", bound=Callable[..., Any])
 
-#: what mx.np offers, by name: expressions, operators and functions
+#: the contents of mx.np by name: expressions, operators and functions
 FUNCTIONS: dict[str, Any] = {}
-#: the names of those that are methods of its arrays, which are their first argument
+#: the names of functions that are also methods; the array is their first argument
 METHODS: set[str] = set()
 
 
 class Expression(Operator):
-    """A function on nodes, called and remembered as operators are."""
+    """A function on nodes, called and cached like an operator."""
 
     def __init__(self, function: Callable[..., Any], **facts: Any) -> None:
         super().__init__(function, composite=True, **facts)
@@ -59,10 +59,10 @@ class Expression(Operator):
 def expression(
     *names: str, on_numbers: Callable[..., Any] | None = None, method: str = "", **facts: Any
 ) -> Callable[[Callable[..., Any]], Expression]:
-    """Return a decorator that makes an expression of a function on nodes, and offers it under names.
+    """Return a decorator that turns a function on nodes into an expression and registers it under names.
 
-    ``on_numbers`` answers calls in which no input is an array; ``method`` has those names under which it is a method of
-    arrays. Symbol files call it ``_npi_<name>``, unless ``in_files`` says otherwise.
+    ``on_numbers`` handles calls without array arguments; ``method`` lists the names under which it is a method of
+    arrays. In symbol files its name is ``_npi_<name>``, unless ``in_files`` gives another.
     """
 
     def decorate(body: Callable[..., Any]) -> Expression:
@@ -77,7 +77,7 @@ def expression(
 
 
 def public(*names: str, method: str = "") -> Callable[[Public], Public]:
-    """Return a decorator that offers a function under names, by default its own, and as methods of arrays."""
+    """Return a decorator that registers a function under names (by default its own), and as methods of arrays."""
 
     def decorate(offered: Public) -> Public:
         for name in names or (offered.__name__,):
@@ -90,7 +90,7 @@ def public(*names: str, method: str = "") -> Callable[[Public], Public]:
 
 
 def function(name: str) -> Callable[..., Any]:
-    """Return the function of mx.np that has a name."""
+    """Return the function of mx.np with a name."""
     found = FUNCTIONS[name]
     if not isinstance(found, Operator):
         return found  # type: ignore[no-any-return]
@@ -100,7 +100,7 @@ def function(name: str) -> Callable[..., Any]:
 @functools.cache
 def _of_two(declared: Operator, name: str) -> Callable[..., Any]:
     """Return the function of two operands, either or both of which may be numbers."""
-    # the class of arrays is made with functions of this module
+    # lazy import: the array class uses functions of this module
     from .multiarray import ndarray
 
     whole = function_of(declared, name)
@@ -134,6 +134,6 @@ def _of_two(declared: Operator, name: str) -> Callable[..., Any]:
 
 
 def method(name: str) -> Any:
-    """Return the function of mx.np that has a name in a form that can be a method."""
+    """Return the function of mx.np with a name, wrapped so that it can be a method."""
     found = FUNCTIONS[name]
     return method_of(found, name) if isinstance(found, Operator) else found

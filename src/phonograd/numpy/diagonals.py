@@ -27,7 +27,7 @@ def diagonal(a: Node, *, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Nod
 
 @expression("diag", method="diag", in_files="_np_diag")
 def diag(v: Node, *, k: int = 0) -> Node:
-    """Return a diagonal of a matrix, or the matrix that has a vector as its diagonal."""
+    """Return a diagonal of a matrix, or a matrix with a vector on its diagonal."""
     if v.ndim == 1:
         return single(REGISTRY["diag"](v, k=k))
     if v.ndim != 2:
@@ -37,16 +37,16 @@ def diag(v: Node, *, k: int = 0) -> Node:
 
 @expression("diagflat", in_files="_np_diagflat")
 def diagflat(v: Node, *, k: int = 0) -> Node:
-    """Return the matrix that has all elements of an array as its diagonal."""
+    """Return a matrix with all elements of an array on its diagonal."""
     return single(REGISTRY["diag"](reshape_to(v, (v.size,)), k=k))
 
 
 def _triangle(m: Node, k: int, lower: bool) -> Node:
     if m.ndim == 1:
-        # as rows of a matrix
+        # a vector becomes the rows of a matrix
         return _triangle(single(REGISTRY["tile"](m, reps=(m.shape[0], 1))), k, lower)
     if not m.ndim:
-        raise ValueError("a triangle needs an array with at least one axis")
+        raise ValueError("tril and triu need an array with at least one axis")
     rows, columns = position_along(m.shape, m.ndim - 2), position_along(m.shape, m.ndim - 1)
     above = rows - columns
     return select(greater_equal(above + k if lower else -above - k, 0), m, 0)
@@ -72,7 +72,7 @@ def _places(name: str) -> Any:
         return tuple([from_values(places) for places in function(*given, **kwargs)])
 
     body.__name__ = name
-    body.__doc__ = f"Return the places of elements as numpy.{name} does: one array of positions for each axis."
+    body.__doc__ = f"Return the indices that numpy.{name} returns: one index array per axis."
     return public()(body)
 
 

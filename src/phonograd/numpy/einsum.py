@@ -1,4 +1,4 @@
-"""Sums of products by labels of axes: ``np.einsum``. Pairs of operands become matrix products."""
+"""``np.einsum``: sums of products over labeled axes. Pairs of operands become matrix products."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from ..core.ops.math.primitives import permute, reshape_to
 from ..core.ops.reduce.reduction import sum_axes
 from .declaration import expression, public
 from .joining import arrays_of
-from .products import diagonal_of, multiplied
-from .promotion import promoted
-from .shaping import called
+from .products import diagonal_of, multiply_matrices
+from .promotion import promote
+from .shaping import call_operator
 
 __all__: list[str] = []
 
@@ -29,7 +29,7 @@ class _Term:
         self.labels = labels
 
     def without_repetition(self) -> _Term:
-        """Return the term with the diagonal in place of axes of one label."""
+        """Take the diagonal over axes that share a label."""
         node, labels = self.node, self.labels
         for label in dict.fromkeys(labels):
             while labels.count(label) > 1:
@@ -39,38 +39,38 @@ class _Term:
                 labels = labels[:first] + labels[first + 1 : second] + labels[second + 1 :] + label
         return _Term(node, labels)
 
-    def summed(self, kept: str) -> _Term:
-        """Return the term summed over axes whose labels are not kept."""
+    def sum_to(self, kept: str) -> _Term:
+        """Sum over axes whose labels are not kept."""
         axes = tuple([axis for axis, label in enumerate(self.labels) if label not in kept])
         labels = "".join([label for label in self.labels if label in kept])
         return _Term(sum_axes(self.node, axes), labels) if axes else self
 
-    def ordered(self, labels: str) -> Node:
-        """Return the node with its axes in the order of labels."""
+    def transpose_to(self, labels: str) -> Node:
+        """Return the node with its axes in the given order of labels."""
         return permute(self.node, tuple([self.labels.index(label) for label in labels]))
 
     def extent(self, label: str) -> int:
-        """Return the extent of the axis of a label."""
+        """Return the extent of the axis with a label."""
         return self.node.shape[self.labels.index(label)]
 
 
 def _without_ones(first: _Term, second: _Term) -> tuple[_Term, _Term]:
-    """Return two terms without axes of extent 1 where the other one has more, because these broadcast."""
+    """Drop axes of extent 1 that broadcast against a longer axis of the other term."""
     for label in dict.fromkeys(first.labels):
         if label in second.labels and first.extent(label) != second.extent(label):
             if first.extent(label) == 1:
-                first = first.summed(first.labels.replace(label, ""))
+                first = first.sum_to(first.labels.replace(label, ""))
             elif second.extent(label) == 1:
-                second = second.summed(second.labels.replace(label, ""))
+                second = second.sum_to(second.labels.replace(label, ""))
             else:
                 raise ValueError(f"operands differ in the extent of axis {label!r}, in einsum")
     return first, second
 
 
 def _product(first: _Term, second: _Term, kept: str) -> _Term:
-    """Return the product of two terms, summed over what both have and nobody needs."""
+    """Multiply two terms and sum over shared labels that are not kept."""
     first, second = _without_ones(first, second)
-    first, second = first.summed(kept + second.labels), second.summed(kept + first.labels)
+    first, second = first.sum_to(kept + second.labels), second.sum_to(kept + first.labels)
     shared = [label for label in first.labels if label in second.labels]
     batch = "".join([label for label in shared if label in kept])
     inner = "".join([label for label in shared if label not in kept])
@@ -81,7 +81,7 @@ def _product(first: _Term, second: _Term, kept: str) -> _Term:
         return tuple([term.extent(label) for label in labels])
 
     lead, rows, columns = sizes(first, batch), sizes(first, own), sizes(second, other)
-    left, right = promoted(first.ordered(batch + own + inner), second.ordered(batch + inner + other))
+    left, right = promote(first.transpose_to(batch + own + inner), second.transpose_to(batch + inner + other))
     if not inner:
         left = reshape_to(left, (*lead, *rows, *(1,) * len(columns)))
         right = reshape_to(right, (*lead, *(1,) * len(rows), *columns))
@@ -89,12 +89,12 @@ def _product(first: _Term, second: _Term, kept: str) -> _Term:
     depth = math.prod(sizes(first, inner))
     left = reshape_to(left, (math.prod(lead), math.prod(rows), depth))
     right = reshape_to(right, (math.prod(lead), depth, math.prod(columns)))
-    return _Term(reshape_to(multiplied(left, right), (*lead, *rows, *columns)), batch + own + other)
+    return _Term(reshape_to(multiply_matrices(left, right), (*lead, *rows, *columns)), batch + own + other)
 
 
 @expression("_einsum")
 def _einsum(*operands: Node, inputs: str, output: str) -> Node:
-    """Return a sum of products of arrays; ``inputs`` has the labels of their axes, separated by commas."""
+    """Return a sum of products of arrays; ``inputs`` holds the labels of their axes, separated by commas."""
     terms = [_Term(node, labels) for node, labels in zip(operands, inputs.split(","), strict=True)]
     for term in terms:
         if len(term.labels) != term.node.ndim:
@@ -105,11 +105,11 @@ def _einsum(*operands: Node, inputs: str, output: str) -> Node:
         terms = [term for place, term in enumerate(terms) if place not in places]
         kept = output + "".join([term.labels for term in terms])
         terms.append(chosen[0] if len(chosen) == 1 else _product(chosen[0], chosen[1], kept))
-    return terms[0].summed(output).ordered(output)
+    return terms[0].sum_to(output).transpose_to(output)
 
 
 def _order(terms: list[_Term], output: str) -> list[Any]:
-    """Return which terms are multiplied, pair by pair: what NumPy thinks best."""
+    """Return the pairs of terms to multiply, in the order that NumPy chooses."""
     if len(terms) <= 2:
         return [tuple(range(len(terms)))]
     subscripts = ",".join([term.labels for term in terms]) + "->" + output
@@ -117,7 +117,7 @@ def _order(terms: list[_Term], output: str) -> list[Any]:
     path = np.einsum_path(subscripts, *shapes, optimize="greedy")[0][1:]
     pairs: list[Any] = []
     for step in path:
-        # a step may multiply more than two, which is done two by two: the product stands last
+        # a step of more than two terms is done in pairs: the product is appended last
         places, left = sorted(step), len(terms) - sum([len(pair) - 1 for pair in pairs])
         pairs.append(tuple(places[:2]))
         for done, place in enumerate(places[2:], 1):
@@ -126,12 +126,12 @@ def _order(terms: list[_Term], output: str) -> list[Any]:
 
 
 def _labels(subscripts: str, ndims: list[int]) -> tuple[list[str], str]:
-    """Return the labels of the operands and of the result, with labels in place of dots."""
+    """Return the labels of the operands and of the result, with the ellipsis expanded."""
     text = subscripts.replace(" ", "")
     given, arrow, wanted = text.partition("->")
     inputs = given.split(",")
     if len(inputs) != len(ndims):
-        raise MXNetError(f"einsum: {len(inputs)} operands are described and {len(ndims)} given")
+        raise MXNetError(f"einsum: the subscripts describe {len(inputs)} operands, but {len(ndims)} are given")
     free = [letter for letter in string.ascii_letters if letter not in text]
     dotted = [ndim - len(part.replace("...", "")) for part, ndim in zip(inputs, ndims, strict=True) if "..." in part]
     width = max(dotted, default=0)
@@ -152,7 +152,8 @@ def _labels(subscripts: str, ndims: list[int]) -> tuple[list[str], str]:
 def einsum(*operands: Any, **kwargs: Any) -> Any:
     """Return a sum of products of arrays whose axes are named by ``subscripts``: ``einsum("ij,jk->ik", a, b)``.
 
-    Labels that the result does not have are summed over; without an arrow it has those that stand once, in order.
+    Labels that are missing from the result are summed over. Without an arrow, the result has the labels that occur
+    once, in alphabetical order.
     """
     subscripts, *given = operands
     out = kwargs.pop("out", None)
@@ -165,5 +166,5 @@ def einsum(*operands: Any, **kwargs: Any) -> Any:
     inputs, output = _labels(subscripts, [array.ndim for array in arrays])
     for label in output:
         if output.count(label) > 1 or not any([label in part for part in inputs]):
-            raise ValueError(f"einsum: the result has the label {label!r} twice, or no operand has it")
-    return called(_einsum, *arrays, inputs=",".join(inputs), output=output, out=out)
+            raise ValueError(f"einsum: label {label!r} occurs twice in the result, or in no operand")
+    return call_operator(_einsum, *arrays, inputs=",".join(inputs), output=output, out=out)

@@ -1,7 +1,7 @@
-"""Functions of elements: mathematics, rounding, examination. They take numbers as well as arrays.
+"""Elementwise functions: mathematics, rounding, classification. They take numbers as well as arrays.
 
 Most are operators of the library under NumPy's names, which their declarations state (``numpy=``). As in MXNet,
-integers stay integers (``np.exp`` of integers is cut off); convert them with ``astype`` first.
+integers stay integers (``np.exp`` of integers is truncated); convert them with ``astype`` first.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _NOT_IMPLEMENTED = ("casting", "dtype", "order", "subok", "where")
 
 
 def ufunc(*names: str, on_numbers: Any, **facts: Any) -> Callable[[Callable[..., Any]], Expression]:
-    """Return a decorator that makes a function of elements of a function on nodes; NumPy answers for numbers."""
+    """Return a decorator that turns a function on nodes into an elementwise function; NumPy handles numbers."""
 
     def answer(*numbers: Any) -> Any:
         for number in numbers:
@@ -57,7 +57,7 @@ def ufunc(*names: str, on_numbers: Any, **facts: Any) -> Callable[[Callable[...,
 
 
 def offer(declared: Operator) -> None:
-    """Offer an operator under its names in mx.np; truth values are numbers to it."""
+    """Register an operator under its names in mx.np; it treats booleans as numbers."""
     names = declared.numpy.split()
 
     def body(x: Node) -> Any:
@@ -74,18 +74,18 @@ for _declared in dict.fromkeys(NAMES["numpy"].values()):
 
 @ufunc("bitwise_not", "invert", on_numbers=np.invert)
 def bitwise_not(x: Node) -> Node:
-    """Return integers with every bit the other way round; truth values become their opposites."""
+    """Invert every bit of integers; booleans are negated."""
     return single(inverted(x))
 
 
 @ufunc("rint", on_numbers=np.rint, method="rint")
 def rint(x: Node) -> Node:
-    """Return the nearest whole number; MXNet rounds halves downwards."""
+    """Round to the nearest integer; as in MXNet, halves round down."""
     return single(REGISTRY["rint"](x))
 
 
 def _to_even(x: Node) -> Node:
-    """Return the nearest whole numbers, halves to the even one."""
+    """Round to the nearest integer, halves to even."""
     below = single(REGISTRY["floor"](x))
     part = x - below
     is_odd = not_equal(single(REGISTRY["broadcast_mod"](below, 2)), 0)
@@ -95,7 +95,7 @@ def _to_even(x: Node) -> Node:
 
 @expression("around", "round", "round_", on_numbers=np.around, method="round")
 def around(x: Node, *, decimals: int = 0) -> Node:
-    """Return numbers rounded to so many decimals, halves to the even neighbour."""
+    """Round to the given number of decimals, halves to even."""
     if x.dtype.kind != "f":
         return x
     scale = 10.0**decimals
@@ -119,25 +119,25 @@ isfinite = ufunc("isfinite", on_numbers=np.isfinite)(_truth(finite))
 
 @ufunc("isposinf", on_numbers=np.isposinf)
 def isposinf(x: Node) -> Node:
-    """Return where elements are positive infinity."""
+    """Return whether elements are positive infinity."""
     return cast(logical_and(infinite(x), greater(x, 0)), BOOL)
 
 
 @ufunc("isneginf", on_numbers=np.isneginf)
 def isneginf(x: Node) -> Node:
-    """Return where elements are negative infinity."""
+    """Return whether elements are negative infinity."""
     return cast(logical_and(infinite(x), lesser(x, 0)), BOOL)
 
 
 @ufunc("logical_not", on_numbers=np.logical_not)
 def logical_not(x: Node) -> Node:
-    """Return where elements are zero."""
+    """Return whether elements are zero."""
     return cast(single(REGISTRY["logical_not"](x)), BOOL)
 
 
 @ufunc("signbit", on_numbers=np.signbit)
 def signbit(x: Node) -> Node:
-    """Return where elements have the sign bit set: below zero, and negative zero."""
+    """Return whether elements have the sign bit set: negative numbers and negative zero."""
     if x.dtype.kind != "f":
         return cast(single(REGISTRY["broadcast_lesser"](x, 0)), BOOL)
     ones = full(x.shape, 1, x.dtype, x.context)
@@ -148,7 +148,7 @@ def signbit(x: Node) -> Node:
 def nan_to_num(
     x: Node, *, copy: bool = True, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None
 ) -> Node:
-    """Return the array with NaN replaced by a number, and infinities by the largest numbers or those given."""
+    """Replace NaN by a number, and infinities by the largest finite numbers or the given ones."""
     if x.dtype.kind != "f":
         return x
     limits = np.finfo(x.dtype)
@@ -161,7 +161,7 @@ def nan_to_num(
 
 @expression("_clip")
 def _clip(a: Node, *, a_min: float | None = None, a_max: float | None = None) -> Node:
-    """Return the array with elements below ``a_min`` and above ``a_max`` replaced by these."""
+    """Limit the elements to the range from ``a_min`` to ``a_max``."""
     if a_min is None and a_max is None:
         raise ValueError("array_clip: must set either max or min")
     limits = np.finfo(a.dtype) if a.dtype.kind == "f" else np.iinfo(a.dtype)

@@ -1,4 +1,4 @@
-"""Facts about arrays and dtypes: shapes, sizes, common types, shared memory; constants; how arrays are printed."""
+"""Properties of arrays and dtypes: shapes, sizes, common types, shared memory; constants; print options."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def _dtype_of(value: Any) -> Any:
 
 @public()
 def result_type(*arrays_and_dtypes: Any) -> Any:
-    """Return the dtype of what is computed from arrays of mx.np and dtypes."""
+    """Return the dtype of results computed from mx.np arrays and dtypes."""
     found, *others = [_dtype_of(value) for value in arrays_and_dtypes]
     for other in others:
         found = common(found, other)
@@ -85,13 +85,13 @@ def result_type(*arrays_and_dtypes: Any) -> Any:
 
 @public()
 def promote_types(type1: Any, type2: Any) -> Any:
-    """Return the dtype that values of two dtypes have together, as NumPy has it."""
+    """Return the common dtype of two dtypes by NumPy's rules."""
     return np.promote_types(type1, type2)
 
 
 @public()
 def can_cast(from_: Any, to: Any, casting: Any = "safe") -> bool:
-    """Return whether values of a dtype can become those of another one."""
+    """Return whether values of one dtype can be cast to another."""
     return bool(np.can_cast(from_._dtype if isinstance(from_, NDArray) else from_, as_dtype(to), casting))
 
 
@@ -111,5 +111,5 @@ def _owner(array: Any) -> Any:
 
 @public("may_share_memory", "shares_memory")
 def shares_memory(a: Any, b: Any, max_work: int | None = None) -> bool:
-    """Return whether a write to one array shows in another: whether they are views of one array."""
+    """Return whether two arrays are views of the same array, so that writes to one show in the other."""
     return _owner(a) is _owner(b)

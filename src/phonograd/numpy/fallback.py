@@ -1,4 +1,4 @@
-"""Functions that NumPy computes: on the values of arrays, without gradients, as MXNet does with the same ones."""
+"""Functions that NumPy computes on the values of arrays, without gradients, as in MXNet."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .protocols import on_values
 
 __all__: list[str] = []
 
-#: those that MXNet leaves to NumPy and that are not written with operators here, and a few that NumPy has beside them
+#: functions that MXNet leaves to NumPy and that have no operators here, and a few related ones
 _NAMES = [
     "apply_along_axis",
     "apply_over_axes",
@@ -80,19 +80,19 @@ _NAMES = [
 ]
 
 
-def _computed(name: str, function: Any) -> Any:
+def _define(name: str, function: Any) -> Any:
     def body(*args: Any, **kwargs: Any) -> Any:
         return on_values(function, args, kwargs)
 
     body.__name__ = body.__qualname__ = name
-    body.__doc__ = f"Return what numpy.{name} gives for the values of arrays; no gradient passes."
+    body.__doc__ = f"Compute numpy.{name} on the values of arrays; gradients do not pass through."
     return public()(body)
 
 
 for _name in _NAMES:
     _function = getattr(np, _name, None)
     if _function is None and _name == "in1d":
-        # NumPy has called it isin since version 2.4
+        # NumPy renamed it to isin in version 2.4
         _function = np.isin
     if _function is not None and _name not in FUNCTIONS:
-        _computed(_name, _function)
+        _define(_name, _function)

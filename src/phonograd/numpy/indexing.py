@@ -1,9 +1,9 @@
 """Reading and writing parts of arrays of mx.np: ``x[key]`` and ``x[key] = value``.
 
-Keys are those of NDArray (:mod:`phonograd.core.array.keys`) with NumPy's meaning where that differs: a key that names
-one element gives an array without axes, an index array without axes selects as a number does, and masks select where
-they are true. How many elements a mask selects depends on its values, so it is computed when it is used; to write a
-number (or what fits every selected row) where a mask is true, it need not be.
+Keys are those of NDArray (:mod:`phonograd.core.array.keys`), with NumPy's meaning where it differs. A key that names
+one element gives a 0-d array, a 0-d index array acts as a number, and masks select where they are true. A mask is
+computed when it is used, since the number of selected elements depends on its values. Writing a number, or a value
+that fits every selected row, needs no such computation.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ _MASKED = NamedAction("_boolean_mask_assign")
 
 
 def get(self: Any, key: Any) -> Any:
-    """Return the part of the array that a key selects: a view where its elements are contiguous, else a copy."""
+    """Return the part that a key selects: a view if its elements are contiguous, else a copy."""
     if type(key) is int:
         shape = self.shape
         return make_view(self, _place((key,), shape), ()) if len(shape) == 1 else get_part(self, key)
     if isinstance(key, (bool, np.bool_)):
         return get_part(get_part(self, None), slice(0, int(key)))
-    found = _understood(key, self.shape)
+    found = _parse_key(key, self.shape)
     part = get_part(self, found.key)
     return part if found.shape is None else part.reshape(found.shape)
 
 
 def _place(numbers: Sequence[int], shape: Shape) -> int:
-    """Return the position of an element among all of an array."""
+    """Return the flat index of an element."""
     place = 0
     for axis, (number, extent) in enumerate(zip(numbers, shape, strict=True)):
         if not -extent <= number < extent:
@@ -50,25 +50,25 @@ def _place(numbers: Sequence[int], shape: Shape) -> int:
     return place
 
 
-class _Understood(NamedTuple):
-    """A key of the kind that :mod:`phonograd.core.array.keys` knows."""
+class _ParsedKey(NamedTuple):
+    """A key in the form that :mod:`phonograd.core.array.keys` accepts."""
 
     key: Any
     shape: Shape | None
-    """The shape of what it selects, where that is another one there."""
+    """The shape of the selection, where NDArray's differs."""
 
 
-def _understood(key: Any, shape: Shape) -> _Understood:
-    """Return a key without masks, and the shape of what it selects where NDArray has no array without axes."""
+def _parse_key(key: Any, shape: Shape) -> _ParsedKey:
+    """Return a key without masks, and the shape of its selection where NDArray has no 0-d array."""
     if type(key) is slice:
         start, stop, step = key.start, key.stop, key.step
         if step is None and type(start) is int and (start < 0 or (type(stop) is int and stop < start)):
-            # a lone one that may end before it begins is an error elsewhere
-            return _Understood((key,), None)
-        return _Understood(key, None)
+            # NDArray rejects a single slice that ends before it begins
+            return _ParsedKey((key,), None)
+        return _ParsedKey(key, None)
     if isinstance(key, Handle) and not key.shape and key._dtype != BOOL:
-        # as a vector of one element, so that its value need not be known
-        return _Understood(key, shape[1:])
+        # use a vector of one element, so that its value need not be computed
+        return _ParsedKey(key, shape[1:])
     given = [(part, _as_mask(part)) for part in (key if isinstance(key, tuple) else (key,))]
     spans = [len(m.shape) if m is not None else int(p is not None and p is not Ellipsis) for p, m in given]
     parts: list[Any] = []
@@ -87,12 +87,12 @@ def _understood(key: Any, shape: Shape) -> _Understood:
             other = other or part is not Ellipsis
         axis += span
     if numbers and numbers == len(shape) and not other:
-        return _Understood(tuple(parts), ())
-    return _Understood(tuple(parts), None)
+        return _ParsedKey(tuple(parts), ())
+    return _ParsedKey(tuple(parts), None)
 
 
 def _as_mask(part: Any) -> Any:
-    """Return a part of a key as an array of truth values, or None if it is something else."""
+    """Return a part of a key as a boolean array, or None if it is not one."""
     if isinstance(part, Handle):
         return part if part._dtype == BOOL else None
     if isinstance(part, list):
@@ -103,7 +103,7 @@ def _as_mask(part: Any) -> Any:
 
 
 def _places(mask: Any, shape: Shape, axis: int) -> list[Any]:
-    """Return the index arrays that select where a mask is true, one for each of its axes from the given one on."""
+    """Return the index arrays that select where a mask is true, one per axis of the mask from the given axis on."""
     for place, (extent, own) in enumerate(zip(shape[axis:], mask.shape, strict=False), axis):
         if extent != own:
             raise IndexError(
@@ -116,7 +116,7 @@ def _places(mask: Any, shape: Shape, axis: int) -> list[Any]:
 
 
 def set_(self: Any, key: Any, value: Any) -> None:
-    """Replace the part of the array that a key selects; the value is broadcast and converted to the array's dtype."""
+    """Write the part that a key selects; the value is broadcast and converted to the array's dtype."""
     if type(key) is int or type(key) is slice:
         set_part(self, key, value)
         return
@@ -128,11 +128,11 @@ def set_(self: Any, key: Any, value: Any) -> None:
     if mask is not None and mask.shape == self.shape[: len(mask.shape)] and _fits_rows(self, mask, value):
         _set_where(self, mask, value)
         return
-    set_part(self, _understood(key, self.shape).key, value)
+    set_part(self, _parse_key(key, self.shape).key, value)
 
 
 def _fits_rows(array: Any, mask: Any, value: Any) -> bool:
-    """Return whether each element (or row) that a mask selects is given the same value."""
+    """Return whether every element (or row) that a mask selects gets the same value."""
     if isinstance(value, Numbers):
         return True
     return isinstance(value, Handle) and len(value.shape) <= len(array.shape) - len(mask.shape)

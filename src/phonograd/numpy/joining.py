@@ -1,4 +1,4 @@
-"""Joining arrays and splitting them."""
+"""Functions that join and split arrays."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from ..core.ops.shape.shape import split_at, stack_nodes
 from ..ndarray.array import NDArray
 from .creation import array
 from .declaration import expression, public
-from .promotion import promoted
-from .shaping import atleast_1d, atleast_2d, atleast_3d, called, real_axis
+from .promotion import promote
+from .shaping import atleast_1d, atleast_2d, atleast_3d, call_operator, real_axis
 
 __all__ = ["arrays_of", "concatenate", "split", "stack"]
 
@@ -34,8 +34,8 @@ def arrays_of(seq: Any, name: str) -> list[Any]:
 
 @expression("_concatenate")
 def _concatenate(*seq: Node, axis: int | None = 0) -> Node:
-    """Return arrays joined along an existing axis, or flattened ones."""
-    nodes = promoted(*seq)
+    """Join arrays along an existing axis, or flattened."""
+    nodes = promote(*seq)
     if axis is None:
         return joined([reshape_to(node, (node.size,)) for node in nodes], 0)
     axis = real_axis(axis, nodes[0].ndim, "concatenate")
@@ -47,8 +47,8 @@ def _concatenate(*seq: Node, axis: int | None = 0) -> Node:
 
 @expression("_stack")
 def _stack(*arrays: Node, axis: int = 0) -> Node:
-    """Return arrays of one shape joined along a new axis."""
-    nodes = promoted(*arrays)
+    """Join arrays of the same shape along a new axis."""
+    nodes = promote(*arrays)
     for node in nodes:
         if node.shape != nodes[0].shape:
             raise ValueError(f"all input arrays must have the same shape, not {nodes[0].shape} and {node.shape}")
@@ -57,45 +57,45 @@ def _stack(*arrays: Node, axis: int = 0) -> Node:
 
 @public()
 def concatenate(seq: Any, axis: int | None = 0, out: Any = None) -> Any:
-    """Return arrays joined along an existing axis; ``axis=None`` flattens them first."""
-    return called(_concatenate, *arrays_of(seq, "concatenate"), axis=axis, out=out)
+    """Join arrays along an existing axis; ``axis=None`` flattens them first."""
+    return call_operator(_concatenate, *arrays_of(seq, "concatenate"), axis=axis, out=out)
 
 
 @public()
 def stack(arrays: Any, axis: int = 0, out: Any = None) -> Any:
-    """Return arrays of one shape joined along a new axis."""
-    return called(_stack, *arrays_of(arrays, "stack"), axis=axis, out=out)
+    """Join arrays of the same shape along a new axis."""
+    return call_operator(_stack, *arrays_of(arrays, "stack"), axis=axis, out=out)
 
 
 @public("vstack", "row_stack")
 def vstack(arrays: Any, out: Any = None) -> Any:
-    """Return arrays joined as rows."""
+    """Join arrays as rows."""
     return concatenate([atleast_2d(item) for item in arrays_of(arrays, "vstack")], 0, out)
 
 
 @public()
 def hstack(arrays: Any) -> Any:
-    """Return arrays joined along the second axis; vectors along the first."""
+    """Join arrays along the second axis, and vectors along the first."""
     found = [atleast_1d(item) for item in arrays_of(arrays, "hstack")]
     return concatenate(found, 0 if found[0].ndim == 1 else 1)
 
 
 @public()
 def dstack(arrays: Any) -> Any:
-    """Return arrays joined along the third axis."""
+    """Join arrays along the third axis."""
     return concatenate([atleast_3d(item) for item in arrays_of(arrays, "dstack")], 2)
 
 
 @public()
 def column_stack(tup: Any) -> Any:
-    """Return vectors as columns of a matrix, joined with the columns of matrices."""
+    """Join vectors, as columns, and the columns of matrices into one matrix."""
     found = [item if item.ndim >= 2 else item.reshape(-1, 1) for item in arrays_of(tup, "column_stack")]
     return concatenate(found, 1)
 
 
 @public()
 def append(arr: Any, values: Any, axis: int | None = None) -> Any:
-    """Return an array with values joined to its end."""
+    """Append values to an array along an axis, or flattened."""
     return concatenate([arr, values], axis)
 
 
@@ -104,7 +104,7 @@ def append(arr: Any, values: Any, axis: int | None = None) -> Any:
 
 @expression("_split")
 def _split(ary: Node, *, boundaries: Shape, axis: int) -> Any:
-    """Return the pieces of an array between boundaries along an axis."""
+    """Split an array at boundaries along an axis."""
     return split_at(ary, boundaries, axis)
 
 
@@ -126,25 +126,25 @@ def _pieces(ary: Any, indices_or_sections: Any, axis: int, equal: bool) -> list[
     if sorted(starts) != starts:
         edges = zip([0, *starts], [*starts, extent], strict=True)
         return [ary[(slice(None),) * axis + (slice(begin, max(begin, end)),)] for begin, end in edges]
-    found = called(_split, ary, boundaries=tuple(starts), axis=axis)
+    found = call_operator(_split, ary, boundaries=tuple(starts), axis=axis)
     return found if isinstance(found, list) else [found]
 
 
 @public(method="split")
 def split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
-    """Return pieces of an array along an axis: so many equal ones, or cut at the given places."""
+    """Split an array along an axis into equal sections, or at the given indices."""
     return _pieces(ary, indices_or_sections, axis, equal=True)
 
 
 @public()
 def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
-    """Return pieces of an array along an axis, the first ones longer where they cannot be equal."""
+    """Split an array along an axis; if the sections cannot be equal, the first ones are longer."""
     return _pieces(ary, indices_or_sections, axis, equal=False)
 
 
 @public()
 def hsplit(ary: Any, indices_or_sections: Any) -> list[Any]:
-    """Return pieces of an array along its second axis; of a vector along the only one."""
+    """Split an array along its second axis, and a vector along its only axis."""
     if ary.ndim < 1:
         raise ValueError("hsplit only works on arrays of 1 or more dimensions")
     return split(ary, indices_or_sections, 1 if ary.ndim > 1 else 0)
@@ -152,7 +152,7 @@ def hsplit(ary: Any, indices_or_sections: Any) -> list[Any]:
 
 @public()
 def vsplit(ary: Any, indices_or_sections: Any) -> list[Any]:
-    """Return pieces of an array along its first axis."""
+    """Split an array along its first axis."""
     if ary.ndim < 2:
         raise ValueError("vsplit only works on arrays of 2 or more dimensions")
     return split(ary, indices_or_sections, 0)
@@ -160,7 +160,7 @@ def vsplit(ary: Any, indices_or_sections: Any) -> list[Any]:
 
 @public()
 def dsplit(ary: Any, indices_or_sections: Any) -> list[Any]:
-    """Return pieces of an array along its third axis."""
+    """Split an array along its third axis."""
     if ary.ndim < 3:
         raise ValueError("dsplit only works on arrays of 3 or more dimensions")
     return split(ary, indices_or_sections, 2)

@@ -1,7 +1,7 @@
-"""np.linalg: norms, factorizations and systems of equations of stacks of matrices, with NumPy's names.
+"""np.linalg: norms, factorizations and linear systems for stacks of matrices, with NumPy's names.
 
-What the library has an operator for is differentiable to every order. Eigenvalues of matrices that need not be
-symmetric, least squares and ranks are computed by NumPy when they are called, and have no gradient.
+Functions built on the library's operators are differentiable to every order. NumPy computes eigenvalues of
+nonsymmetric matrices, least squares and ranks at the call, without gradients.
 """
 
 from __future__ import annotations
@@ -44,32 +44,32 @@ __all__ = [
 ]
 
 
-def _called(name: str, *arrays: Any, **parameters: Any) -> Any:
+def _call(name: str, *arrays: Any, **parameters: Any) -> Any:
     return function_of(REGISTRY[name], name)(*arrays, **parameters)
 
 
 def _as_floats(a: Any) -> Any:
-    """Return an array in a floating point type."""
+    """Convert an array to a floating point type."""
     made = a if isinstance(a, NDArray) else array(a)
     return made if made._dtype.kind == "f" else made.astype("float32")
 
 
-def _turned(a: Any) -> Any:
-    return _called("swapaxes", a, dim1=-2, dim2=-1)
+def _transpose(a: Any) -> Any:
+    return _call("swapaxes", a, dim1=-2, dim2=-1)
 
 
-def _shaped(a: Any, shape: Sequence[int]) -> Any:
-    """Return an array in a shape of as many elements, none of which is a code; no view, which would keep it alive."""
-    return a if a.shape == tuple(shape) else _called("_reshape", a, shape=tuple(shape))
+def _reshape(a: Any, shape: Sequence[int]) -> Any:
+    """Reshape without reshape codes and without a view, which would keep the array alive."""
+    return a if a.shape == tuple(shape) else _call("_reshape", a, shape=tuple(shape))
 
 
 # -- norms
 
 
-def _reduced(name: str, x: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
-    """Return what an operator reduces some axes to; all of them to an array without axes."""
-    found = _called(name, x, axis=axes, keepdims=True)
-    return found if keepdims else _shaped(found, [extent for one, extent in enumerate(x.shape) if one not in axes])
+def _reduce(name: str, x: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
+    """Reduce axes with an operator; reducing all axes returns a 0-d array."""
+    found = _call(name, x, axis=axes, keepdims=True)
+    return found if keepdims else _reshape(found, [extent for one, extent in enumerate(x.shape) if one not in axes])
 
 
 def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:  # noqa: A002 - NumPy's name
@@ -78,15 +78,15 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
     Parameters
     ----------
     ord
-        None, or 'fro' for matrices: the root of the sum of squares. For vectors any number p, with infinity the largest
-        magnitude, 0 the count of elements that are not zero. For matrices 1 and infinity (largest sum of a column and
-        of a row), 2 (largest singular value), their negatives (the smallest), and 'nuc' (sum of singular values).
+        None, or 'fro' for matrices: the square root of the sum of squares. For vectors any number p; infinity is the
+        largest magnitude and 0 the number of nonzero elements. For matrices 1 and infinity (largest sum of a column
+        or row), 2 (largest singular value), their negatives (the smallest), and 'nuc' (sum of singular values).
     """
     x = _as_floats(x)
     given = range(x.ndim) if axis is None else (axis,) if isinstance(axis, (int, np.integer)) else axis
     axes = tuple([real_axis(int(one), x.ndim, "norm") for one in given])
     if ord is None or ord == "fro":
-        return _reduced("norm", x, axes, keepdims) if axes else _called("abs", x)
+        return _reduce("norm", x, axes, keepdims) if axes else _call("abs", x)
     order = float(ord) if ord in ("inf", "-inf") else ord
     if len(axes) == 1:
         return _vector_norm(x, order, axes, keepdims)
@@ -98,58 +98,58 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
 def _vector_norm(x: Any, order: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
     if isinstance(order, str):
         raise MXNetError(f"Invalid norm order {order!r} for vectors")
-    sizes = _called("abs", x)
+    sizes = _call("abs", x)
     if order in (math.inf, -math.inf):
-        return _reduced("max" if order > 0 else "min", sizes, axes, keepdims)
+        return _reduce("max" if order > 0 else "min", sizes, axes, keepdims)
     if order == 0:
-        return _reduced("sum", (x != 0).astype(x._dtype), axes, keepdims)
+        return _reduce("sum", (x != 0).astype(x._dtype), axes, keepdims)
     if order == 1:
-        return _reduced("sum", sizes, axes, keepdims)
+        return _reduce("sum", sizes, axes, keepdims)
     if order == 2:
-        return _reduced("norm", x, axes, keepdims)
-    return _reduced("sum", sizes**order, axes, keepdims) ** (1.0 / order)
+        return _reduce("norm", x, axes, keepdims)
+    return _reduce("sum", sizes**order, axes, keepdims) ** (1.0 / order)
 
 
 def _matrix_norm(x: Any, order: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
     row, column = axes
     if order in (1, -1, math.inf, -math.inf):
         along, other = (row, column) if abs(order) == 1 else (column, row)
-        sums = _called("sum", _called("abs", x), axis=along, keepdims=True)
-        found = _called("max" if order > 0 else "min", sums, axis=other, keepdims=True)
+        sums = _call("sum", _call("abs", x), axis=along, keepdims=True)
+        found = _call("max" if order > 0 else "min", sums, axis=other, keepdims=True)
     elif order in (2, -2, "nuc"):
         places = [one for one in range(x.ndim) if one not in axes]
-        values = svd(_called("transpose", x, axes=(*places, row, column)))[1]
+        values = svd(_call("transpose", x, axes=(*places, row, column)))[1]
         reduction = {2: "max", -2: "min", "nuc": "sum"}[order]
-        found = _called(reduction, values, axis=-1, keepdims=True)
+        found = _call(reduction, values, axis=-1, keepdims=True)
     else:
         raise MXNetError(f"Invalid norm order {order!r} for matrices")
     extents = [1 if one in axes else extent for one, extent in enumerate(x.shape)]
-    return _shaped(found, extents if keepdims else [extent for one, extent in enumerate(x.shape) if one not in axes])
+    return _reshape(found, extents if keepdims else [extent for one, extent in enumerate(x.shape) if one not in axes])
 
 
 # -- factorizations
 
 
 def svd(a: Any) -> tuple[Any, Any, Any]:
-    """Return U, L and V with a = U * diag(L) * V: the singular values in descending order, and their vectors."""
-    return tuple(_called("_npi_svd", _as_floats(a)))
+    """Return U, L and V with a = U * diag(L) * V, with singular values L in descending order."""
+    return tuple(_call("_npi_svd", _as_floats(a)))
 
 
 def cholesky(a: Any) -> Any:
-    """Return the lower triangular L of symmetric positive definite matrices: a = L * L^T."""
-    return _called("_linalg_potrf", _as_floats(a))
+    """Return the lower triangular L with a = L * L^T, for symmetric positive definite matrices."""
+    return _call("_linalg_potrf", _as_floats(a))
 
 
 def qr(a: Any, mode: str = "reduced") -> tuple[Any, Any]:
-    """Return Q and R with a = Q * R: orthonormal columns, and an upper triangle."""
+    """Return Q with orthonormal columns and upper triangular R, with a = Q * R."""
     if mode is not None and mode != "reduced":
         raise NotImplementedError(f"Only default mode='reduced' is implemented, not {mode!r}")
     a = _as_floats(a)
     rows, columns = a.shape[-2:]
     if rows < columns:
-        raise MXNetError(f"qr needs at least as many rows as columns to be differentiable, but has {a.shape}")
-    orthonormal, lower = _called("_linalg_gelqf", _turned(a))
-    return _turned(orthonormal), _turned(lower)
+        raise MXNetError(f"qr needs at least as many rows as columns to be differentiable, but the shape is {a.shape}")
+    orthonormal, lower = _call("_linalg_gelqf", _transpose(a))
+    return _transpose(orthonormal), _transpose(lower)
 
 
 def eigh(a: Any, UPLO: str = "L") -> tuple[Any, Any]:  # noqa: N803 - NumPy's name
@@ -160,8 +160,8 @@ def eigh(a: Any, UPLO: str = "L") -> tuple[Any, Any]:  # noqa: N803 - NumPy's na
     if UPLO not in ("L", "U"):
         raise ValueError(f"UPLO must be 'L' or 'U', not {UPLO!r}")
     a = _as_floats(a)
-    vectors, values = _called("_linalg_syevd", _turned(a) if UPLO == "U" else a)
-    return values, _turned(vectors)
+    vectors, values = _call("_linalg_syevd", _transpose(a) if UPLO == "U" else a)
+    return values, _transpose(vectors)
 
 
 def eigvalsh(a: Any, UPLO: str = "L") -> Any:  # noqa: N803 - NumPy's name
@@ -181,7 +181,7 @@ def eigvals(a: Any) -> Any:
 
 
 def _by_numpy(function: Callable[..., Any], a: Any) -> Any:
-    """Return what NumPy computes in double precision, in the dtype and on the context of an array."""
+    """Compute with NumPy in double precision; return the result with the dtype and context of an array."""
     a = _as_floats(a)
     if a.ndim < 2 or a.shape[-1] != a.shape[-2]:
         raise MXNetError(f"Input A's last two dimension must be equal, but the shape is {a.shape}")
@@ -193,43 +193,45 @@ def _by_numpy(function: Callable[..., Any], a: Any) -> Any:
     return tuple(made) if isinstance(found, tuple) else made[0]
 
 
-# -- inverses, determinants, equations
+# -- inverses, determinants, linear systems
 
 
 def inv(a: Any) -> Any:
     """Return the inverse of square matrices."""
-    return _called("_linalg_inverse", _as_floats(a))
+    return _call("_linalg_inverse", _as_floats(a))
 
 
 def det(a: Any) -> Any:
     """Return the determinant of square matrices."""
     a = _as_floats(a)
-    return _shaped(_called("_linalg_det", a), a.shape[:-2])
+    return _reshape(_call("_linalg_det", a), a.shape[:-2])
 
 
 def slogdet(a: Any) -> tuple[Any, Any]:
     """Return the sign of the determinant of square matrices, and the logarithm of its absolute value."""
     a = _as_floats(a)
-    sign, logarithm = _called("_linalg_slogdet", a)
-    return _shaped(sign, a.shape[:-2]), _shaped(logarithm, a.shape[:-2])
+    sign, logarithm = _call("_linalg_slogdet", a)
+    return _reshape(sign, a.shape[:-2]), _reshape(logarithm, a.shape[:-2])
 
 
 def solve(a: Any, b: Any) -> Any:
-    """Return x with a * x = b; b is a vector per matrix, or has right-hand sides as columns."""
+    """Solve a * x = b for x; b is a vector per matrix, or has right-hand sides as columns."""
     a, b = _as_floats(a), _as_floats(b)
     if b.ndim == a.ndim - 1:
-        return _shaped(_called("_npi_solve", a, _shaped(b, (*b.shape, 1))), b.shape)
-    return _called("_npi_solve", a, b)
+        return _reshape(_call("_npi_solve", a, _reshape(b, (*b.shape, 1))), b.shape)
+    return _call("_npi_solve", a, b)
 
 
 def pinv(a: Any, rcond: Any = 1e-15, hermitian: bool = False) -> Any:
     """Return the pseudo-inverse of matrices; singular values below rcond times the largest count as 0."""
     left, values, right = svd(a)
-    limit = _called("max", values, axis=-1, keepdims=True) * rcond
+    limit = _call("max", values, axis=-1, keepdims=True) * rcond
     kept = values > limit
-    inverted = kept.astype(values._dtype) / _called("where", kept, values, _called("ones_like", values))
-    return _called(
-        "_linalg_gemm2", _turned(right) * _shaped(inverted, (*values.shape[:-1], 1, values.shape[-1])), _turned(left)
+    inverted = kept.astype(values._dtype) / _call("where", kept, values, _call("ones_like", values))
+    return _call(
+        "_linalg_gemm2",
+        _transpose(right) * _reshape(inverted, (*values.shape[:-1], 1, values.shape[-1])),
+        _transpose(left),
     )
 
 
@@ -253,36 +255,36 @@ def matrix_rank(A: Any, tol: Any = None, hermitian: bool = False) -> Any:  # noq
 
 
 def cond(x: Any, p: Any = None) -> Any:
-    """Return the condition number of matrices: how much solving equations enlarges errors."""
+    """Return the condition number of matrices."""
     found = np.linalg.cond(read(_as_floats(x)), p)
     return new(np.asarray(found)) if np.ndim(found) else found
 
 
 def tensorinv(a: Any, ind: int = 2) -> Any:
-    """Return the inverse of a tensor as a map from its last axes to its first ``ind``."""
+    """Return the inverse of a tensor as a map from its last axes to its first ``ind`` axes."""
     if ind <= 0:
         raise ValueError("Invalid ind argument.")
     a = _as_floats(a)
     first, last = a.shape[:ind], a.shape[ind:]
     if math.prod(first) != math.prod(last):
-        raise MXNetError(f"tensorinv needs as many elements before axis {ind} as from there on, but has {a.shape}")
-    return _shaped(inv(_shaped(a, (math.prod(first), math.prod(last)))), (*last, *first))
+        raise MXNetError(f"tensorinv needs as many elements before axis {ind} as after it, but the shape is {a.shape}")
+    return _reshape(inv(_reshape(a, (math.prod(first), math.prod(last)))), (*last, *first))
 
 
 def tensorsolve(a: Any, b: Any, axes: Sequence[int] | None = None) -> Any:
-    """Return x with tensordot(a, x, x.ndim) = b, after moving some axes of a to the end."""
+    """Solve tensordot(a, x, x.ndim) = b for x, after moving some axes of a to the end."""
     a, b = _as_floats(a), _as_floats(b)
     if axes is not None:
         moved = [real_axis(axis, a.ndim, "tensorsolve") for axis in axes]
-        a = _called("transpose", a, axes=(*[axis for axis in range(a.ndim) if axis not in moved], *moved))
+        a = _call("transpose", a, axes=(*[axis for axis in range(a.ndim) if axis not in moved], *moved))
     result = a.shape[b.ndim :]
     if math.prod(result) != b.size:
         raise MXNetError(f"tensorsolve needs a square map, but a has shape {a.shape} and b {b.shape}")
-    return _shaped(solve(_shaped(a, (b.size, b.size)), _shaped(b, (b.size,))), result)
+    return _reshape(solve(_reshape(a, (b.size, b.size)), _reshape(b, (b.size,))), result)
 
 
 def matrix_power(a: Any, n: int) -> Any:
-    """Return square matrices multiplied with themselves n times; a negative number takes the inverse."""
+    """Raise square matrices to the power n; a negative n uses the inverse."""
     a = _as_floats(a) if n < 0 else a if isinstance(a, NDArray) else array(a)
     if n == 0:
         one = np.broadcast_to(np.eye(a.shape[-1], dtype=a._dtype), a.shape)
@@ -291,24 +293,24 @@ def matrix_power(a: Any, n: int) -> Any:
     found = None
     for digit in reversed(f"{abs(n):b}"):
         if digit == "1":
-            found = base if found is None else _called("_linalg_gemm2", found, base)
-        base = _called("_linalg_gemm2", base, base)
+            found = base if found is None else _call("_linalg_gemm2", found, base)
+        base = _call("_linalg_gemm2", base, base)
     return found
 
 
 def multi_dot(arrays: Sequence[Any], *, out: Any = None) -> Any:
-    """Return the product of several matrices, multiplied in the order that takes the fewest operations."""
+    """Return the product of several matrices, in the order that needs the fewest operations."""
     matrices = [one if isinstance(one, NDArray) else array(one) for one in arrays]
     if len(matrices) < 2:
         raise ValueError(f"Expecting at least two arrays, but got {len(matrices)}")
     begin, end = matrices[0].ndim == 1, matrices[-1].ndim == 1
     if begin:
-        matrices[0] = _shaped(matrices[0], (1, *matrices[0].shape))
+        matrices[0] = _reshape(matrices[0], (1, *matrices[0].shape))
     if end:
-        matrices[-1] = _shaped(matrices[-1], (*matrices[-1].shape, 1))
+        matrices[-1] = _reshape(matrices[-1], (*matrices[-1].shape, 1))
     found = _product(matrices)
     extents = ([] if begin else [found.shape[0]]) + ([] if end else [found.shape[1]])
-    result = _shaped(found, extents)
+    result = _reshape(found, extents)
     if out is None:
         return result
     out[...] = result
@@ -316,7 +318,7 @@ def multi_dot(arrays: Sequence[Any], *, out: Any = None) -> Any:
 
 
 def _product(matrices: list[Any]) -> Any:
-    """Return the product of a chain of matrices, split where that is cheapest."""
+    """Return the product of a chain of matrices in the cheapest order."""
     sizes = [matrices[0].shape[0], *[matrix.shape[1] for matrix in matrices]]
     best: dict[tuple[int, int], tuple[float, int]] = {(i, i + 1): (0.0, i) for i in range(len(matrices))}
     for length in range(2, len(matrices) + 1):
@@ -326,15 +328,15 @@ def _product(matrices: list[Any]) -> Any:
                 (best[start, cut][0] + best[cut, stop][0] + sizes[start] * sizes[cut] * sizes[stop], cut)
                 for cut in range(start + 1, stop)
             )
-    return _multiplied(matrices, best, 0, len(matrices))
+    return _multiply(matrices, best, 0, len(matrices))
 
 
-def _multiplied(matrices: list[Any], best: dict[tuple[int, int], tuple[float, int]], start: int, stop: int) -> Any:
-    # a function that calls itself from inside of another one would keep the matrices until garbage is collected
+def _multiply(matrices: list[Any], best: dict[tuple[int, int], tuple[float, int]], start: int, stop: int) -> Any:
+    # not a closure: a recursive closure is a reference cycle, which would keep the matrices until garbage collection
     if stop - start == 1:
         return matrices[start]
     cut = best[start, stop][1]
-    return _called("dot", _multiplied(matrices, best, start, cut), _multiplied(matrices, best, cut, stop))
+    return _call("dot", _multiply(matrices, best, start, cut), _multiply(matrices, best, cut, stop))
 
 
 def __getattr__(name: str) -> Any:

@@ -1,4 +1,4 @@
-"""Functions of mx.np that are methods of its arrays, made when they are first asked for."""
+"""Methods of mx.np arrays: functions of mx.np, bound on first access."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["install"]
 
 
 class _Method:
-    """A function as a method of arrays."""
+    """A function of mx.np as a method of arrays."""
 
     __slots__ = ("_name",)
 
@@ -28,7 +28,7 @@ class _Method:
 
 
 def _offer_new(name: str, declared: Operator) -> None:
-    """Offer an operator that is declared after mx.np was made."""
+    """Offer an operator that is declared after mx.np was imported."""
     if declared.numpy and name == declared.name:
         known = set(METHODS)
         offer(declared)
@@ -42,9 +42,9 @@ def _add_methods(names: Iterable[str]) -> None:
 
 
 def install() -> None:
-    """Make functions methods of arrays, and make calls with arrays fast."""
+    """Add functions to the methods of arrays, and enable fast calls with arrays."""
     _add_methods(METHODS)
     DECLARED.connect(_offer_new)
     if MACHINE_CODE.functions is not None:
-        # this package was imported after the code was compiled
+        # the machine code was compiled before this package was imported
         MACHINE_CODE.functions.accept(ndarray)

@@ -1,7 +1,7 @@
-"""ndarray: the array of mx.np. It is an NDArray with NumPy's rules: shapes without axes, truth values, mixed dtypes.
+"""ndarray: the array of mx.np, an NDArray with NumPy's rules for 0-d shapes, booleans and type promotion.
 
-Everything below (nodes, views, in-place writes, gradients) is that of :class:`~phonograd.ndarray.array.NDArray`;
-functions that are methods (``x.sum()``) are those of the namespace.
+Nodes, views, in-place writes and gradients come from :class:`~phonograd.ndarray.array.NDArray`. Methods such as
+``x.sum()`` are the functions of the namespace.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["as_nd", "as_np", "ndarray"]
 
 
 def _space() -> Any:
-    """Return mx.np, whose functions are methods, too."""
+    """Return the module mx.np, whose functions serve as methods."""
     return sys.modules["phonograd.numpy"]
 
 
@@ -32,10 +32,10 @@ def _only_c(order: str) -> None:
 
 
 class ndarray(NDArray, dense=True):  # noqa: N801 - MXNet's name
-    """An array with NumPy's interface: operators broadcast and promote, indexing may give arrays without axes.
+    """An array with NumPy's interface: operators broadcast and promote, and indexing may return 0-d arrays.
 
-    Made by ``np.array``, ``np.zeros`` and so on, never directly. It is changeable in place and differentiable like
-    any NDArray.
+    Create it with ``np.array``, ``np.zeros`` etc., never directly. Like any NDArray, it is mutable and
+    differentiable.
 
     >>> from phonograd import np
     >>> np.array([[1, 2], [3, 4]]) * 2
@@ -130,7 +130,7 @@ class ndarray(NDArray, dense=True):  # noqa: N801 - MXNet's name
     _minimum = binary(arithmetic.minimum)
 
     def __invert__(self) -> ndarray:
-        return self._called("_npi_bitwise_not")  # type: ignore[return-value]
+        return self._call_operator("_npi_bitwise_not")  # type: ignore[return-value]
 
     def __matmul__(self, other: Any) -> ndarray:
         return _space().matmul(self, other)  # type: ignore[no-any-return]
@@ -154,28 +154,28 @@ class ndarray(NDArray, dense=True):  # noqa: N801 - MXNet's name
         return np.array(read(self), order="C")
 
     def item(self, *args: Any) -> Any:
-        """Return one element as a Python number: the only one, or the one with a number or with indices."""
+        """Return one element as a Python number: the only one, or the one at a flat index or at indices."""
         if not args and self.size != 1:
             raise ValueError("can only convert an array of size 1 to a Python scalar")
         return read(self).item(*args)
 
     def copy(self, order: str = "C") -> ndarray:
-        """Return a copy; recorded, so gradients pass through."""
+        """Return a copy. The copy is recorded, so gradients pass through it."""
         _only_c(order)
         return self.identity()  # type: ignore[no-any-return]
 
     def astype(  # type: ignore[override]
         self, dtype: Any, order: str = "K", casting: str = "unsafe", subok: bool = True, copy: bool = True
     ) -> ndarray:
-        """Return the array in another dtype; always a new array unless ``copy`` is false and nothing changes."""
+        """Convert to another dtype; always a new array unless ``copy`` is false and the dtype is the same."""
         if order not in ("K", "C") or casting != "unsafe" or not subok:
-            raise ValueError("astype takes order='K', casting='unsafe' and subok=True only")
+            raise ValueError("astype supports only order='K', casting='unsafe' and subok=True")
         return NDArray.astype(self, dtype, copy)  # type: ignore[return-value]
 
     # -- shapes
 
     def reshape(self, *args: Any, **kwargs: Any) -> ndarray:
-        """Return a view in another shape, in which -1 stands for what is left."""
+        """Return a view in another shape; one extent may be -1 and is then inferred."""
         _only_c(kwargs.pop("order", "C"))
         given = kwargs.pop("newshape", None)
         if kwargs:
@@ -188,7 +188,7 @@ class ndarray(NDArray, dense=True):  # noqa: N801 - MXNet's name
     reshape_view = reshape
 
     def transpose(self, *axes: Any) -> ndarray:
-        """Return the array with its axes in another order; reversed if none are given."""
+        """Return the array with its axes in another order; reversed if no axes are given."""
         order = axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes
         return _space().transpose(self, axes=None if order is None or not len(order) else tuple(order))  # type: ignore[no-any-return]
 
@@ -202,19 +202,19 @@ class ndarray(NDArray, dense=True):  # noqa: N801 - MXNet's name
         return _space().ravel(self, order)  # type: ignore[no-any-return]
 
     def broadcast_to(self, shape: Any) -> ndarray:
-        """Return the array repeated along axes of extent 1, and along new axes in front, to a shape."""
+        """Repeat the array along axes of extent 1, and along new leading axes, to the given shape."""
         return _space().broadcast_to(self, shape=shape)  # type: ignore[no-any-return]
 
     def clip(self, min: Any = None, max: Any = None, out: Any = None) -> ndarray:  # noqa: A002 - MXNet's names
-        """Return the array with elements below ``min`` and above ``max`` replaced by these."""
+        """Limit the elements to the range from ``min`` to ``max``."""
         return _space().clip(self, a_min=min, a_max=max, out=out)  # type: ignore[no-any-return]
 
     def sort(self, axis: int = -1, kind: str | None = None, order: str | None = None) -> None:
-        """Bring the elements into order along an axis, in place."""
+        """Sort the elements along an axis, in place."""
         self[...] = _space().sort(self, axis=axis)
 
     def as_nd_ndarray(self) -> NDArray:
-        """Return the array as one of ``mx.nd``: a write to either shows in both, and gradients are the same."""
+        """Return the array as an ``mx.nd`` array that shares memory and gradients with this one."""
         return as_nd(self)  # type: ignore[no-any-return]
 
     def as_np_ndarray(self) -> ndarray:
@@ -230,26 +230,26 @@ class ndarray(NDArray, dense=True):  # noqa: N801 - MXNet's name
 ndarray.__module__ = "phonograd.numpy"
 
 
-def _other(array: NDArray, array_class: type[NDArray]) -> Any:
-    """Return a view of a whole array as one of another class; of a variable, it is that variable."""
+def _view_as_class(array: NDArray, array_class: type[NDArray]) -> Any:
+    """Return a view of a whole array with another class; for a variable, the view is the same variable."""
     view = as_class(make_view(array, 0, array.shape), array_class)
     share_variable(view, array)
     return view
 
 
 def as_np(array: Any) -> Any:
-    """Return an array as one of mx.np that shares its memory; arrays in lists and tuples too, other things as is."""
+    """Convert to an mx.np array that shares memory; recurse into lists and tuples, keep other values."""
     if isinstance(array, (list, tuple)):
         return type(array)([as_np(item) for item in array])
     if not isinstance(array, NDArray) or isinstance(array, ndarray):
         return array
     if type(array) is not array._result_class:
-        raise ValueError(f"a {array.stype} array is not one of mx.np; use .tostype('default') first")
-    return _other(array, ndarray)
+        raise ValueError(f"a {array.stype} array cannot be an mx.np array; use .tostype('default') first")
+    return _view_as_class(array, ndarray)
 
 
 def as_nd(array: Any) -> Any:
-    """Return an array as one of mx.nd that shares its memory; arrays in lists and tuples too, other things as is."""
+    """Convert to an mx.nd array that shares memory; recurse into lists and tuples, keep other values."""
     if isinstance(array, (list, tuple)):
         return type(array)([as_nd(item) for item in array])
-    return _other(array, NDArray) if isinstance(array, ndarray) else array
+    return _view_as_class(array, NDArray) if isinstance(array, ndarray) else array

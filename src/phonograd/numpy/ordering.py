@@ -1,4 +1,4 @@
-"""Sorting and searching, and what depends on the order of elements: medians, quantiles."""
+"""Sorting, medians, quantiles and unique elements."""
 
 from __future__ import annotations
 
@@ -20,31 +20,31 @@ from .declaration import expression, public
 from .joining import concatenate
 from .promotion import as_float
 from .reductions import axes_of
-from .shaping import called, real_axis
+from .shaping import call_operator, real_axis
 
 __all__: list[str] = []
 
 
 @expression("sort")
 def sort(a: Node, *, axis: int | None = -1, kind: str | None = None, order: str | None = None) -> Node:
-    """Return the elements in order along an axis, or those of the flattened array."""
+    """Sort the elements along an axis, or those of the flattened array."""
     return single(REGISTRY["sort"](a if a.shape else reshape_to(a, (1,)), axis=axis))
 
 
 @expression("argsort", method="argsort")
 def argsort(a: Node, *, axis: int | None = -1, kind: str | None = None, order: str | None = None) -> Node:
-    """Return the positions that sort the array along an axis, or the flattened array, as int64."""
+    """Return the indices that sort the array along an axis, or the flattened array, as int64."""
     return single(REGISTRY["argsort"](a if a.shape else reshape_to(a, (1,)), axis=axis, dtype=INT64))
 
 
 @expression("msort")
 def msort(a: Node) -> Node:
-    """Return the elements in order along the first axis."""
+    """Sort the elements along the first axis."""
     return single(REGISTRY["sort"](a, axis=0))
 
 
 def _lines(a: Node, axis: Axis, name: str) -> tuple[Node, Shape, Shape]:
-    """Return the reduced axes as one last axis, the axes that stay, and the reduced ones."""
+    """Return the reduced axes merged into one last axis, the remaining axes, and the reduced ones."""
     axes = axes_of(a, axis, name)
     others = tuple([place for place in range(a.ndim) if place not in axes])
     moved = permute(a, others + axes)
@@ -52,7 +52,7 @@ def _lines(a: Node, axis: Axis, name: str) -> tuple[Node, Shape, Shape]:
 
 
 def _between(ordered: Node, place: float, method: str) -> Node:
-    """Return the value at a place between two elements of ordered lines."""
+    """Return the value at a fractional index of sorted lines."""
     last, extent = ordered.ndim - 1, ordered.shape[-1]
     lower = min(math.floor(place), extent - 1)
     upper = min(lower + 1, extent - 1)
@@ -62,12 +62,12 @@ def _between(ordered: Node, place: float, method: str) -> Node:
     elif method == "higher":
         lower = upper
     elif method == "nearest":
-        # of two that are as near, the even one
+        # ties go to the even index
         lower = upper = round(place)
     elif method == "midpoint":
         part = 0.5
     elif method != "linear":
-        raise ValueError(f"interpolation {method!r} is none of linear, lower, higher, midpoint, nearest")
+        raise ValueError(f"interpolation must be linear, lower, higher, midpoint or nearest, not {method!r}")
     first = slice_along(ordered, last, lower, lower + 1)
     if lower == upper:
         return first
@@ -77,7 +77,7 @@ def _between(ordered: Node, place: float, method: str) -> Node:
 
 @expression("_quantiles")
 def _quantiles(a: Node, *, q: Floats, axis: Axis = None, method: str = "linear", keepdims: bool = False) -> Any:
-    """Return quantiles along axes, one array for each of ``q``."""
+    """Return quantiles along axes, one array per element of ``q``."""
     lines, others, axes = _lines(as_float(a), axis, "quantile")
     if not lines.shape[-1]:
         raise ValueError("quantile of an empty array")
@@ -97,7 +97,7 @@ def _quantile(a: Any, q: Any, axis: Any, out: Any, method: str, keepdims: bool) 
     flat = tuple(values.reshape(-1).tolist())
     if not flat:
         raise ValueError("quantile needs at least one q")
-    found = called(_quantiles, a, q=flat, axis=axis, method=method, keepdims=keepdims)
+    found = call_operator(_quantiles, a, q=flat, axis=axis, method=method, keepdims=keepdims)
     if values.ndim:
         rows = found if isinstance(found, list) else [found]
         found = concatenate([row.reshape((1, *row.shape)) for row in rows], 0)
@@ -122,7 +122,7 @@ def quantile(
     interpolation: str = "linear",
     keepdims: bool = False,
 ) -> Any:
-    """Return the q-th quantiles along axes, between 0 and 1; those between two elements are interpolated."""
+    """Return the q-th quantiles along axes, with q in [0, 1]; values between two elements are interpolated."""
     return _quantile(a, _q_of(q), axis, out, interpolation, keepdims)
 
 
@@ -136,7 +136,7 @@ def percentile(
     interpolation: str = "linear",
     keepdims: bool = False,
 ) -> Any:
-    """Return the q-th percentiles along axes, between 0 and 100."""
+    """Return the q-th percentiles along axes, with q in [0, 100]."""
     values = np.asarray(_q_of(q), np.float64)
     if ((values < 0) | (values > 100)).any():
         raise ValueError("Percentiles must be in the range [0, 100]")
@@ -147,7 +147,7 @@ def percentile(
 def median(
     a: Any, axis: Any = None, out: Any = None, overwrite_input: bool | None = None, keepdims: bool = False
 ) -> Any:
-    """Return the middle element along axes, or the mean of the two in the middle."""
+    """Return the median along axes: the middle element, or the mean of the two middle elements."""
     return _quantile(a, 0.5, axis, out, "midpoint", keepdims)
 
 
@@ -159,8 +159,9 @@ def unique(
     return_counts: bool = False,
     axis: int | None = None,
 ) -> Any:
-    """Return the different elements in order; on request also where each stands first, which one each element is, how
-    often each occurs. How many there are depends on values, so they are computed now.
+    """Return the sorted unique elements; on request also their first indices, the inverse indices and the counts.
+
+    The number of unique elements depends on values, so they are computed at the call.
     """
     values = read(ar)
     _, first, inverse, counts = np.unique(values, True, True, True, axis=axis)

@@ -1,4 +1,4 @@
-"""Products that sum over axes: dot, matmul, tensordot, inner, outer, einsum and their kin."""
+"""Products that sum over axes: dot, matmul, tensordot, inner, outer, kron, cross and trace."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from ..core.ops.reduce.reduction import sum_axes
 from ..core.ops.shape.shape import concatenate, split_at
 from .arithmetic import multiply
 from .declaration import expression, public
-from .promotion import promoted
-from .shaping import called, real_axis, whole_axes
+from .promotion import promote
+from .shaping import call_operator, real_axis, whole_axes
 
-__all__ = ["contract", "diagonal_of", "last_axis", "multiplied"]
+__all__ = ["contract", "diagonal_of", "last_axis", "multiply_matrices"]
 
 
-def multiplied(left: Node, right: Node) -> Node:
-    """Return products of matrices over the last two axes, whose leading axes are equal; integers stay integers."""
+def multiply_matrices(left: Node, right: Node) -> Node:
+    """Multiply matrices over the last two axes; the leading axes must be equal, and integers stay integers."""
     if left.dtype.kind == "f":
         return product_of_matrices(left, right)
     # exact as long as sums stay below 2**53
@@ -37,8 +37,8 @@ def _counting(node: Node) -> Any:
 
 
 def contract(a: Node, b: Node, left: Shape, right: Shape) -> Node:
-    """Return the sum of products over axes of a and axes of b; the other axes of a come first, then those of b."""
-    a, b = promoted(a, b)
+    """Sum products over axes of a and b; the result has the other axes of a, then those of b."""
+    a, b = promote(a, b)
     if [a.shape[axis] for axis in left] != [b.shape[axis] for axis in right]:
         raise ValueError(f"shapes {a.shape} and {b.shape} not aligned: axes {left} and {right} differ in extent")
     own = tuple([axis for axis in range(a.ndim) if axis not in left])
@@ -47,15 +47,15 @@ def contract(a: Node, b: Node, left: Shape, right: Shape) -> Node:
     inner = math.prod([a.shape[axis] for axis in left])
     first = reshape_to(permute(a, own + left), (math.prod(kept_a), inner))
     second = reshape_to(permute(b, right + other), (inner, math.prod(kept_b)))
-    return reshape_to(multiplied(first, second), kept_a + kept_b)
+    return reshape_to(multiply_matrices(first, second), kept_a + kept_b)
 
 
 @expression("dot", on_numbers=np.dot, method="dot", in_files="_np_dot")
 def dot(a: Node, b: Node) -> Node:
-    """Return the product of two arrays: the sum over the last axis of a and the one before the last of b.
+    """Return the dot product: the sum over the last axis of a and the second-to-last axis of b.
 
-    For vectors it is the inner product, for matrices the matrix product; with an array without axes it is the product
-    of elements.
+    For vectors it is the inner product, for matrices the matrix product; with a 0-d array it is the elementwise
+    product.
     """
     if not a.shape or not b.shape:
         return multiply.function(a, b)  # type: ignore[no-any-return]
@@ -66,34 +66,34 @@ def dot(a: Node, b: Node) -> Node:
 
 @expression("matmul")
 def matmul(a: Node, b: Node) -> Node:
-    """Return the matrix product, over the last two axes; leading axes are broadcast, vectors are rows or columns."""
+    """Return the matrix product over the last two axes; leading axes broadcast, and vectors act as rows or columns."""
     if not a.shape or not b.shape:
         raise MXNetError("Multiplication by scalars is not allowed: matmul needs arrays with at least one axis")
-    a, b = promoted(a, b)
+    a, b = promote(a, b)
     left = reshape_to(a, (1, *a.shape)) if a.ndim == 1 else a
     right = reshape_to(b, (*b.shape, 1)) if b.ndim == 1 else b
     if left.shape[-1] != right.shape[-2]:
         raise MXNetError(f"matmul: shapes {a.shape} and {b.shape} not aligned: {left.shape[-1]} != {right.shape[-2]}")
     rows, columns = left.shape[-2:-1] if a.ndim > 1 else (), right.shape[-1:] if b.ndim > 1 else ()
     if right.ndim == 2 and left.ndim > 2:
-        # one product with many rows
+        # one product with many rows instead of many small ones
         flat = reshape_to(left, (math.prod(left.shape[:-1]), left.shape[-1]))
-        return reshape_to(multiplied(flat, right), (*left.shape[:-2], *rows, *columns))
+        return reshape_to(multiply_matrices(flat, right), (*left.shape[:-2], *rows, *columns))
     lead = np.broadcast_shapes(left.shape[:-2], right.shape[:-2])
     left = broadcast(left, (*lead, *left.shape[-2:]))
     right = broadcast(right, (*lead, *right.shape[-2:]))
-    return reshape_to(multiplied(left, right), (*lead, *rows, *columns))
+    return reshape_to(multiply_matrices(left, right), (*lead, *rows, *columns))
 
 
 @expression("_tensordot")
 def _tensordot(a: Node, b: Node, *, left: Shape, right: Shape) -> Node:
-    """Return the sum of products over axes of a and axes of b."""
+    """Return the sum of products over the given axes of a and b."""
     return contract(a, b, whole_axes(left, a.ndim, "tensordot"), whole_axes(right, b.ndim, "tensordot"))
 
 
 @public()
 def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
-    """Return the sum of products over axes: the last ``axes`` of a and the first of b, or those in a pair of lists."""
+    """Sum products over the last ``axes`` axes of a and the first of b, or over a pair of lists of axes."""
     if isinstance(axes, (int, np.integer)):
         left, right = tuple(range(a.ndim - axes, a.ndim)), tuple(range(axes))
         if axes > min(a.ndim, b.ndim):
@@ -104,7 +104,7 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
         left, right = [(one,) if isinstance(one, (int, np.integer)) else tuple(one) for one in axes]
         if len(left) != len(right):
             raise ValueError("Axes length mismatch")
-    return called(_tensordot, a, b, left=left, right=right)
+    return call_operator(_tensordot, a, b, left=left, right=right)
 
 
 @expression("inner", on_numbers=np.inner)
@@ -117,15 +117,15 @@ def inner(a: Node, b: Node) -> Node:
 
 @expression("outer")
 def outer(a: Node, b: Node) -> Node:
-    """Return the products of all elements of one array with all of another."""
+    """Return the products of all pairs of elements of two arrays."""
     return multiply.function(reshape_to(a, (a.size, 1)), reshape_to(b, (1, b.size)))  # type: ignore[no-any-return]
 
 
 @expression("vdot")
 def vdot(a: Node, b: Node) -> Node:
-    """Return the sum of products of the elements of two arrays of one size."""
+    """Return the sum of products of the elements of two arrays of the same size."""
     if a.size != b.size:
-        raise ValueError(f"vdot needs arrays of one size, not {a.size} and {b.size}")
+        raise ValueError(f"vdot needs arrays of the same size, not {a.size} and {b.size}")
     return contract(reshape_to(a, (a.size,)), reshape_to(b, (b.size,)), (0,), (0,))
 
 
@@ -149,8 +149,8 @@ def trace(a: Node, *, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Node:
 
 @expression("_cross")
 def _cross(a: Node, b: Node, *, axisa: int, axisb: int, axisc: int) -> Node:
-    """Return vectors that are perpendicular to pairs of vectors of three elements."""
-    first, second = promoted(last_axis(a, axisa), last_axis(b, axisb))
+    """Return the cross products of vectors of three elements."""
+    first, second = promote(last_axis(a, axisa), last_axis(b, axisb))
     if first.shape[-1] != 3 or second.shape[-1] != 3:
         raise ValueError("cross needs vectors of 3 elements")
     x, y, z = split_at(first, (1, 2), first.ndim - 1)
@@ -163,10 +163,10 @@ def _cross(a: Node, b: Node, *, axisa: int, axisb: int, axisc: int) -> Node:
 
 @public()
 def cross(a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: int | None = None) -> Any:
-    """Return vectors that are perpendicular to pairs of vectors of three elements along an axis."""
+    """Return the cross products of vectors of three elements along an axis."""
     if axis is not None:
         axisa = axisb = axisc = axis
-    return called(_cross, a, b, axisa=axisa, axisb=axisb, axisc=axisc)
+    return call_operator(_cross, a, b, axisa=axisa, axisb=axisb, axisc=axisc)
 
 
 def last_axis(node: Node, axis: int) -> Node:
@@ -176,7 +176,7 @@ def last_axis(node: Node, axis: int) -> Node:
 
 
 def diagonal_of(node: Node, offset: int, axis1: int, axis2: int) -> Node:
-    """Return a diagonal over two axes as the last axis; empty where there is none."""
+    """Return a diagonal over two axes as the last axis; it is empty if the offset is out of range."""
     if node.ndim < 2:
         raise ValueError("diag requires an array of at least two dimensions")
     first, second = real_axis(axis1, node.ndim, "diagonal"), real_axis(axis2, node.ndim, "diagonal")

@@ -1,7 +1,7 @@
-"""Dtypes of results: what two arrays of different dtypes become together, as mx.np has it.
+"""Type promotion of mx.np: the dtype of results from arrays of different dtypes.
 
-A floating point type wins over integers whatever their width, the wider of two of a kind wins, and bool gives way to
-everything. A number beside an array never changes the array's dtype.
+A floating point type wins over integers of any width, the wider of two types of a kind wins, and bool gives way to
+every other type. A number next to an array never changes the array's dtype.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from ..core.base.dtypes import CODES, FLOAT32, INT32, DType
 from ..core.graph.node import Node
 from ..core.ops.math.primitives import cast
 
-__all__ = ["as_float", "common", "promoted"]
+__all__ = ["as_float", "common", "promote"]
 
 
 @functools.cache
 def common(first: DType, second: DType) -> DType:
-    """Return the dtype of what is computed from two arrays.
+    """Return the dtype of results computed from two arrays.
 
     >>> common(np.dtype("int64"), np.dtype("float16")), common(np.dtype("uint8"), np.dtype("int8"))
     (dtype('float16'), dtype('int32'))
@@ -33,12 +33,12 @@ def common(first: DType, second: DType) -> DType:
     return found if found in CODES else INT32
 
 
-def promoted(*nodes: Node) -> tuple[Node, ...]:
-    """Return nodes in the dtype they have together."""
+def promote(*nodes: Node) -> tuple[Node, ...]:
+    """Convert nodes to their common dtype."""
     dtype = functools.reduce(common, [node.dtype for node in nodes])
     return tuple([cast(node, dtype) for node in nodes])
 
 
 def as_float(node: Node) -> Node:
-    """Return a node in a floating point type: integers become float32."""
+    """Convert a node to a floating point type; integers become float32."""
     return node if node.dtype.kind == "f" else cast(node, FLOAT32)

@@ -1,6 +1,6 @@
-"""NumPy's own functions applied to arrays of mx.np: answered by the function of the same name in mx.np.
+"""Run NumPy's own functions on mx.np arrays: each call goes to the mx.np function of the same name.
 
-A function that mx.np does not have computes on NumPy values; its results are arrays of mx.np again where they can be.
+A function that mx.np lacks computes on NumPy values; its results become mx.np arrays again where possible.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["on_values"]
 
 
 def _answer(function: Any) -> Any:
-    """Return the function of mx.np that has the name of a NumPy function, or None."""
+    """Return the mx.np function with the name of a NumPy function, or None."""
     name = function.__name__
     if name in FUNCTIONS and getattr(np, name, None) is function:
         return answer(name)
@@ -31,7 +31,7 @@ def _answer(function: Any) -> Any:
 
 
 def array_ufunc(self: Any, ufunc: Any, method: str, *inputs: Any, out: Any = None, **kwargs: Any) -> Any:
-    """Answer a NumPy function of elements with the function of mx.np that has its name, or compute with NumPy."""
+    """Run the mx.np function with the name of a NumPy ufunc, or compute with NumPy."""
     operands = [value[()] if isinstance(value, np.ndarray) and not value.ndim else value for value in inputs]
     for value in operands:
         if not isinstance(value, (Handle, *Numbers)):
@@ -45,11 +45,11 @@ def array_ufunc(self: Any, ufunc: Any, method: str, *inputs: Any, out: Any = Non
         raise TypeError("out= of a NumPy function must be a NumPy array; use the mx.np function of the same name")
     values = [array(value) if isinstance(value, Handle) else value for value in operands]
     found = getattr(ufunc, method)(*values, **({"out": out} if out is not None else {}), **kwargs)
-    return _returned(found) if out is None else found
+    return _to_mx(found) if out is None else found
 
 
 def array_function(self: Any, function: Any, types: Any, arguments: Any, keywords: Any) -> Any:
-    """Answer a NumPy function of arrays with the function of mx.np that has its name, or compute with NumPy."""
+    """Run the mx.np function with the name of a NumPy function, or compute with NumPy."""
     own = _answer(function)
     if own is not None:
         return own(*arguments, **keywords)
@@ -57,8 +57,8 @@ def array_function(self: Any, function: Any, types: Any, arguments: Any, keyword
 
 
 def on_values(function: Any, arguments: Any, keywords: Any) -> Any:
-    """Return what a NumPy function gives for the values of arrays, its arrays as arrays of mx.np."""
-    return _returned(function(*_numpy(arguments), **{key: _numpy(value) for key, value in keywords.items()}))
+    """Run a NumPy function on the values of arrays and convert its results to mx.np arrays."""
+    return _to_mx(function(*_numpy(arguments), **{key: _numpy(value) for key, value in keywords.items()}))
 
 
 def _numpy(value: Any) -> Any:
@@ -69,12 +69,12 @@ def _numpy(value: Any) -> Any:
     return value
 
 
-def _returned(value: Any) -> Any:
-    """Return what a NumPy function returned, its arrays as arrays of mx.np."""
+def _to_mx(value: Any) -> Any:
+    """Convert NumPy arrays in a result to mx.np arrays."""
     from .creation import from_values
 
     if isinstance(value, np.ndarray):
         return from_values(value)
     if type(value) in (list, tuple):
-        return type(value)(_returned(item) for item in value)
+        return type(value)(_to_mx(item) for item in value)
     return value

@@ -1,8 +1,8 @@
 """np.random: arrays of random numbers, with NumPy's names and arguments.
 
-All numbers come from the one stream of :mod:`phonograd.core.trace.rng`, seeded by ``npx.random.seed``. Parameters are
-numbers or arrays that broadcast; where they are arrays, gradients pass to them through the numbers drawn, except to the
-shape of gamma distributions.
+All numbers come from the stream of :mod:`phonograd.core.trace.rng`, seeded by ``npx.random.seed``. Parameters are
+numbers or arrays that broadcast. Gradients pass through the samples to array parameters, except to the shape
+parameter of gamma distributions.
 """
 
 from __future__ import annotations
@@ -53,45 +53,45 @@ __all__ = [
 ]
 
 
-def _called(name: str, *arrays: Any, **parameters: Any) -> Any:
+def _call(name: str, *arrays: Any, **parameters: Any) -> Any:
     return function_of(REGISTRY[name], name)(*arrays, **parameters)
 
 
-def _shaped(a: Any, shape: tuple[int, ...]) -> Any:
-    return a if a.shape == shape else _called("_reshape", a, shape=shape)
+def _reshape(a: Any, shape: tuple[int, ...]) -> Any:
+    return a if a.shape == shape else _call("_reshape", a, shape=shape)
 
 
 def _shape_of(size: Any) -> tuple[int, ...]:
-    """Return a size as a shape: None is that of one number."""
+    """Convert a size to a shape; None means one number."""
     if size is None:
         return ()
     return (int(size),) if isinstance(size, (int, np.integer)) else tuple([operator.index(extent) for extent in size])
 
 
-def _given(value: Any, ctx: Any) -> Any:
-    """Return a parameter as a number or an array of mx.np."""
+def _as_parameter(value: Any, ctx: Any) -> Any:
+    """Convert a parameter to a number or an mx.np array."""
     if isinstance(value, (NDArray, *Numbers)):
         return value
     return array(value, dtype="float32", ctx=ctx)
 
 
-def drawn(kind: str, size: Any, parameters: tuple[Any, ...] = (), ctx: Any = None, dtype: Any = None) -> ndarray:
-    """Return numbers of a standard distribution, as many as a size says or as parameters broadcast to."""
+def draw(kind: str, size: Any, parameters: tuple[Any, ...] = (), ctx: Any = None, dtype: Any = None) -> ndarray:
+    """Draw from a standard distribution, in the given size or in the shape that the parameters broadcast to."""
     arrays = [value for value in parameters if isinstance(value, NDArray)]
     own = np.broadcast_shapes(*[value.shape for value in arrays])
     shape = own if size is None else _shape_of(size)
     if arrays:
         if np.broadcast_shapes(own, shape) != shape:
-            raise ValueError(f"parameters of shape {own} do not broadcast to the size {shape}")
+            raise ValueError(f"parameters of shape {own} do not broadcast to size {shape}")
         ctx = arrays[0].context
         if dtype is None:
             dtype = np.result_type(*[value._dtype for value in arrays if value._dtype.kind == "f"] or [FLOAT32])
-    made = _called(f"_random_{kind}", shape=shape, dtype=dtype, ctx=as_context(ctx))
+    made = _call(f"_random_{kind}", shape=shape, dtype=dtype, ctx=as_context(ctx))
     return as_class(made, ndarray)  # type: ignore[no-any-return]
 
 
-def _returned(result: Any, out: Any) -> Any:
-    """Return what was drawn, or ``out`` after giving it that value."""
+def _return_or_write(result: Any, out: Any) -> Any:
+    """Return the result, or ``out`` after writing the result to it."""
     if out is None:
         return result
     out[...] = result
@@ -110,16 +110,16 @@ def uniform(
     ctx: Context | None = None,
     out: Any = None,
 ) -> Any:
-    """Return numbers uniform in [low, high).
+    """Draw numbers uniformly from [low, high).
 
     >>> uniform(size=(2, 3)).shape, uniform().shape
     ((2, 3), ())
     """
-    low, high = _given(low, ctx), _given(high, ctx)
+    low, high = _as_parameter(low, ctx), _as_parameter(high, ctx)
     if _are_numbers(low, high):
-        made = _called("_random_uniform", low=low, high=high, shape=_shape_of(size), dtype=dtype, ctx=as_context(ctx))
-        return _returned(as_class(made, ndarray), out)
-    return _returned(low + (high - low) * drawn("uniform", size, (low, high), ctx, dtype), out)
+        made = _call("_random_uniform", low=low, high=high, shape=_shape_of(size), dtype=dtype, ctx=as_context(ctx))
+        return _return_or_write(as_class(made, ndarray), out)
+    return _return_or_write(low + (high - low) * draw("uniform", size, (low, high), ctx, dtype), out)
 
 
 def normal(
@@ -130,21 +130,21 @@ def normal(
     ctx: Context | None = None,
     out: Any = None,
 ) -> Any:
-    """Return normal numbers of mean loc and standard deviation scale."""
-    loc, scale = _given(loc, ctx), _given(scale, ctx)
+    """Draw from the normal distribution with mean loc and standard deviation scale."""
+    loc, scale = _as_parameter(loc, ctx), _as_parameter(scale, ctx)
     if _are_numbers(loc, scale) and scale > 0:
-        made = _called("_random_normal", loc=loc, scale=scale, shape=_shape_of(size), dtype=dtype, ctx=as_context(ctx))
-        return _returned(as_class(made, ndarray), out)
-    return _returned(loc + scale * drawn("normal", size, (loc, scale), ctx, dtype), out)
+        made = _call("_random_normal", loc=loc, scale=scale, shape=_shape_of(size), dtype=dtype, ctx=as_context(ctx))
+        return _return_or_write(as_class(made, ndarray), out)
+    return _return_or_write(loc + scale * draw("normal", size, (loc, scale), ctx, dtype), out)
 
 
 def rand(*size: int, **kwargs: Any) -> Any:
-    """Return numbers uniform in [0, 1); the shape is given by the arguments."""
+    """Draw numbers uniformly from [0, 1), in the given shape."""
     return uniform(size=size, **kwargs)
 
 
 def randn(*size: int, **kwargs: Any) -> Any:
-    """Return normal numbers of mean 0 and standard deviation 1; the shape is given by the arguments."""
+    """Draw from the standard normal distribution, in the given shape."""
     return normal(size=size, **kwargs)
 
 
@@ -156,51 +156,53 @@ def lognormal(
     ctx: Context | None = None,
     out: Any = None,
 ) -> Any:
-    """Return numbers whose logarithms are normal."""
-    return _returned(_called("exp", normal(mean, sigma, size, dtype, ctx)), out)
+    """Draw from the log-normal distribution."""
+    return _return_or_write(_call("exp", normal(mean, sigma, size, dtype, ctx)), out)
 
 
 def exponential(scale: Any = 1.0, size: Any = None, ctx: Context | None = None, out: Any = None) -> Any:
-    """Return exponential numbers of mean scale."""
-    scale = _given(scale, ctx)
-    return _returned(scale * drawn("exponential", size, (scale,), ctx), out)
+    """Draw from the exponential distribution with mean scale."""
+    scale = _as_parameter(scale, ctx)
+    return _return_or_write(scale * draw("exponential", size, (scale,), ctx), out)
 
 
 def rayleigh(scale: Any = 1.0, size: Any = None, ctx: Context | None = None, out: Any = None) -> Any:
-    """Return the lengths of vectors of two normal numbers with standard deviation scale."""
-    scale = _given(scale, ctx)
-    return _returned(scale * _called("sqrt", 2 * drawn("exponential", size, (scale,), ctx)), out)
+    """Draw from the Rayleigh distribution with the given scale."""
+    scale = _as_parameter(scale, ctx)
+    return _return_or_write(scale * _call("sqrt", 2 * draw("exponential", size, (scale,), ctx)), out)
 
 
 def weibull(a: Any, size: Any = None, ctx: Context | None = None, out: Any = None) -> Any:
-    """Return numbers of the Weibull distribution with shape a and scale 1."""
-    a = _given(a, ctx)
-    return _returned(drawn("exponential", size, (a,), ctx) ** (1 / a), out)
+    """Draw from the Weibull distribution with shape a and scale 1."""
+    a = _as_parameter(a, ctx)
+    return _return_or_write(draw("exponential", size, (a,), ctx) ** (1 / a), out)
 
 
 def pareto(a: Any, size: Any = None, ctx: Context | None = None, out: Any = None) -> Any:
-    """Return numbers of the Pareto distribution of the second kind (Lomax) with shape a."""
-    a = _given(a, ctx)
-    return _returned(_called("expm1", drawn("exponential", size, (a,), ctx) / a), out)
+    """Draw from the Pareto distribution of the second kind (Lomax) with shape a."""
+    a = _as_parameter(a, ctx)
+    return _return_or_write(_call("expm1", draw("exponential", size, (a,), ctx) / a), out)
 
 
 def power(a: Any, size: Any = None, ctx: Context | None = None, out: Any = None) -> Any:
-    """Return numbers in [0, 1] with density a * x**(a - 1)."""
-    a = _given(a, ctx)
-    return _returned(_called("exp", drawn("exponential", size, (a,), ctx) / -a), out)
+    """Draw numbers in [0, 1] with density a * x**(a - 1)."""
+    a = _as_parameter(a, ctx)
+    return _return_or_write(_call("exp", draw("exponential", size, (a,), ctx) / -a), out)
 
 
 def gumbel(loc: Any = 0.0, scale: Any = 1.0, size: Any = None, ctx: Context | None = None, out: Any = None) -> Any:
-    """Return numbers of the Gumbel distribution, that of maxima."""
-    loc, scale = _given(loc, ctx), _given(scale, ctx)
-    return _returned(loc - scale * _called("log", drawn("exponential", size, (loc, scale), ctx)), out)
+    """Draw from the Gumbel distribution."""
+    loc, scale = _as_parameter(loc, ctx), _as_parameter(scale, ctx)
+    return _return_or_write(loc - scale * _call("log", draw("exponential", size, (loc, scale), ctx)), out)
 
 
 def logistic(loc: Any = 0.0, scale: Any = 1.0, size: Any = None, ctx: Context | None = None, out: Any = None) -> Any:
-    """Return numbers of the logistic distribution, whose distribution function is the sigmoid."""
-    loc, scale = _given(loc, ctx), _given(scale, ctx)
-    # the logarithm of the odds of a uniform number, by one that is exponential
-    return _returned(loc + scale * _called("log", _called("expm1", drawn("exponential", size, (loc, scale), ctx))), out)
+    """Draw from the logistic distribution."""
+    loc, scale = _as_parameter(loc, ctx), _as_parameter(scale, ctx)
+    # the log odds of a uniform number, computed from an exponential one
+    return _return_or_write(
+        loc + scale * _call("log", _call("expm1", draw("exponential", size, (loc, scale), ctx))), out
+    )
 
 
 def laplace(
@@ -211,10 +213,10 @@ def laplace(
     ctx: Context | None = None,
     out: Any = None,
 ) -> Any:
-    """Return numbers of the double exponential distribution."""
-    loc, scale = _given(loc, ctx), _given(scale, ctx)
-    first, second = (drawn("exponential", size, (loc, scale), ctx, dtype) for _ in range(2))
-    return _returned(loc + scale * (first - second), out)
+    """Draw from the Laplace (double exponential) distribution."""
+    loc, scale = _as_parameter(loc, ctx), _as_parameter(scale, ctx)
+    first, second = (draw("exponential", size, (loc, scale), ctx, dtype) for _ in range(2))
+    return _return_or_write(loc + scale * (first - second), out)
 
 
 def gamma(
@@ -225,26 +227,26 @@ def gamma(
     ctx: Context | None = None,
     out: Any = None,
 ) -> Any:
-    """Return gamma numbers of a shape parameter and a scale."""
-    shape, scale = _given(shape, ctx), _given(scale, ctx)
+    """Draw from the gamma distribution with the given shape parameter and scale."""
+    shape, scale = _as_parameter(shape, ctx), _as_parameter(scale, ctx)
     if not isinstance(shape, NDArray):
         extents = scale.shape if size is None and isinstance(scale, NDArray) else _shape_of(size)
-        made = _called("_random_gamma", alpha=shape, beta=1.0, shape=extents, dtype=dtype, ctx=as_context(ctx))
-        return _returned(as_class(made, ndarray) * scale, out)
+        made = _call("_random_gamma", alpha=shape, beta=1.0, shape=extents, dtype=dtype, ctx=as_context(ctx))
+        return _return_or_write(as_class(made, ndarray) * scale, out)
     other = scale.shape if isinstance(scale, NDArray) else ()
     extents = np.broadcast_shapes(shape.shape, other) if size is None else _shape_of(size)
     alpha = shape.astype(dtype or "float32", copy=False).broadcast_to(extents)
-    return _returned(_called("_sample_gamma", alpha, alpha * 0 + 1, dtype=dtype or "float32") * scale, out)
+    return _return_or_write(_call("_sample_gamma", alpha, alpha * 0 + 1, dtype=dtype or "float32") * scale, out)
 
 
 def chisquare(df: Any, size: Any = None, dtype: Any = None, ctx: Context | None = None) -> Any:
-    """Return sums of df squares of normal numbers."""
-    return gamma(_given(df, ctx) / 2, 2.0, size, dtype, ctx)
+    """Draw from the chi-squared distribution with df degrees of freedom."""
+    return gamma(_as_parameter(df, ctx) / 2, 2.0, size, dtype, ctx)
 
 
 def beta(a: Any, b: Any, size: Any = None, dtype: Any = None, ctx: Context | None = None) -> Any:
-    """Return numbers in [0, 1] of the beta distribution."""
-    a, b = _given(a, ctx), _given(b, ctx)
+    """Draw from the beta distribution."""
+    a, b = _as_parameter(a, ctx), _as_parameter(b, ctx)
     if size is None:
         size = np.broadcast_shapes(*[value.shape for value in (a, b) if isinstance(value, NDArray)])
     first, second = gamma(a, 1.0, size, dtype, ctx), gamma(b, 1.0, size, dtype, ctx)
@@ -252,13 +254,13 @@ def beta(a: Any, b: Any, size: Any = None, dtype: Any = None, ctx: Context | Non
 
 
 def poisson(lam: Any = 1.0, size: Any = None, ctx: Context | None = None, out: Any = None) -> Any:
-    """Return whole numbers of the Poisson distribution of mean lam."""
-    lam = _given(lam, ctx)
+    """Draw integers from the Poisson distribution with mean lam."""
+    lam = _as_parameter(lam, ctx)
     if _are_numbers(lam):
-        made = _called("_random_poisson", lam=lam, shape=_shape_of(size), ctx=as_context(ctx))
+        made = _call("_random_poisson", lam=lam, shape=_shape_of(size), ctx=as_context(ctx))
     else:
-        made = _called("_sample_poisson", lam.broadcast_to(lam.shape if size is None else _shape_of(size)))
-    return _returned(as_class(made, ndarray), out)
+        made = _call("_sample_poisson", lam.broadcast_to(lam.shape if size is None else _shape_of(size)))
+    return _return_or_write(as_class(made, ndarray), out)
 
 
 def randint(
@@ -269,25 +271,25 @@ def randint(
     ctx: Context | None = None,
     out: Any = None,
 ) -> Any:
-    """Return whole numbers in [low, high), or in [0, low) if only one bound is given; int64 unless a dtype is given."""
+    """Draw integers from [low, high), or from [0, low) if only one bound is given; int64 unless a dtype is given."""
     if high is None:
         low, high = 0, low
-    made = _called(
+    made = _call(
         "_random_randint", low=low, high=high, shape=_shape_of(size), dtype=dtype or "int64", ctx=as_context(ctx)
     )
-    return _returned(as_class(made, ndarray), out)
+    return _return_or_write(as_class(made, ndarray), out)
 
 
 def shuffle(x: ndarray) -> None:
-    """Return nothing and put the rows of an array (the elements of its first axis) in random order, in place."""
-    x[...] = _called("_shuffle", x)
+    """Shuffle the rows of an array (along its first axis) in place."""
+    x[...] = _call("_shuffle", x)
 
 
 def permutation(x: Any, ctx: Context | None = None) -> Any:
-    """Return the whole numbers below x in random order, or a copy of an array with its rows in random order."""
+    """Return the integers below x in random order, or a copy of an array with its rows in random order."""
     if isinstance(x, (int, np.integer)):
-        return _called("_shuffle", array(np.arange(int(x)), ctx=ctx))
-    return _called("_shuffle", x if isinstance(x, NDArray) else array(x, ctx=ctx))
+        return _call("_shuffle", array(np.arange(int(x)), ctx=ctx))
+    return _call("_shuffle", x if isinstance(x, NDArray) else array(x, ctx=ctx))
 
 
 def choice(
@@ -298,67 +300,67 @@ def choice(
     ctx: Context | None = None,
     out: Any = None,
 ) -> Any:
-    """Return elements of an array, or whole numbers below a, drawn at random.
+    """Draw elements of an array, or integers below a.
 
     Parameters
     ----------
     a
-        A number or an array, whose rows are drawn.
-    size
-        How many, as a shape.
-    replace
-        Whether the same one may be drawn twice.
-    p
-        The probability of each; all are equally likely if it is None.
+            A number, or an array to draw rows from.
+        size
+            The shape of the result.
+        replace
+            True if an element may be drawn more than once.
+        p
+            The probability of each element; None means equal probabilities.
     """
     values = None if isinstance(a, (int, np.integer)) else a if isinstance(a, NDArray) else array(a, ctx=ctx)
     count = int(a) if values is None else values.shape[0]
     extents = _shape_of(size)
-    weights = None if p is None else _given(p, ctx)
+    weights = None if p is None else _as_parameter(p, ctx)
     if weights is not None and weights.shape != (count,):
         raise ValueError(f"'a' and 'p' must have same size: there are {count} choices and p has shape {weights.shape}")
     if not replace:
-        index = _shaped(_drawn_without_replacement(count, math.prod(extents), weights, ctx), extents)
+        index = _reshape(_draw_without_replacement(count, math.prod(extents), weights, ctx), extents)
     elif weights is None:
         index = randint(0, count, extents, ctx=ctx)
     else:
-        index = _shaped(_called("_sample_multinomial", weights, shape=extents or 1), extents).astype("int64")
-    return _returned(index if values is None else values[index], out)
+        index = _reshape(_call("_sample_multinomial", weights, shape=extents or 1), extents).astype("int64")
+    return _return_or_write(index if values is None else values[index], out)
 
 
-def _drawn_without_replacement(count: int, number: int, weights: Any, ctx: Any) -> Any:
+def _draw_without_replacement(count: int, number: int, weights: Any, ctx: Any) -> Any:
     if number > count:
         raise ValueError(f"Cannot take a larger sample than population when 'replace=False': {number} of {count}")
     if weights is None:
-        return _called("slice_axis", permutation(count, ctx), axis=0, begin=0, end=number)
-    # whoever comes first in races with these speeds
-    times = drawn("exponential", count, ctx=weights.context) / weights
-    return _called("slice_axis", _called("argsort", times, dtype="int64"), axis=0, begin=0, end=number)
+        return _call("slice_axis", permutation(count, ctx), axis=0, begin=0, end=number)
+    # exponential race: the elements with the smallest arrival times win
+    times = draw("exponential", count, ctx=weights.context) / weights
+    return _call("slice_axis", _call("argsort", times, dtype="int64"), axis=0, begin=0, end=number)
 
 
 def multinomial(n: int, pvals: Any, size: Any = None, **kwargs: Any) -> Any:
-    """Return how often each outcome happens in n experiments, whose probabilities are pvals."""
-    weights = _given(pvals, kwargs.pop("ctx", None))
+    """Return the count of each outcome in n experiments with probabilities pvals."""
+    weights = _as_parameter(pvals, kwargs.pop("ctx", None))
     if kwargs:
         raise TypeError(f"multinomial got an unexpected keyword argument {next(iter(kwargs))!r}")
     extents = _shape_of(size)
     total = math.prod(extents)
-    outcomes = _called("_sample_multinomial", weights.astype("float64"), shape=(total, int(n)))
-    counts = _called("sum", _called("one_hot", outcomes, depth=weights.shape[0], dtype="int64"), axis=1)
-    return _shaped(counts, (*extents, weights.shape[0]))
+    outcomes = _call("_sample_multinomial", weights.astype("float64"), shape=(total, int(n)))
+    counts = _call("sum", _call("one_hot", outcomes, depth=weights.shape[0], dtype="int64"), axis=1)
+    return _reshape(counts, (*extents, weights.shape[0]))
 
 
 def multivariate_normal(
     mean: Any, cov: Any, size: Any = None, check_valid: str | None = None, tol: float | None = None
 ) -> Any:
-    """Return vectors of normal numbers with a mean and a matrix of covariances, which is not checked."""
+    """Draw from the multivariate normal distribution; the covariance matrix is not checked."""
     from . import linalg
 
-    middle, matrix = _given(mean, None), _given(cov, None)
+    middle, matrix = _as_parameter(mean, None), _as_parameter(cov, None)
     values, vectors = linalg.eigh(matrix)
-    scaled = vectors * _called("sqrt", _called("relu", values))
-    numbers = drawn("normal", (*_shape_of(size), *middle.shape), ctx=middle.context)
-    return _called("dot", numbers, scaled, transpose_b=True) + middle
+    scaled = vectors * _call("sqrt", _call("relu", values))
+    numbers = draw("normal", (*_shape_of(size), *middle.shape), ctx=middle.context)
+    return _call("dot", numbers, scaled, transpose_b=True) + middle
 
 
 def __getattr__(name: str) -> Any:

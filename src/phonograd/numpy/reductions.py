@@ -1,4 +1,4 @@
-"""Reductions along axes: sums, products, means, spreads, extrema and their positions, truth, running sums."""
+"""Reductions along axes: sums, products, means, variances, extrema and their indices, all, any, cumulative sums."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["axes_of", "mean_of", "variance_of"]
 
 
 def axes_of(data: Node, axis: Axis, name: str) -> Shape:
-    """Return the axes that are reduced, counted from the front; None means all of them."""
+    """Return the reduced axes, counted from the front; None means all axes."""
     if axis is None:
         return tuple(range(data.ndim))
     given = (axis,) if isinstance(axis, int) else axis
@@ -36,8 +36,8 @@ def axes_of(data: Node, axis: Axis, name: str) -> Shape:
     return axes
 
 
-def _counted(data: Node, dtype: DType | None) -> Node:
-    """Return what is summed: truth values are counted, and numbers converted before they are summed."""
+def _summand(data: Node, dtype: DType | None) -> Node:
+    """Convert the operand of a sum: booleans become int64, numbers the requested dtype."""
     if dtype is not None:
         return cast(data, dtype)
     return cast(data, INT64) if data.dtype == BOOL else data
@@ -47,11 +47,11 @@ def _counted(data: Node, dtype: DType | None) -> Node:
 def sum_(
     a: Node, *, axis: Axis = None, dtype: DType | None = None, keepdims: bool = False, initial: float | None = None
 ) -> Node:
-    """Return the sum along axes; all by default, which leaves an array without axes.
+    """Return the sum along axes; over all axes by default, which returns a 0-d array.
 
-    Truth values are counted as int64; ``dtype`` converts before numbers are summed.
+    Booleans are counted as int64; ``dtype`` converts numbers before they are summed.
     """
-    total = sum_axes(_counted(a, dtype), axes_of(a, axis, "sum"), keepdims)
+    total = sum_axes(_summand(a, dtype), axes_of(a, axis, "sum"), keepdims)
     return total if initial is None else total + initial
 
 
@@ -59,13 +59,13 @@ def sum_(
 def prod(
     a: Node, *, axis: Axis = None, dtype: DType | None = None, keepdims: bool = False, initial: float | None = None
 ) -> Node:
-    """Return the product along axes; all by default."""
-    product = prod_axes(_counted(a, dtype), axes_of(a, axis, "prod"), keepdims)
+    """Return the product along axes; over all axes by default."""
+    product = prod_axes(_summand(a, dtype), axes_of(a, axis, "prod"), keepdims)
     return product if initial is None else product * initial
 
 
 def mean_of(data: Node, axes: Shape, keepdims: bool) -> Node:
-    """Return the mean of floating point numbers along axes; float16 is summed in float32."""
+    """Return the mean of floating point numbers along axes; float16 accumulates in float32."""
     count = math.prod([data.shape[axis] for axis in axes])
     wide = cast(data, FLOAT32) if data.dtype.itemsize == 2 else data
     return cast(sum_axes(wide, axes, keepdims) / count, data.dtype)
@@ -73,7 +73,7 @@ def mean_of(data: Node, axes: Shape, keepdims: bool) -> Node:
 
 @expression("mean", method="mean")
 def mean(a: Node, *, axis: Axis = None, dtype: DType | None = None, keepdims: bool = False) -> Node:
-    """Return the mean along axes; that of integers is float32 unless ``dtype`` says otherwise."""
+    """Return the mean along axes; the mean of integers is float32 unless ``dtype`` is given."""
     wide = as_float(a) if dtype is None else cast(a, dtype)
     if wide.dtype.kind != "f":
         return cast(mean_of(as_float(a), axes_of(a, axis, "mean"), keepdims), wide.dtype)
@@ -81,7 +81,7 @@ def mean(a: Node, *, axis: Axis = None, dtype: DType | None = None, keepdims: bo
 
 
 def variance_of(data: Node, axes: Shape, ddof: int, keepdims: bool) -> Node:
-    """Return the variance of floating point numbers along axes, with ``ddof`` degrees of freedom taken away."""
+    """Return the variance of floating point numbers along axes; the divisor is n - ``ddof``."""
     wide = cast(data, FLOAT32) if data.dtype.itemsize == 2 else data
     deviation = wide - mean_of(wide, axes, keepdims=True)
     count = math.prod([data.shape[axis] for axis in axes]) - ddof
@@ -90,39 +90,39 @@ def variance_of(data: Node, axes: Shape, ddof: int, keepdims: bool) -> Node:
 
 @expression("var", method="var")
 def var(a: Node, *, axis: Axis = None, dtype: DType | None = None, ddof: int = 0, keepdims: bool = False) -> Node:
-    """Return the variance along axes: the mean of squared deviations, of which the sum is divided by n - ``ddof``."""
+    """Return the variance along axes: the sum of squared deviations divided by n - ``ddof``."""
     wide = as_float(a) if dtype is None else cast(a, dtype)
     return variance_of(as_float(wide), axes_of(a, axis, "var"), ddof, keepdims)
 
 
 @expression("std", method="std")
 def std(a: Node, *, axis: Axis = None, dtype: DType | None = None, ddof: int = 0, keepdims: bool = False) -> Node:
-    """Return the standard deviation along axes, the root of the variance."""
+    """Return the standard deviation along axes, the square root of the variance."""
     wide = as_float(a) if dtype is None else cast(a, dtype)
     return single(sqrt(variance_of(as_float(wide), axes_of(a, axis, "std"), ddof, keepdims)))
 
 
 @expression("max", "amax", method="max", in_files="_np_max")
 def max_(a: Node, *, axis: Axis = None, keepdims: bool = False) -> Node:
-    """Return the largest element along axes; all by default."""
+    """Return the largest element along axes; over all axes by default."""
     return max_axes(a, axes_of(a, axis, "max"), keepdims)
 
 
 @expression("min", "amin", method="min", in_files="_np_min")
 def min_(a: Node, *, axis: Axis = None, keepdims: bool = False) -> Node:
-    """Return the smallest element along axes; all by default."""
+    """Return the smallest element along axes; over all axes by default."""
     return min_axes(a, axes_of(a, axis, "min"), keepdims)
 
 
 @expression("ptp", method="ptp")
 def ptp(a: Node, *, axis: Axis = None, keepdims: bool = False) -> Node:
-    """Return the largest minus the smallest element along axes."""
+    """Return the range along axes: the largest minus the smallest element."""
     axes = axes_of(a, axis, "ptp")
     return max_axes(a, axes, keepdims) - min_axes(a, axes, keepdims)
 
 
 def truth_of(node: Node) -> Node:
-    """Return where elements are not zero."""
+    """Return whether elements are nonzero."""
     return node if node.dtype == BOOL else cast(not_equal(node, 0), BOOL)
 
 
@@ -146,7 +146,7 @@ def any_(a: Node, *, axis: Axis = None, keepdims: bool = False) -> Node:
 
 @expression("count_nonzero")
 def count_nonzero(a: Node, *, axis: Axis = None, keepdims: bool = False) -> Node:
-    """Return how many elements along axes are nonzero."""
+    """Return the number of nonzero elements along axes."""
     return sum_axes(cast(truth_of(a), INT64), axes_of(a, axis, "count_nonzero"), keepdims)
 
 
@@ -155,14 +155,14 @@ def _position(name: str, word: str) -> Any:
 
     def body(a: Node, *, axis: int | None = None, keepdims: bool = False) -> Node:
         if a.dtype.kind not in "f" or a.dtype.itemsize == 2:
-            # positions are found in the dtype of the data, which must hold them
+            # indices are computed in the dtype of the data, which must be able to hold them
             a = cast(a, INT64 if a.dtype.kind != "f" else FLOAT32)
         axes = axes_of(a, axis, name)
         found = single(declared(a, axis=axis, keepdims=True))
         shape = tuple([extent for place, extent in enumerate(found.shape) if keepdims or place not in axes])
         return cast(reshape_to(found, shape), INT64)
 
-    body.__doc__ = f"Return the position of the {word} element along an axis, or in the flattened array, as int64."
+    body.__doc__ = f"Return the index of the {word} element along an axis, or in the flattened array, as int64."
     return expression(name, method=name)(body)
 
 
@@ -171,7 +171,7 @@ argmax, argmin = _position("argmax", "largest"), _position("argmin", "smallest")
 
 @expression("cumsum", method="cumsum", in_files="_np_cumsum")
 def cumsum(a: Node, *, axis: int | None = None, dtype: DType | None = None) -> Node:
-    """Return running sums along an axis, or of the flattened array."""
+    """Return cumulative sums along an axis, or of the flattened array."""
     return single(REGISTRY["cumsum"](a, axis=axis, dtype=dtype))
 
 
@@ -181,37 +181,37 @@ def _without_nan(node: Node, replacement: float) -> Node:
 
 @expression("nansum", method="nansum")
 def nansum(a: Node, *, axis: Axis = None, dtype: DType | None = None, keepdims: bool = False) -> Node:
-    """Return the sum along axes of the elements that are numbers."""
-    return sum_axes(_counted(_without_nan(a, 0), dtype), axes_of(a, axis, "nansum"), keepdims)
+    """Return the sum along axes, ignoring NaN."""
+    return sum_axes(_summand(_without_nan(a, 0), dtype), axes_of(a, axis, "nansum"), keepdims)
 
 
 @expression("nanprod", method="nanprod")
 def nanprod(a: Node, *, axis: Axis = None, dtype: DType | None = None, keepdims: bool = False) -> Node:
-    """Return the product along axes of the elements that are numbers."""
-    return prod_axes(_counted(_without_nan(a, 1), dtype), axes_of(a, axis, "nanprod"), keepdims)
+    """Return the product along axes, ignoring NaN."""
+    return prod_axes(_summand(_without_nan(a, 1), dtype), axes_of(a, axis, "nanprod"), keepdims)
 
 
 @expression("nancumsum")
 def nancumsum(a: Node, *, axis: int | None = None, dtype: DType | None = None) -> Node:
-    """Return running sums along an axis in which NaN counts as zero."""
+    """Return cumulative sums along an axis, counting NaN as zero."""
     return single(REGISTRY["cumsum"](_without_nan(a, 0), axis=axis, dtype=dtype))
 
 
 @expression("nanmax")
 def nanmax(a: Node, *, axis: Axis = None, keepdims: bool = False) -> Node:
-    """Return the largest element along axes that is a number."""
+    """Return the largest element along axes, ignoring NaN."""
     return max_axes(_without_nan(a, -np.inf), axes_of(a, axis, "nanmax"), keepdims)
 
 
 @expression("nanmin")
 def nanmin(a: Node, *, axis: Axis = None, keepdims: bool = False) -> Node:
-    """Return the smallest element along axes that is a number."""
+    """Return the smallest element along axes, ignoring NaN."""
     return min_axes(_without_nan(a, np.inf), axes_of(a, axis, "nanmin"), keepdims)
 
 
 @expression("nanmean")
 def nanmean(a: Node, *, axis: Axis = None, dtype: DType | None = None, keepdims: bool = False) -> Node:
-    """Return the mean along axes of the elements that are numbers."""
+    """Return the mean along axes, ignoring NaN."""
     wide = as_float(a) if dtype is None else as_float(cast(a, dtype))
     axes = axes_of(a, axis, "nanmean")
     count = sum_axes(cast(single(REGISTRY["broadcast_equal"](wide, wide)), wide.dtype), axes, keepdims)

@@ -1,7 +1,7 @@
-"""Choosing elements: by conditions, by positions, by comparing them with others.
+"""Select elements by conditions, by indices, or by comparison.
 
-How many elements a condition chooses depends on its values; functions whose results have such shapes compute it when
-they are called, and gradients pass through what was chosen.
+The number of elements that a condition selects depends on its values. Functions whose result shape depends on it
+compute the condition at the call; gradients pass through the selected elements.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ from ..ndarray.array import NDArray
 from .creation import array, from_values, number
 from .declaration import FUNCTIONS, expression, public
 from .joining import arrays_of, concatenate
-from .promotion import as_float, promoted
-from .shaping import called, real_axis
+from .promotion import as_float, promote
+from .shaping import call_operator, real_axis
 
 __all__: list[str] = []
 
 
 @expression("_where")
 def _where(condition: Node, x: Node, y: Node) -> Node:
-    """Return elements of x where the condition is not zero, and of y where it is; all three broadcast."""
-    first, second = promoted(x, y)
+    """Return elements of x where the condition is nonzero, else of y; all three broadcast."""
+    first, second = promote(x, y)
     np.broadcast_shapes(condition.shape, first.shape, second.shape)
     return chosen(condition, first, second)
 
 
 def as_array(value: Any, like: Any) -> Any:
-    """Return a number as an array of the dtype of another one; arrays as they are."""
+    """Convert a number to an array of another array's dtype; arrays are returned unchanged."""
     if isinstance(value, NDArray):
         return value
     values = np.asarray(value)
@@ -52,7 +52,7 @@ def as_array(value: Any, like: Any) -> Any:
 
 @public()
 def where(condition: Any, x: Any = None, y: Any = None) -> Any:
-    """Return elements of x where a condition holds, and of y elsewhere; given the condition alone, where it holds."""
+    """Return elements of x where a condition holds, else of y; with the condition alone, the indices where it holds."""
     if x is None and y is None:
         return nonzero(condition)
     if x is None or y is None:
@@ -60,30 +60,30 @@ def where(condition: Any, x: Any = None, y: Any = None) -> Any:
     if not isinstance(condition, NDArray):
         condition = array(np.asarray(condition), dtype="bool")
     first = as_array(x, y)
-    return called(_where, condition, first, as_array(y, first))
+    return call_operator(_where, condition, first, as_array(y, first))
 
 
 @public(method="nonzero")
 def nonzero(a: Any) -> Any:
-    """Return the places of elements that are not zero: one array of positions for each axis."""
+    """Return the indices of nonzero elements: one index array per axis."""
     return tuple([from_values(places) for places in np.nonzero(np.atleast_1d(read(a)))])
 
 
 @public()
 def flatnonzero(a: Any) -> Any:
-    """Return the places of elements of the flattened array that are not zero."""
+    """Return the indices of nonzero elements in the flattened array."""
     return from_values(np.flatnonzero(read(a)))
 
 
 @public()
 def argwhere(a: Any) -> Any:
-    """Return the places of elements that are not zero, each as a row."""
+    """Return the indices of nonzero elements, one row per element."""
     return from_values(np.argwhere(read(a)))
 
 
 @expression("_take")
 def _take(a: Node, indices: Node, *, axis: int | None = None, mode: str = "raise") -> Node:
-    """Return the slices of an array at positions of one axis, or elements of the flattened array."""
+    """Return the slices at indices along an axis, or elements of the flattened array."""
     if axis is None:
         a, axis = reshape_to(a, (a.size,)), 0
     axis = real_axis(axis, a.ndim, "take")
@@ -94,19 +94,19 @@ def _take(a: Node, indices: Node, *, axis: int | None = None, mode: str = "raise
 
 @public(method="take")
 def take(a: Any, indices: Any, axis: int | None = None, mode: str = "raise", out: Any = None) -> Any:
-    """Return the slices of an array at positions of one axis, or elements of the flattened array.
+    """Return the slices at indices along an axis, or elements of the flattened array.
 
-    Positions out of range are refused, moved to the nearest end (``clip``) or counted around (``wrap``).
+    Out-of-range indices raise, are clipped to the nearest end (``clip``), or wrap around (``wrap``).
     """
     if mode not in ("raise", "clip", "wrap"):
         raise NotImplementedError(f"function take does not support mode '{mode}'")
     index = indices if isinstance(indices, NDArray) else from_values(np.asarray(indices, np.int64))
-    return called(_take, a, index, axis=axis, mode=mode, out=out)
+    return call_operator(_take, a, index, axis=axis, mode=mode, out=out)
 
 
 @expression("_take_along_axis")
 def _take_along_axis(arr: Node, indices: Node, *, axis: int | None) -> Node:
-    """Return one element for each position along an axis."""
+    """Return one element per index along an axis."""
     if axis is None:
         arr, axis = reshape_to(arr, (arr.size,)), 0
     if arr.ndim != indices.ndim:
@@ -125,13 +125,13 @@ def _take_along_axis(arr: Node, indices: Node, *, axis: int | None) -> Node:
 
 @public()
 def take_along_axis(arr: Any, indices: Any, axis: int | None) -> Any:
-    """Return one element for each position along an axis, as ``argsort`` gives them."""
-    return called(_take_along_axis, arr, indices, axis=axis)
+    """Return one element per index along an axis, for instance with the result of ``argsort``."""
+    return call_operator(_take_along_axis, arr, indices, axis=axis)
 
 
 @expression("_unravel_index")
 def _unravel_index(indices: Node, *, shape: Shape) -> Any:
-    """Return the coordinates of flat positions in an array of a shape, one array for each axis."""
+    """Convert flat indices into an array of a shape to coordinates, one array per axis."""
     rows = single(REGISTRY["_unravel_index"](reshape_to(indices, (indices.size,)), shape=shape))
     pieces = split_at(rows, tuple(range(1, len(shape))), 0)
     found = tuple([reshape_to(cast(piece, INT64), indices.shape) for piece in pieces])
@@ -140,12 +140,12 @@ def _unravel_index(indices: Node, *, shape: Shape) -> Any:
 
 @public()
 def unravel_index(indices: Any, shape: Any, order: str = "C") -> Any:
-    """Return the coordinates of flat positions in an array of a shape, one array for each axis."""
+    """Convert flat indices into an array of a shape to coordinates, one array per axis."""
     if order != "C":
         raise NotImplementedError(f"Does not support column-major (Fortran-style) order: {order!r}")
     extents = (shape,) if isinstance(shape, int) else tuple(shape)
     given = indices if isinstance(indices, NDArray) else from_values(np.asarray(indices, np.int64))
-    found = called(_unravel_index, given, shape=extents)
+    found = call_operator(_unravel_index, given, shape=extents)
     return tuple(found) if isinstance(found, list) else (found,)
 
 
@@ -158,13 +158,13 @@ def compress(condition: Any, a: Any, axis: int | None = None, out: Any = None) -
 
 @public()
 def extract(condition: Any, arr: Any) -> Any:
-    """Return the elements of an array where a condition of its size holds."""
+    """Return the elements of an array where a condition of the same size holds."""
     return compress(condition.reshape(-1), arr.reshape(-1), 0)
 
 
 @public()
 def select(condlist: Any, choicelist: Any, default: Any = 0) -> Any:
-    """Return elements of the first choice whose condition holds, or a default."""
+    """Return elements of the first choice whose condition holds, else the default."""
     if len(condlist) != len(choicelist):
         raise ValueError("list of cases must be same length as list of conditions")
     found = as_array(default, choicelist[0])
@@ -175,7 +175,7 @@ def select(condlist: Any, choicelist: Any, default: Any = 0) -> Any:
 
 @public()
 def choose(a: Any, choices: Any, out: Any = None, mode: str = "raise") -> Any:
-    """Return for each element the one of the array of choices that it names."""
+    """Choose each element from one of several arrays; ``a`` holds the number of the array."""
     arrays = arrays_of(choices, "choose")
     shape = np.broadcast_shapes(a.shape, *[item.shape for item in arrays])
     stacked = concatenate([item.broadcast_to(shape).reshape((1, *shape)) for item in arrays], 0)
@@ -189,23 +189,23 @@ def choose(a: Any, choices: Any, out: Any = None, mode: str = "raise") -> Any:
 
 @public()
 def clip(a: Any, a_min: Any, a_max: Any, out: Any = None) -> Any:
-    """Return the array with elements below ``a_min`` and above ``a_max`` replaced by these: numbers, or arrays."""
+    """Limit the elements to the range from ``a_min`` to ``a_max``, which are numbers or arrays."""
     low, high = number(a_min), number(a_max)
     if not isinstance(low, NDArray) and not isinstance(high, NDArray):
-        return called(FUNCTIONS["_clip"], a, a_min=low, a_max=high, out=out)
-    found = a if low is None else called(FUNCTIONS["maximum"], a, as_array(low, a))
-    found = found if high is None else called(FUNCTIONS["minimum"], found, as_array(high, found))
+        return call_operator(FUNCTIONS["_clip"], a, a_min=low, a_max=high, out=out)
+    found = a if low is None else call_operator(FUNCTIONS["maximum"], a, as_array(low, a))
+    found = found if high is None else call_operator(FUNCTIONS["minimum"], found, as_array(high, found))
     if out is None:
         return found
     out[...] = found
     return out
 
 
-# -- changed arrays
+# -- insertion and deletion
 
 
-def _kept(extent: int, obj: Any) -> np.ndarray[Any, Any]:
-    """Return the positions that are left when some are taken out."""
+def _remaining(extent: int, obj: Any) -> np.ndarray[Any, Any]:
+    """Return the indices that remain after some are deleted."""
     mask = np.ones(extent, bool)
     mask[read(obj) if isinstance(obj, NDArray) else obj] = False
     return np.flatnonzero(mask)
@@ -213,7 +213,7 @@ def _kept(extent: int, obj: Any) -> np.ndarray[Any, Any]:
 
 @public()
 def delete(arr: Any, obj: Any, axis: int | None = None) -> Any:
-    """Return an array without some slices along an axis, or without elements of the flattened array."""
+    """Delete slices along an axis, or elements of the flattened array."""
     if axis is None:
         arr, axis = arr.reshape(-1), 0
     axis = real_axis(axis, arr.ndim, "delete")
@@ -222,12 +222,12 @@ def delete(arr: Any, obj: Any, axis: int | None = None) -> Any:
         given = given.astype(np.int64)
     if isinstance(given, (list, tuple)):
         given = np.asarray(given, np.int64)
-    return take(arr, _kept(arr.shape[axis], given), axis)
+    return take(arr, _remaining(arr.shape[axis], given), axis)
 
 
 @public()
 def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Any:
-    """Return an array with values put before some positions of an axis, or of the flattened array."""
+    """Insert values before the given indices along an axis, or of the flattened array."""
     if axis is None:
         arr, axis = arr.reshape(-1), 0
     axis = real_axis(axis, arr.ndim, "insert")
@@ -236,7 +236,7 @@ def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Any:
     if isinstance(given, slice):
         given = np.arange(*given.indices(extent))
     added = values if isinstance(values, NDArray) else array(values, dtype=arr.dtype)
-    # NumPy says where everything goes: numbers of elements, of which those past the end are the values
+    # NumPy computes the placement on element numbers; numbers past the end denote the values
     places = np.asarray(given, np.int64)
     count = added.shape[axis] if not places.ndim and added.ndim == arr.ndim else max(places.size, 1)
     if not places.ndim and added.ndim == arr.ndim:
@@ -249,13 +249,13 @@ def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Any:
     return take(concatenate([arr, added.astype(arr.dtype).broadcast_to(shape)], axis), index, axis)
 
 
-# -- comparing
+# -- comparison
 
 
 @expression("_isclose")
 def _isclose(a: Node, b: Node, *, rtol: float, atol: float, equal_nan: bool) -> Node:
-    """Return where elements of two arrays are close: abs(a - b) <= atol + rtol * abs(b)."""
-    first, second = promoted(as_float(a), as_float(b))
+    """Return whether elements of two arrays are close: abs(a - b) <= atol + rtol * abs(b)."""
+    first, second = promote(as_float(a), as_float(b))
     near = lesser_equal(abs_(first - second), single(abs_(second)) * rtol + atol)
     close = logical_or(logical_and(near, isfinite(second)), equal(first, second))
     if equal_nan:
@@ -265,9 +265,9 @@ def _isclose(a: Node, b: Node, *, rtol: float, atol: float, equal_nan: bool) -> 
 
 @public()
 def isclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Any:
-    """Return where elements of two arrays are close: abs(a - b) <= atol + rtol * abs(b)."""
+    """Return whether elements of two arrays are close: abs(a - b) <= atol + rtol * abs(b)."""
     first = as_array(a, b)
-    return called(_isclose, first, as_array(b, first), rtol=rtol, atol=atol, equal_nan=equal_nan)
+    return call_operator(_isclose, first, as_array(b, first), rtol=rtol, atol=atol, equal_nan=equal_nan)
 
 
 @public()
@@ -282,19 +282,19 @@ def _values(value: Any) -> Any:
 
 @public()
 def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> bool:
-    """Return whether two arrays have one shape and equal elements."""
+    """Return whether two arrays have the same shape and equal elements."""
     return bool(np.array_equal(_values(a1), _values(a2), equal_nan))
 
 
 @public()
 def array_equiv(a1: Any, a2: Any) -> bool:
-    """Return whether two arrays broadcast together and have equal elements then."""
+    """Return whether two arrays broadcast to the same shape with equal elements."""
     return bool(np.array_equiv(_values(a1), _values(a2)))
 
 
 @expression("_bincount")
 def _bincount(x: Node, weights: Node | None = None, *, length: int) -> Node:
-    """Return how often each number occurs, or the sum of the weights beside it."""
+    """Return the count of each number, or the sum of its weights."""
     index = cast(x, INT64)
     added = full(x.shape, 1, INT64 if x.dtype.kind == "f" else x.dtype, x.context) if weights is None else weights
     return scatter_add(added, index, (length,))
@@ -302,11 +302,11 @@ def _bincount(x: Node, weights: Node | None = None, *, length: int) -> Node:
 
 @public()
 def bincount(x: Any, weights: Any = None, minlength: int = 0) -> Any:
-    """Return how often each number from 0 to the largest occurs in a vector, or the sums of weights beside them."""
+    """Return the count of each integer from 0 to the largest in a vector, or the sum of its weights."""
     values = read(x)
     if values.ndim != 1 or (values.size and values.min() < 0):
         raise ValueError("bincount takes a vector of non-negative integers")
     length = max(int(values.max()) + 1 if values.size else 0, int(minlength))
     if weights is None:
-        return called(_bincount, x, length=length)
-    return called(_bincount, x, weights, length=length)
+        return call_operator(_bincount, x, length=length)
+    return call_operator(_bincount, x, weights, length=length)

@@ -1,4 +1,4 @@
-"""The same elements in another shape or order: reshape, transpose, flip, roll, repeat, pad."""
+"""Functions that rearrange elements: reshape, transpose, flip, roll, repeat, pad."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from ..core.ops.shape.shape import split_at
 from ..ndarray.array import NDArray
 from .declaration import expression, public
 
-__all__ = ["called", "flipped", "real_axis", "whole_axes"]
+__all__ = ["call_operator", "flip_node", "real_axis", "whole_axes"]
 
 
-def called(declared: Operator, *arrays: Any, **parameters: Any) -> Any:
-    """Return the result of an operator or expression on arrays."""
+def call_operator(declared: Operator, *arrays: Any, **parameters: Any) -> Any:
+    """Call an operator or expression on arrays."""
     return function_of(declared, declared.name)(*arrays, **parameters)
 
 
@@ -40,7 +40,7 @@ def real_axis(axis: int, ndim: int, name: str) -> int:
 
 
 def whole_axes(axis: Any, ndim: int, name: str) -> Shape:
-    """Return an axis or several, counted from the front, each once."""
+    """Return one or several axes, counted from the front; repeated axes raise."""
     given = (axis,) if isinstance(axis, (int, np.integer)) else tuple(axis)
     axes = tuple([real_axis(int(one), ndim, name) for one in given])
     if len(set(axes)) != len(axes):
@@ -52,7 +52,7 @@ def whole_axes(axis: Any, ndim: int, name: str) -> Shape:
 
 
 def _new_shape(shape: Shape, given: Shape) -> Shape:
-    """Return a shape in which -1 stands for what is left."""
+    """Return a shape with -1 replaced by the inferred extent."""
     size, known = math.prod(shape), math.prod([extent for extent in given if extent != -1])
     message = f"Cannot reshape array of size {size} into shape {list(given)}"
     if any([extent < -1 for extent in given]):
@@ -80,21 +80,21 @@ def _extents(newshape: Any) -> Shape:
 
 @public()
 def reshape(a: Any, newshape: Any, reverse: bool = False, order: str = "C") -> Any:
-    """Return a view in another shape, in which -1 stands for what is left."""
+    """Return a view in another shape; one extent may be -1 and is then inferred."""
     _only_c(order)
-    return a._viewed(_new_shape(a.shape, _extents(newshape)))
+    return a._view_as(_new_shape(a.shape, _extents(newshape)))
 
 
 @public()
 def ravel(x: Any, order: str = "C") -> Any:
     """Return a view with all axes merged."""
     _only_c(order)
-    return x._viewed((x.size,)) if isinstance(x, NDArray) else np.ravel(x)
+    return x._view_as((x.size,)) if isinstance(x, NDArray) else np.ravel(x)
 
 
 @expression("broadcast_to")
 def broadcast_to(array: Node, *, shape: Shape) -> Node:
-    """Return the array repeated along axes of extent 1, and along new axes in front, to a shape."""
+    """Repeat the array along axes of extent 1, and along new leading axes, to the given shape."""
     try:
         fits = np.broadcast_shapes(array.shape, shape) == shape
     except ValueError:
@@ -106,14 +106,14 @@ def broadcast_to(array: Node, *, shape: Shape) -> Node:
 
 @public()
 def broadcast_arrays(*args: Any) -> list[Any]:
-    """Return arrays repeated to the shape they have together."""
+    """Repeat arrays to their common shape."""
     shape = np.broadcast_shapes(*[arg.shape for arg in args])
-    return [called(broadcast_to, arg, shape=shape) for arg in args]
+    return [call_operator(broadcast_to, arg, shape=shape) for arg in args]
 
 
 @expression("expand_dims", method="expand_dims")
 def expand_dims(a: Node, *, axis: Axis) -> Node:
-    """Return the array with new axes of extent 1 at places of the result."""
+    """Return the array with new axes of extent 1 at the given positions of the result."""
     places = (axis,) if isinstance(axis, int) else axis or ()
     ndim = a.ndim + len(places)
     new = whole_axes(places, ndim, "expand_dims")
@@ -123,7 +123,7 @@ def expand_dims(a: Node, *, axis: Axis) -> Node:
 
 @expression("squeeze", method="squeeze", in_files="_np_squeeze")
 def squeeze(a: Node, *, axis: Axis = None) -> Node:
-    """Return the array without its axes of extent 1, or without those given."""
+    """Return the array without its axes of extent 1, or without the given ones."""
     if axis is None:
         return reshape_to(a, tuple([extent for extent in a.shape if extent != 1]))
     axes = whole_axes(axis, a.ndim, "squeeze")
@@ -146,7 +146,7 @@ def _at_least(ndim: int) -> Any:
     declared = expression(f"_atleast_{ndim}d", in_files=f"_np_atleast_{ndim}d")(body)
 
     def function(*arys: Any) -> Any:
-        found = [called(declared, ary) for ary in arys]
+        found = [call_operator(declared, ary) for ary in arys]
         return found[0] if len(found) == 1 else found
 
     function.__name__ = f"atleast_{ndim}d"
@@ -182,7 +182,7 @@ def swapaxes(a: Node, *, axis1: int, axis2: int) -> Node:
 
 @expression("moveaxis", in_files="_np_moveaxis")
 def moveaxis(a: Node, *, source: Axis, destination: Axis) -> Node:
-    """Return the array with axes moved to other places."""
+    """Return the array with axes moved to other positions."""
     axes, places = whole_axes(source, a.ndim, "moveaxis"), whole_axes(destination, a.ndim, "moveaxis")
     if len(axes) != len(places):
         raise ValueError("`source` and `destination` arguments must have the same number of elements")
@@ -205,8 +205,8 @@ def rollaxis(a: Node, *, axis: int, start: int = 0) -> Node:
 # -- orders of elements
 
 
-def flipped(node: Node, axes: Shape) -> Node:
-    """Return a node with the order of elements reversed along axes."""
+def flip_node(node: Node, axes: Shape) -> Node:
+    """Reverse a node along axes."""
     for axis in axes:
         node = slice_along(node, axis, node.shape[axis] - 1, -1, -1) if node.shape[axis] > 1 else node
     return node
@@ -214,23 +214,23 @@ def flipped(node: Node, axes: Shape) -> Node:
 
 @expression("flip", method="flip")
 def flip(m: Node, *, axis: Axis = None) -> Node:
-    """Return the array with the order of elements reversed along axes; all by default."""
-    return flipped(m, tuple(range(m.ndim)) if axis is None else whole_axes(axis, m.ndim, "flip"))
+    """Reverse the order of elements along axes; along all axes by default."""
+    return flip_node(m, tuple(range(m.ndim)) if axis is None else whole_axes(axis, m.ndim, "flip"))
 
 
 @expression("flipud")
 def flipud(m: Node) -> Node:
     """Return the array with its rows in reverse order."""
-    return flipped(m, (real_axis(0, m.ndim, "flipud"),))
+    return flip_node(m, (real_axis(0, m.ndim, "flipud"),))
 
 
 @expression("fliplr")
 def fliplr(m: Node) -> Node:
     """Return the array with its columns in reverse order."""
-    return flipped(m, (real_axis(1, m.ndim, "fliplr"),))
+    return flip_node(m, (real_axis(1, m.ndim, "fliplr"),))
 
 
-def _rolled(node: Node, shift: int, axis: int) -> Node:
+def _roll_node(node: Node, shift: int, axis: int) -> Node:
     extent = node.shape[axis]
     shift = shift % extent if extent else 0
     if not shift:
@@ -241,21 +241,21 @@ def _rolled(node: Node, shift: int, axis: int) -> Node:
 
 @expression("roll", in_files="_np_roll")
 def roll(a: Node, *, shift: Axis, axis: Axis = None) -> Node:
-    """Return the array with elements moved along axes; what leaves at one end comes in at the other."""
+    """Shift elements along axes; elements that leave at one end come in at the other."""
     shifts = (shift,) if isinstance(shift, int) else shift or ()
     if axis is None:
-        return reshape_to(_rolled(reshape_to(a, (a.size,)), sum(shifts), 0), a.shape)
+        return reshape_to(_roll_node(reshape_to(a, (a.size,)), sum(shifts), 0), a.shape)
     axes = (axis,) if isinstance(axis, int) else axis
     if len(shifts) not in (1, len(axes)):
         raise ValueError("'shift' and 'axis' should be scalars or 1D sequences of one length")
     for one, by in zip(axes, shifts * len(axes) if len(shifts) == 1 else shifts, strict=True):
-        a = _rolled(a, by, real_axis(one, a.ndim, "roll"))
+        a = _roll_node(a, by, real_axis(one, a.ndim, "roll"))
     return a
 
 
 @expression("rot90")
 def rot90(m: Node, *, k: int = 1, axes: Shape = (0, 1)) -> Node:
-    """Return the array turned by ``k`` times 90 degrees in the plane of two axes."""
+    """Rotate the array ``k`` times by 90 degrees in the plane of two axes."""
     if len(axes) != 2:
         raise ValueError("len(axes) must be 2.")
     first, second = [real_axis(axis, m.ndim, "rot90") for axis in axes]
@@ -265,28 +265,28 @@ def rot90(m: Node, *, k: int = 1, axes: Shape = (0, 1)) -> Node:
     order[first], order[second] = second, first
     turned = {
         0: lambda: m,
-        1: lambda: permute(flipped(m, (second,)), tuple(order)),
-        2: lambda: flipped(m, (first, second)),
-        3: lambda: flipped(permute(m, tuple(order)), (second,)),
+        1: lambda: permute(flip_node(m, (second,)), tuple(order)),
+        2: lambda: flip_node(m, (first, second)),
+        3: lambda: flip_node(permute(m, tuple(order)), (second,)),
     }
     return turned[k % 4]()
 
 
 @expression("tile", method="tile")
 def tile(A: Node, *, reps: Shape) -> Node:  # noqa: N803 - MXNet's name
-    """Return the array repeated as a whole ``reps`` times along each axis."""
+    """Repeat the whole array ``reps`` times along each axis."""
     return single(REGISTRY["tile"](A, reps=reps)) if reps else A
 
 
 @expression("_repeat_each")
 def _repeat_each(a: Node, *, repeats: int, axis: int | None = None) -> Node:
-    """Return the array with every element repeated along an axis, or in the flattened array."""
+    """Repeat every element along an axis, or those of the flattened array."""
     return single(REGISTRY["repeat"](a if a.shape else reshape_to(a, (1,)), repeats=repeats, axis=axis))
 
 
 @expression("_repeat_counted")
 def _repeat_counted(a: Node, *, repeats: Shape, axis: int | None = None) -> Node:
-    """Return the array with each element repeated its own number of times along an axis."""
+    """Repeat each element its own number of times along an axis."""
     if axis is None:
         a, axis = reshape_to(a, (a.size,)), 0
     axis = real_axis(axis, a.ndim, "repeat")
@@ -301,17 +301,19 @@ def _repeat_counted(a: Node, *, repeats: Shape, axis: int | None = None) -> Node
 
 @public(method="repeat")
 def repeat(a: Any, repeats: Any, axis: int | None = None) -> Any:
-    """Return the array with every element repeated along an axis, or in the flattened array."""
+    """Repeat every element along an axis, or those of the flattened array."""
     if isinstance(repeats, Handle):
         repeats = repeats.tolist()  # type: ignore[attr-defined]
     if isinstance(repeats, (list, tuple)) and len(repeats) != 1:
-        return called(_repeat_counted, a, repeats=tuple(repeats), axis=axis)
-    return called(_repeat_each, a, repeats=repeats[0] if isinstance(repeats, (list, tuple)) else repeats, axis=axis)
+        return call_operator(_repeat_counted, a, repeats=tuple(repeats), axis=axis)
+    return call_operator(
+        _repeat_each, a, repeats=repeats[0] if isinstance(repeats, (list, tuple)) else repeats, axis=axis
+    )
 
 
 @expression("resize")
 def resize(a: Node, *, new_shape: Shape) -> Node:
-    """Return an array of a shape filled with the elements of another one, again and again."""
+    """Return an array of the given shape, filled with repeated copies of the elements."""
     size = int(np.prod(new_shape, dtype=np.int64))
     if not a.size:
         return full(new_shape, 0, a.dtype, a.context)
@@ -323,8 +325,8 @@ def resize(a: Node, *, new_shape: Shape) -> Node:
 # -- padding
 
 
-def _arranged(node: Node, axis: int, order: list[int]) -> Node:
-    """Return the slices of a node along an axis in another order, taken in runs that go up, down or stay."""
+def _reorder(node: Node, axis: int, order: list[int]) -> Node:
+    """Reorder the slices of a node along an axis, taken in ascending, descending or constant runs."""
     pieces, first = [], 0
     while first < len(order):
         last = first + 1
@@ -344,8 +346,8 @@ def _arranged(node: Node, axis: int, order: list[int]) -> Node:
     return joined(pieces, axis)
 
 
-def _padded(node: Node, axis: int, before: int, after: int, mode: str, value: float) -> Node:
-    """Return a node with a border along one axis."""
+def _pad_axis(node: Node, axis: int, before: int, after: int, mode: str, value: float) -> Node:
+    """Pad a node along one axis."""
 
     def wide(width: int) -> Shape:
         return (*node.shape[:axis], width, *node.shape[axis + 1 :])
@@ -357,7 +359,7 @@ def _padded(node: Node, axis: int, before: int, after: int, mode: str, value: fl
         borders = [broadcast(reduced, wide(width)) for width in (before, after)]
     else:
         order = np.pad(np.arange(node.shape[axis]), (before, after), mode)  # type: ignore[call-overload]
-        return _arranged(node, axis, order.tolist())
+        return _reorder(node, axis, order.tolist())
     return joined([*borders[: bool(before)], node, *(borders[1:] if after else [])], axis)
 
 
@@ -366,11 +368,11 @@ _REDUCED = {"maximum": max_axes, "minimum": min_axes, "mean": mean_axes}
 
 @expression("_pad")
 def _pad(x: Node, *, pad_width: Shape, mode: str = "constant", constant_value: float = 0.0) -> Node:
-    """Return the array with a border of so many elements before and after each axis."""
+    """Pad the array with the given number of elements before and after each axis."""
     for axis in range(x.ndim):
         before, after = pad_width[2 * axis : 2 * axis + 2]
         if before or after:
-            x = _padded(x, axis, before, after, mode, constant_value)
+            x = _pad_axis(x, axis, before, after, mode, constant_value)
     return x
 
 
@@ -379,9 +381,9 @@ _MODES = ("constant", "edge", "reflect", "symmetric", "wrap", "maximum", "minimu
 
 @public(method="pad")
 def pad(x: Any, pad_width: Any, mode: str = "constant", **kwargs: Any) -> Any:
-    """Return the array with a border: of a number, of repeated edges, mirrored, or of extrema.
+    """Pad the array with a constant, repeated edges, reflections, or extrema.
 
-    ``pad_width`` is ((before, after), ...) for each axis, or one pair or number for all.
+    ``pad_width`` is ((before, after), ...) for each axis, or one pair or number for all axes.
     """
     if mode not in _MODES:
         raise ValueError(f"mode {mode!r} is not supported; use one of {', '.join(_MODES)}")
@@ -398,4 +400,4 @@ def pad(x: Any, pad_width: Any, mode: str = "constant", **kwargs: Any) -> Any:
     if len(values) != 1:
         raise ValueError("constant_values must be one number for all axes")
     value = float(values.pop())
-    return called(_pad, x, pad_width=tuple(widths.reshape(-1).tolist()), mode=mode, constant_value=value)
+    return call_operator(_pad, x, pad_width=tuple(widths.reshape(-1).tolist()), mode=mode, constant_value=value)

@@ -23,9 +23,9 @@ from ..ndarray.array import NDArray
 from .creation import array, from_values
 from .declaration import FUNCTIONS, expression, public
 from .joining import concatenate
-from .promotion import as_float, promoted
+from .promotion import as_float, promote
 from .reductions import axes_of, mean_of
-from .shaping import called, real_axis
+from .shaping import call_operator, real_axis
 
 __all__: list[str] = []
 
@@ -39,7 +39,7 @@ def _average(a: Node, weights: Node | None = None, *, axis: Axis = None) -> Any:
         count = math.prod([a.shape[one] for one in axes])
         mean = mean_of(data, axes, keepdims=False)
         return mean, full(mean.shape, count, mean.dtype, mean.context)
-    data, weight = promoted(data, as_float(weights))
+    data, weight = promote(data, as_float(weights))
     if weight.shape != data.shape:
         if len(axes) != 1 or weight.ndim != 1 or weight.shape[0] != data.shape[axes[0]]:
             raise ValueError(f"weights of shape {weight.shape} do not fit an array of shape {a.shape} along {axis}")
@@ -51,10 +51,10 @@ def _average(a: Node, weights: Node | None = None, *, axis: Axis = None) -> Any:
 
 @public()
 def average(a: Any, axis: Any = None, weights: Any = None, returned: bool = False, out: Any = None) -> Any:
-    """Return the weighted mean along axes; on request also the sum of the weights."""
+    """Return the weighted mean along axes, and with ``returned`` also the sum of the weights."""
     axis = tuple(axis) if isinstance(axis, list) else axis
     given = (a,) if weights is None else (a, weights)
-    mean, total = called(_average, *given, axis=axis)
+    mean, total = call_operator(_average, *given, axis=axis)
     if out is not None:
         out[...] = mean
         mean = out
@@ -63,7 +63,7 @@ def average(a: Any, axis: Any = None, weights: Any = None, returned: bool = Fals
 
 @expression("_covariance")
 def _covariance(m: Node, *, rowvar: bool, ddof: int, normalized: bool) -> Node:
-    """Return the covariances of variables, or with ``normalized`` their correlations."""
+    """Return the covariance matrix of variables, or with ``normalized`` their correlation matrix."""
     data = as_float(m)
     if data.ndim < 2:
         data = reshape_to(data, (1, data.size))
@@ -86,26 +86,26 @@ def _variables(m: Any, y: Any, rowvar: bool) -> Any:
 
 @public()
 def cov(m: Any, y: Any = None, rowvar: bool = True, bias: bool = False, ddof: int | None = None) -> Any:
-    """Return the covariances of variables, each a row of observations (or a column, with ``rowvar=False``)."""
+    """Return the covariance matrix of variables; each row holds one variable (each column with ``rowvar=False``)."""
     taken = (0 if bias else 1) if ddof is None else ddof
-    return called(
+    return call_operator(
         _covariance, _variables(m, y, rowvar), rowvar=rowvar if y is None else True, ddof=taken, normalized=False
     )
 
 
 @public()
 def corrcoef(x: Any, y: Any = None, rowvar: bool = True) -> Any:
-    """Return the correlations of variables, each a row of observations (or a column, with ``rowvar=False``)."""
+    """Return the correlation matrix of variables; each row holds one variable (each column with ``rowvar=False``)."""
     data = _variables(x, y, rowvar)
-    return called(_covariance, data, rowvar=rowvar if y is None else True, ddof=1, normalized=True)
+    return call_operator(_covariance, data, rowvar=rowvar if y is None else True, ddof=1, normalized=True)
 
 
-# -- differences and areas
+# -- differences and integrals
 
 
 @expression("_diff")
 def _diff(a: Node, *, n: int = 1, axis: int = -1) -> Node:
-    """Return the n-th differences of neighbours along an axis."""
+    """Return the n-th differences of adjacent elements along an axis."""
     axis = real_axis(axis, a.ndim, "diff")
     for _ in range(n):
         extent = a.shape[axis]
@@ -118,18 +118,18 @@ def _diff(a: Node, *, n: int = 1, axis: int = -1) -> Node:
 
 @public()
 def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None) -> Any:
-    """Return the n-th differences of neighbours along an axis."""
+    """Return the n-th differences of adjacent elements along an axis."""
     if n < 0:
         raise ValueError(f"order must be non-negative but got {n}")
     if prepend is not None or append is not None:
         raise NotImplementedError("prepend and append options are not supported yet")
-    return called(_diff, a, n=n, axis=axis)
+    return call_operator(_diff, a, n=n, axis=axis)
 
 
 @public()
 def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Any:
-    """Return the differences of neighbours of the flattened array, between numbers given for both ends."""
-    parts = [called(_diff, ary.reshape(-1))]
+    """Return the differences of adjacent elements of the flattened array, with values added at both ends."""
+    parts = [call_operator(_diff, ary.reshape(-1))]
     for value, place in ((to_begin, 0), (to_end, len(parts) + 1)):
         if value is not None:
             given = value if isinstance(value, NDArray) else array(value, dtype=ary.dtype)
@@ -139,12 +139,12 @@ def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Any:
 
 @public("trapz", "trapezoid")
 def trapz(y: Any, x: Any = None, dx: float = 1.0, axis: int = -1) -> Any:
-    """Return the area under points, joined by straight lines, along an axis."""
+    """Integrate along an axis by the trapezoidal rule."""
     axis = real_axis(axis, y.ndim, "trapz")
     before, after = (slice(None),) * axis + (slice(None, -1),), (slice(None),) * axis + (slice(1, None),)
     widths: Any = dx
     if x is not None:
-        widths = called(_diff, x, axis=0 if x.ndim == 1 else axis)
+        widths = call_operator(_diff, x, axis=0 if x.ndim == 1 else axis)
         if x.ndim == 1 and y.ndim > 1:
             widths = widths.reshape([-1 if place == axis else 1 for place in range(y.ndim)])
     return ((y[before] + y[after]) * widths / 2).sum(axis=axis)
@@ -152,7 +152,7 @@ def trapz(y: Any, x: Any = None, dx: float = 1.0, axis: int = -1) -> Any:
 
 @expression("cumprod")
 def cumprod(a: Node, *, axis: int | None = None) -> Node:
-    """Return running products along an axis, or of the flattened array, in as many steps as their number has bits."""
+    """Return cumulative products along an axis, or of the flattened array, by a logarithmic number of doublings."""
     if axis is None:
         a, axis = reshape_to(a, (a.size,)), 0
     axis = real_axis(axis, a.ndim, "cumprod")
@@ -169,8 +169,9 @@ def cumprod(a: Node, *, axis: int | None = None) -> Node:
 
 @public()
 def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period: float | None = None) -> Any:
-    """Return the values at ``x`` of the line through points whose abscissas ``xp`` ascend; ``left`` and ``right``
-    are the values outside. Gradients pass to ``x`` and ``fp``.
+    """Interpolate linearly at ``x`` between points with ascending ``xp`` and values ``fp``.
+
+    ``left`` and ``right`` are the values outside the range. Gradients pass to ``x`` and ``fp``.
     """
     if period is not None:
         return from_values(np.interp(_values(x), _values(xp), _values(fp), left, right, period))
@@ -200,8 +201,8 @@ def _values(value: Any) -> Any:
 
 @expression("polyval")
 def polyval(p: Node, x: Node) -> Node:
-    """Return the values at ``x`` of the polynomial with coefficients ``p``, the highest power first."""
-    coefficients, places = promoted(p, x)
+    """Evaluate at ``x`` the polynomial with coefficients ``p``, highest power first."""
+    coefficients, places = promote(p, x)
     result = full(places.shape, 0, places.dtype, places.context)
     for number in range(coefficients.shape[0]):
         one = reshape_to(slice_along(coefficients, 0, number, number + 1), ())
@@ -221,7 +222,7 @@ def histogram(
     weights: Any = None,
     density: Any = None,
 ) -> Any:
-    """Return how many elements fall into each bin (int64), and the edges of the bins."""
+    """Return the number of elements in each bin (int64), and the edges of the bins."""
     if normed is True or normed is False:
         raise NotImplementedError("normed option is not supported yet...")
     if weights is not None:

@@ -1,7 +1,7 @@
-"""mx.npx: operators of neural networks and others that NumPy does not have, for arrays of mx.np.
+"""mx.npx: neural network operators and others that NumPy lacks, for mx.np arrays.
 
-They are the operators of ``mx.nd`` under MXNet's names, which their declarations state (``npx=``); a result that is
-computed from arrays of ``mx.np`` is one. Names are looked up when they are first used.
+They are operators of ``mx.nd`` under MXNet's names, which their declarations state (``npx=``); results computed from
+``mx.np`` arrays are ``mx.np`` arrays. Names are looked up on first use.
 
 >>> from phonograd import np, npx
 >>> npx.relu(np.array([-1.0, 2.0]))
@@ -37,7 +37,7 @@ __all__ = [
     "waitall",
 ]
 
-#: what is no single operator, by the module it stands in
+#: names that are not single operators, by their module
 _ELSEWHERE = {
     "cond": "..ndarray.control",
     "foreach": "..ndarray.control",

@@ -1,4 +1,4 @@
-"""Files of arrays: ``npx.save`` and ``npx.load``, in MXNet's format with NumPy shapes, and ``npx.savez``."""
+"""Array files: ``npx.save`` and ``npx.load`` in MXNet's format with NumPy shapes, and ``npx.savez``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["load", "save", "savez"]
 
 
 def save(file: str | os.PathLike[str], arr: Any) -> None:
-    """Return nothing and write an array, a list of arrays or a dictionary of arrays to a file."""
+    """Write an array, a list of arrays or a dictionary of arrays to a file."""
     if isinstance(arr, NDArray):
         arr = [arr]
     if isinstance(arr, dict):
@@ -34,9 +34,9 @@ def save(file: str | os.PathLike[str], arr: Any) -> None:
 
 
 def load(file: str | os.PathLike[str]) -> Any:
-    """Return the arrays of a file: a dictionary if they have names, else a list.
+    """Return the arrays in a file: a dictionary if they have names, else a list.
 
-    Files that end in ``.npz`` and ``.npy`` are NumPy's.
+    Files that end in ``.npz`` and ``.npy`` are read as NumPy's.
     """
     name = os.fspath(file)
     if name.endswith((".npz", ".npy")):
@@ -52,7 +52,7 @@ def load(file: str | os.PathLike[str]) -> Any:
 
 
 def savez(file: str | os.PathLike[str], *args: Any, **kwargs: Any) -> None:
-    """Return nothing and write arrays to an archive of NumPy's, by name, or as ``arr_0`` and so on."""
+    """Write arrays to a NumPy archive, by name, or as ``arr_0`` and so on."""
     np.savez(file, *[_values(value) for value in args], **{key: _values(value) for key, value in kwargs.items()})
 
 

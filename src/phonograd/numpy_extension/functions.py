@@ -1,4 +1,4 @@
-"""Functions of mx.npx that are expressions of several operators, or whose results depend on values."""
+"""Functions of mx.npx that combine several operators, or whose result shape depends on values."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ __all__ = [
 
 
 def _reshape(a: Node, *, newshape: Shape, reverse: bool = False, order: str = "C") -> Node:
-    """Return the array in another shape, in which codes stand for extents of its own.
+    """Return the array in another shape; negative codes refer to extents of the array.
 
-    -1 is what is left; -2 copies one extent; -3 drops an extent of 1; -4 copies all that follow; -5 merges two; -6
-    splits one into the two that follow. With ``reverse`` they are matched from the last axis on.
+    -1 is inferred; -2 copies one extent; -3 drops an extent of 1; -4 copies all that follow; -5 merges two; -6
+    splits one into the two that follow. With ``reverse``, codes match from the last axis.
     """
     if order != "C":
-        raise MXNetError(f"npx.reshape: only order='C' is there, not {order!r}")
+        raise MXNetError(f"npx.reshape: only order='C' is supported, not {order!r}")
     return reshape_to(a, resolve(a.shape, newshape, reverse))
 
 
@@ -47,18 +47,18 @@ def _mask_out(data: Node, mask: Node, value: float) -> Node:
 
 
 def _masked_softmax(data: Node, mask: Node, *, axis: int = -1, temperature: float | None = None) -> Node:
-    """Return the softmax of those elements for which the mask is true; the others get 0."""
+    """Return the softmax over the elements where the mask is true; the others get 0."""
     chances = _softmax(_mask_out(data, mask, -math.inf), axis=axis, temperature=temperature)
     return _mask_out(chances, mask, 0.0)
 
 
 def _masked_log_softmax(data: Node, mask: Node, *, axis: int = -1, temperature: float | None = None) -> Node:
-    """Return the logarithm of the softmax of those elements for which the mask is true; the others get -infinity."""
+    """Return the log-softmax over the elements where the mask is true; the others get -infinity."""
     logarithms = _log_softmax(_mask_out(data, mask, -math.inf), axis=axis, temperature=temperature)
     return _mask_out(logarithms, mask, -math.inf)
 
 
-#: what the functions that follow compute, by name
+#: the expressions behind the functions below, by name
 EXPRESSIONS = {
     "masked_log_softmax": Expression(_masked_log_softmax, name="_npx_masked_log_softmax"),
     "masked_softmax": Expression(_masked_softmax, name="_npx_masked_softmax"),
@@ -68,7 +68,7 @@ masked_log_softmax, masked_softmax, reshape = (function_of(found, name) for name
 
 
 def nonzero(a: NDArray) -> Any:
-    """Return the places of elements that are not zero, a row of indices for each; they are counted at this call."""
+    """Return the indices of nonzero elements, one row per element; they are computed at the call."""
     if not isinstance(a, NDArray):
         raise TypeError(f"npx.nonzero takes an array of mx.np, not {type(a)}")
     return new(np.argwhere(read(a)).astype(np.int64), a.context)
@@ -76,7 +76,7 @@ def nonzero(a: NDArray) -> Any:
 
 def _indices(a: NDArray, ind: NDArray) -> tuple[Any, ...]:
     if ind.ndim == 1:
-        ind = ind._viewed((1, ind.shape[0]))
+        ind = ind._view_as((1, ind.shape[0]))
     if ind.ndim != 2 or ind.shape[0] > a.ndim:
         raise MXNetError(
             f"indices {format_shape(ind.shape)} must have a row for each of the first axes of an array "
@@ -86,14 +86,14 @@ def _indices(a: NDArray, ind: NDArray) -> tuple[Any, ...]:
 
 
 def index_update(a: NDArray, ind: NDArray, val: NDArray) -> Any:
-    """Return a copy of an array with the elements (or slices) at some places replaced."""
+    """Return a copy of an array with the elements (or slices) at some indices replaced."""
     changed = a.copy()
     changed[_indices(a, ind)] = val
     return changed
 
 
 def index_add(a: NDArray, ind: NDArray, val: NDArray) -> Any:
-    """Return a copy of an array with values added at some places, more than once where a place is named twice."""
+    """Return a copy of an array with values added at some indices; repeated indices add up."""
     rows = _indices(a, ind)
     places = function_of(REGISTRY["stack"], "stack")(*rows, axis=0)
     spread = val.broadcast_to((places.shape[1], *a.shape[len(rows) :]))

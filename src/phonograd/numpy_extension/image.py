@@ -1,4 +1,4 @@
-"""npx.image: operators on images for arrays of mx.np, and everything of ``mx.image``."""
+"""npx.image: image operators for mx.np arrays, and all of ``mx.image``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ..ndarray.namespaces import lookup, public_names
 
 __all__: list[str] = []
 
-#: where functions stand that are no operators; a layer above this one
+#: the module of functions that are not operators; it is in a layer above this one
 _FUNCTIONS = "phonograd.image"
 
 

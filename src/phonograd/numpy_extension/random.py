@@ -1,4 +1,4 @@
-"""npx.random: the seed, and distributions that NumPy does not have."""
+"""npx.random: the seed, and distributions that NumPy lacks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..core.base.errors import nearest
 from ..core.graph.operator import REGISTRY
 from ..core.trace.rng import seed
 from ..ndarray.array import NDArray
-from ..numpy.random import drawn, normal, uniform
+from ..numpy.random import draw, normal, uniform
 
 __all__ = ["bernoulli", "normal_n", "seed", "uniform_n"]
 
@@ -25,25 +25,25 @@ def bernoulli(
     ctx: Context | None = None,
     out: Any = None,
 ) -> Any:
-    """Return ones with a probability, and zeros otherwise.
+    """Return ones with a given probability, else zeros.
 
     Parameters
     ----------
     prob, logit
-        The probability of ones, or what it is the sigmoid of: a number or an array. One of the two is given.
+        The probability of ones, or its logit: a number or an array. Give exactly one of the two.
     size
         The shape of the result; that of the probabilities if it is None.
     dtype
-        Its dtype, float32 if it is None.
+        The dtype of the result; None means float32.
     """
     if (prob is None) == (logit is None):
         raise ValueError(
             f"Either `prob` or `logit` must be specified, but not both. Received prob={prob}, logit={logit}"
         )
     given = prob if logit is None else logit
-    numbers = drawn("uniform", size, (given,), ctx)
+    numbers = draw("uniform", size, (given,), ctx)
     if logit is not None:
-        # the chance that a logistic number is below the logit is its sigmoid
+        # a logistic number is below the logit with probability sigmoid(logit)
         log = function_of(REGISTRY["log"], "log")
         numbers = log(numbers) - log(1 - numbers)
     made = (numbers < given).astype(dtype or "float32")
@@ -53,8 +53,8 @@ def bernoulli(
     return out
 
 
-def _batched(batch_shape: Any, *parameters: Any) -> Any:
-    """Return the size of draws that have more axes in front than their parameters; None for as many."""
+def _batch_size(batch_shape: Any, *parameters: Any) -> Any:
+    """Return the size of draws with leading batch axes; None keeps the shape of the parameters."""
     if batch_shape is None:
         return None
     lead = (batch_shape,) if isinstance(batch_shape, int) else tuple(batch_shape)
@@ -64,15 +64,15 @@ def _batched(batch_shape: Any, *parameters: Any) -> Any:
 def uniform_n(
     low: Any = 0.0, high: Any = 1.0, batch_shape: Any = None, dtype: Any = None, ctx: Context | None = None
 ) -> Any:
-    """Return numbers uniform in [low, high): a batch of ``batch_shape`` for each of the parameters."""
-    return uniform(low, high, _batched(batch_shape, low, high), dtype, ctx)
+    """Draw numbers uniformly from [low, high): a batch of shape ``batch_shape`` per parameter element."""
+    return uniform(low, high, _batch_size(batch_shape, low, high), dtype, ctx)
 
 
 def normal_n(
     loc: Any = 0.0, scale: Any = 1.0, batch_shape: Any = None, dtype: Any = None, ctx: Context | None = None
 ) -> Any:
-    """Return normal numbers: a batch of ``batch_shape`` for each of the parameters."""
-    return normal(loc, scale, _batched(batch_shape, loc, scale), dtype, ctx)
+    """Draw from the normal distribution: a batch of shape ``batch_shape`` per parameter element."""
+    return normal(loc, scale, _batch_size(batch_shape, loc, scale), dtype, ctx)
 
 
 def __getattr__(name: str) -> Any:

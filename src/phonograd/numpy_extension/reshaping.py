@@ -1,4 +1,4 @@
-"""The codes of ``npx.reshape``: negative numbers that stand for extents of the array."""
+"""The codes of ``npx.reshape``: negative numbers that refer to extents of the array."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["resolve"]
 
 
 def resolve(source: tuple[int, ...], codes: tuple[int, ...], reverse: bool = False) -> tuple[int, ...]:
-    """Return the shape that codes mean for an array of a shape; read backwards, if ``reverse`` is set.
+    """Return the shape that codes mean for an array of a shape; with ``reverse``, codes match from the end.
 
     >>> resolve((2, 3, 4), (-5, -4)), resolve((8, 3), (-6, 2, -1, -2)), resolve((1, 2, 3), (-3, -1))
     ((6, 4), (2, 4, 3), (6,))
@@ -24,7 +24,7 @@ def _forward(source: tuple[int, ...], codes: tuple[int, ...]) -> tuple[int, ...]
     found: list[int] = []
     used = place = 0
 
-    def taken() -> int:
+    def next_extent() -> int:
         nonlocal used
         if used >= len(source):
             raise _error(source, codes, "there are more codes than axes")
@@ -41,9 +41,9 @@ def _forward(source: tuple[int, ...], codes: tuple[int, ...]) -> tuple[int, ...]
             found.append(-1)
             used += 1
         elif code == -2:
-            found.append(taken())
+            found.append(next_extent())
         elif code == -3:
-            if taken() != 1:
+            if next_extent() != 1:
                 raise _error(source, codes, "-3 index should only be used to skip dimension size 1")
         elif code == -4:
             found += source[used:]
@@ -51,18 +51,18 @@ def _forward(source: tuple[int, ...], codes: tuple[int, ...]) -> tuple[int, ...]
         elif code == -5:
             if used >= len(source) - 1:
                 raise _error(source, codes, "Not enough dimensions left for the product")
-            found.append(taken() * taken())
+            found.append(next_extent() * next_extent())
         elif code == -6:
-            found += _split(source, codes, taken(), codes[place : place + 2])
+            found += _split(source, codes, next_extent(), codes[place : place + 2])
             place += 2
         else:
             raise _error(source, codes, f"Dimension size must be greater than or equal to -6, not {code}")
-    return _completed(source, codes, found)
+    return _infer_unknown(source, codes, found)
 
 
 def _split(source: tuple[int, ...], codes: tuple[int, ...], extent: int, parts: tuple[int, ...]) -> list[int]:
     if len(parts) != 2 or parts == (-1, -1):
-        raise _error(source, codes, "-6 is followed by two extents, one of which may be -1")
+        raise _error(source, codes, "-6 must be followed by two extents, one of which may be -1")
     known = next(part for part in parts if part != -1)
     if known <= 0 or extent % known:
         raise _error(source, codes, f"an axis of {extent} cannot be split into {parts}")
@@ -72,18 +72,18 @@ def _split(source: tuple[int, ...], codes: tuple[int, ...], extent: int, parts: 
     return made
 
 
-def _completed(source: tuple[int, ...], codes: tuple[int, ...], found: list[int]) -> tuple[int, ...]:
-    """Return a shape with the extent that is left for -1."""
+def _infer_unknown(source: tuple[int, ...], codes: tuple[int, ...], found: list[int]) -> tuple[int, ...]:
+    """Return the shape with -1 replaced by the inferred extent."""
     size = math.prod(source)
     if found.count(-1) > 1:
         raise _error(source, codes, "Can only specify one unknown dimension")
     if -1 in found:
         known = math.prod([extent for extent in found if extent != -1])
         if known == 0 or size % known:
-            raise _error(source, codes, "the extents that are known do not divide the number of elements")
+            raise _error(source, codes, "the known extents do not divide the number of elements")
         found[found.index(-1)] = size // known
     if math.prod(found) != size:
-        raise _error(source, codes, f"{format_shape(tuple(found))} has not as many elements")
+        raise _error(source, codes, f"{format_shape(tuple(found))} has another number of elements")
     return tuple(found)
 
 

@@ -21,7 +21,7 @@ from ..core.ops.update.update_rules import add_weight_decay, clip_to_limit, resc
 from ..core.trace.trace import ready_trace
 from ..ndarray.array import NDArray
 from ..ndarray.creation import zeros
-from ..ndarray.sparse import labelled, touched_rows
+from ..ndarray.sparse import label_storage, touched_rows
 
 __all__ = ["Optimizer", "Test", "UpdateStep", "assign", "assign_all", "create", "register", "zeros_like"]
 
@@ -318,7 +318,7 @@ class Optimizer:
         if grad.stype != "row_sparse" or not self._is_lazy(weight):
             self._apply(weight, grad, state, *rates)
             return
-        whole = labelled(grad, "default")
+        whole = label_storage(grad, "default")
         touched = touched_rows(whole)
         held = [weight, *(state if isinstance(state, (list, tuple)) else [state])]
         before = [(array, array.copy()) for array in held if array is not None]

@@ -1,6 +1,6 @@
-"""Recurrent networks of symbols, and buckets of sentences (``mxnet.rnn``), as MXNet had them before Gluon.
+"""Symbolic recurrent networks and buckets of sentences (``mxnet.rnn``), MXNet's API before Gluon.
 
-Cells compute what those of :mod:`phonograd.gluon.rnn` do; here they make symbols, for :mod:`phonograd.module`.
+The cells compute the same as those of :mod:`phonograd.gluon.rnn`, but create symbols for :mod:`phonograd.module`.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ class RNNParams:
         self._params: dict[str, Any] = {}
 
     def get(self, name: str, **kwargs: Any) -> Any:
-        """Return the variable of a name, with the prefix; the first call makes it."""
+        """Return the variable with a prefixed name; the first call creates it."""
         whole = self._prefix + name
         if whole not in self._params:
             self._params[whole] = symbol.Variable(whole, **kwargs)
@@ -58,7 +58,7 @@ class BaseRNNCell:
         self.reset()
 
     def reset(self) -> None:
-        """Reset the counters of steps and states: call it before a new sequence."""
+        """Reset the step and state counters; call it before a new sequence."""
         self._init_counter = -1
         self._counter = -1
         for cell in getattr(self, "_cells", ()):
@@ -91,7 +91,7 @@ class BaseRNNCell:
         )
 
     def begin_state(self, func: Any = symbol.zeros, **kwargs: Any) -> list[Any]:
-        """Return the initial states, made by a function like ``sym.zeros`` or ``sym.Variable``."""
+        """Return the initial states, created by a function like ``sym.zeros`` or ``sym.Variable``."""
         self._check_free()
         states = []
         for info in self.state_info:
@@ -102,7 +102,7 @@ class BaseRNNCell:
     # -- weights of single gates
 
     def unpack_weights(self, args: Arrays) -> Arrays:
-        """Return arrays by name, with one array for each gate: ``lstm_i2h_f_weight``."""
+        """Split the weights in a dictionary by gate: ``lstm_i2h_f_weight``."""
         args = dict(args)
         if not self._gate_names:
             return args
@@ -115,7 +115,7 @@ class BaseRNNCell:
         return args
 
     def pack_weights(self, args: Arrays) -> Arrays:
-        """Return arrays by name, with one array for all gates: the inverse of :meth:`unpack_weights`."""
+        """Join the weights of all gates in a dictionary: the inverse of :meth:`unpack_weights`."""
         args = dict(args)
         if not self._gate_names:
             return args
@@ -161,7 +161,7 @@ class BaseRNNCell:
 
 
 class _GatedCell(BaseRNNCell):
-    """Base class of cells that run the step of a Gluon cell."""
+    """The base class of cells that run the step of a Gluon cell."""
 
     def __init__(
         self, step: Any, num_hidden: int, prefix: str, params: RNNParams | None, bias: dict[str, Any] | None = None

@@ -1,4 +1,4 @@
-"""Checkpoints of networks with recurrent cells: files hold the weights of each gate apart."""
+"""Checkpoints of networks with recurrent cells: files store the weights of each gate separately."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["do_rnn_checkpoint", "load_rnn_checkpoint", "rnn_unroll", "save_rnn_c
 Cells = BaseRNNCell | Sequence[BaseRNNCell]
 
 
-def _listed(cells: Cells) -> Sequence[BaseRNNCell]:
+def _as_list(cells: Cells) -> Sequence[BaseRNNCell]:
     return [cells] if isinstance(cells, BaseRNNCell) else cells
 
 
@@ -26,7 +26,7 @@ def rnn_unroll(
     input_prefix: str = "",
     layout: str = "NTC",
 ) -> tuple[Any, list[Any]]:
-    """Return what ``cell.unroll`` does: its older form."""
+    """Unroll a cell with ``cell.unroll`` (deprecated alias)."""
     warnings.warn("rnn_unroll is deprecated. Please call cell.unroll directly.", stacklevel=2)
     return cell.unroll(length, inputs, begin_state, layout)
 
@@ -34,22 +34,22 @@ def rnn_unroll(
 def save_rnn_checkpoint(
     cells: Cells, prefix: str, epoch: int, symbol: Any, arg_params: Arrays, aux_params: Arrays
 ) -> None:
-    """Write a symbol to ``<prefix>-symbol.json``, and arrays, taken apart by cells, to ``<prefix>-<epoch>.params``."""
-    for cell in _listed(cells):
+    """Write a symbol to ``<prefix>-symbol.json``, and arrays, split by gate, to ``<prefix>-<epoch>.params``."""
+    for cell in _as_list(cells):
         arg_params = cell.unpack_weights(arg_params)
     save_checkpoint(prefix, epoch, symbol, arg_params, aux_params)
 
 
 def load_rnn_checkpoint(cells: Cells, prefix: str, epoch: int) -> tuple[Any, Arrays, Arrays]:
-    """Return symbol, arguments and auxiliary states that :func:`save_rnn_checkpoint` has written."""
+    """Return the symbol, arguments and auxiliary states of :func:`save_rnn_checkpoint`'s files."""
     symbol, arguments, states = load_checkpoint(prefix, epoch)
-    for cell in _listed(cells):
+    for cell in _as_list(cells):
         arguments = cell.pack_weights(arguments)
     return symbol, arguments, states
 
 
 def do_rnn_checkpoint(cells: Cells, prefix: str, period: int = 1) -> Callable[..., None]:
-    """Return a callback for the end of epochs (``Module.fit``) that writes every so many of them."""
+    """Return an epoch-end callback (``Module.fit``) that writes a checkpoint every `period` epochs."""
     every = max(1, int(period))
 
     def write(iter_no: int, sym: Any = None, arg: Any = None, aux: Any = None) -> None:

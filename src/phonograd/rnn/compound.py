@@ -1,4 +1,4 @@
-"""Cells made of other cells: stacks, both directions, and modifiers."""
+"""Cells that contain other cells: stacks, bidirectional cells, and modifiers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["BidirectionalCell", "DropoutCell", "ModifierCell", "ResidualCell", "
 
 
 class _Several(BaseRNNCell):
-    """Base class of cells made of several cells."""
+    """The base class of cells that contain several cells."""
 
     def __init__(self, cells: Sequence[BaseRNNCell], params: RNNParams | None) -> None:
         self._cells: list[BaseRNNCell] = []
@@ -25,7 +25,7 @@ class _Several(BaseRNNCell):
             self._take(cell)
 
     def _take(self, cell: BaseRNNCell) -> None:
-        """Append a cell; if the cells share variables, so does this one."""
+        """Append a cell; if the cells share variables, this cell shares them too."""
         if self._override:
             assert cell._own_params, (
                 f"Either specify params for {type(self).__name__} or child cells, not both: a child has its own"
@@ -45,18 +45,18 @@ class _Several(BaseRNNCell):
         return [state for cell in self._cells for state in cell.begin_state(func=func, **kwargs)]
 
     def unpack_weights(self, args: Arrays) -> Arrays:
-        """Return arrays by name, with one array for each gate of each cell."""
+        """Split the weights in a dictionary by gate, for each cell."""
         for cell in self._cells:
             args = cell.unpack_weights(args)
         return args
 
     def pack_weights(self, args: Arrays) -> Arrays:
-        """Return arrays by name, with one array for all gates of a cell."""
+        """Join the weights of all gates in a dictionary, for each cell."""
         for cell in self._cells:
             args = cell.pack_weights(args)
         return args
 
-    def _shared_out(self, states: Sequence[Any]) -> list[list[Any]]:
+    def _divide_states(self, states: Sequence[Any]) -> list[list[Any]]:
         """Return the states of each cell."""
         counts = [len(cell.state_info) for cell in self._cells]
         ends = [sum(counts[: place + 1]) for place in range(len(counts))]
@@ -77,7 +77,7 @@ class SequentialRNNCell(_Several):
         """Return the output of one step, and the states of all cells after it."""
         self._counter += 1
         after: list[Any] = []
-        for cell, own in zip(self._cells, self._shared_out(states), strict=True):
+        for cell, own in zip(self._cells, self._divide_states(states), strict=True):
             assert not isinstance(cell, BidirectionalCell), "BidirectionalCell has no single steps: use unroll"
             inputs, own = cell(inputs, own)
             after.extend(own)
@@ -86,7 +86,7 @@ class SequentialRNNCell(_Several):
     def _unroll(self, length: int, inputs: Any, begin_state: Any, layout: str, merge: bool | None) -> Any:
         states = self.begin_state() if begin_state is None else begin_state
         after: list[Any] = []
-        for place, (cell, own) in enumerate(zip(self._cells, self._shared_out(states), strict=True)):
+        for place, (cell, own) in enumerate(zip(self._cells, self._divide_states(states), strict=True)):
             inputs, own = cell.unroll(length, inputs, own, layout, merge if place == len(self._cells) - 1 else None)
             after.extend(own)
         return inputs, after
@@ -107,7 +107,7 @@ class BidirectionalCell(_Several):
 
     def _unroll(self, length: int, inputs: Any, begin_state: Any, layout: str, merge: bool | None) -> Any:
         steps, _, _, _ = format_sequence(length, inputs, layout, False)
-        states = self._shared_out(self.begin_state() if begin_state is None else begin_state)
+        states = self._divide_states(self.begin_state() if begin_state is None else begin_state)
         (forward, after), (backward, other) = [
             cell.unroll(length, part, own, layout, False)
             for cell, part, own in zip(self._cells, (steps, steps[::-1]), states, strict=True)
@@ -171,15 +171,15 @@ class ModifierCell(BaseRNNCell):
             self.base_cell._modified = True
 
     def unpack_weights(self, args: Arrays) -> Arrays:
-        """Return arrays by name, with one array for each gate of the other cell."""
+        """Split the other cell's weights in a dictionary by gate."""
         return self.base_cell.unpack_weights(args)
 
     def pack_weights(self, args: Arrays) -> Arrays:
-        """Return arrays by name, with one array for all gates of the other cell."""
+        """Join the other cell's weights of all gates in a dictionary."""
         return self.base_cell.pack_weights(args)
 
     def reset(self) -> None:
-        """Reset the counters of steps and states."""
+        """Reset the step and state counters."""
         super().reset()
         if hasattr(self, "base_cell"):
             self.base_cell.reset()
@@ -190,14 +190,14 @@ class ZoneoutCell(ModifierCell):
 
     def __init__(self, base_cell: BaseRNNCell, zoneout_outputs: float = 0.0, zoneout_states: float = 0.0) -> None:
         assert not isinstance(base_cell, BidirectionalCell), (
-            "BidirectionalCell has no single steps: give the cells inside of it to ZoneoutCell"
+            "BidirectionalCell has no single steps: wrap the cells inside it in ZoneoutCell"
         )
         super().__init__(base_cell)
         self.zoneout_outputs = zoneout_outputs
         self.zoneout_states = zoneout_states
 
     def reset(self) -> None:
-        """Reset the cell and the previous output: call it before a new sequence."""
+        """Reset the cell and the previous output; call it before a new sequence."""
         super().reset()
         self._prev_output: Any = None
 

@@ -138,7 +138,7 @@ class _WithDefaults(BaseConvRNNCell):
         super().__init__(
             *(input_shape, num_hidden, h2h_kernel, h2h_dilate, i2h_kernel, i2h_stride, i2h_pad, i2h_dilate),
             *(i2h_weight_initializer, h2h_weight_initializer, i2h_bias_initializer, h2h_bias_initializer),
-            # with a prefix, because MXNet counts blocks without one and names later blocks by the count
+            # with a prefix, because MXNet counts blocks without one and derives later names from the count
             LeakyReLU(0.2, prefix="leaky_") if activation is None else activation,
             *(self._prefix_by_default if prefix is None else prefix, params, conv_layout),
         )

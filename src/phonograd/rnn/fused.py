@@ -25,7 +25,7 @@ _GATES: dict[str, tuple[str, ...]] = {
 
 
 class FusedRNNCell(BaseRNNCell):
-    """Run recurrent layers over a sequence by one operator, without single steps.
+    """Run recurrent layers over a sequence in one operator, without single steps.
 
     Parameters
     ----------
@@ -85,14 +85,14 @@ class FusedRNNCell(BaseRNNCell):
     # -- weights of single gates
 
     def _gates(self, size: int) -> Iterator[tuple[str, tuple[int, ...]]]:
-        """Yield name and shape of the weights of each gate, in the order of the vector."""
+        """Yield the name and shape of each gate's weights, in the order of the vector."""
         for name, (rows, *columns) in self._initializer._pieces(size):
             start, _, kind = name.rpartition("_")
             for gate in self._gate_names:
                 yield f"{self._prefix}{start}{gate}_{kind}", (rows // len(self._gate_names), *columns)
 
     def unpack_weights(self, args: Arrays) -> Arrays:
-        """Return arrays by name, with one array for each gate of each layer: ``lstm_l0_i2h_f_weight``."""
+        """Split the weight vector in a dictionary by layer and gate: ``lstm_l0_i2h_f_weight``."""
         args = dict(args)
         vector = args.pop(f"{self._prefix}parameters")
         begin = 0
@@ -100,11 +100,11 @@ class FusedRNNCell(BaseRNNCell):
             end = begin + int(np.prod(shape))
             args[name] = vector[begin:end].reshape(shape).copy()
             begin = end
-        assert begin == vector.size, f"{vector.size} parameters do not fit this cell, which takes {begin}"
+        assert begin == vector.size, f"this cell takes {begin} parameters, but the vector has {vector.size}"
         return args
 
     def pack_weights(self, args: Arrays) -> Arrays:
-        """Return arrays by name, with all weights in one vector: the inverse of :meth:`unpack_weights`."""
+        """Join all weights in a dictionary into one vector: the inverse of :meth:`unpack_weights`."""
         args = dict(args)
         first = args[f"{self._prefix}l0_i2h{self._gate_names[0]}_weight"]
         parts: list[NDArray] = [args.pop(name).reshape((-1,)) for name, _ in self._gates(self._size(first.shape[1]))]
@@ -147,7 +147,7 @@ class FusedRNNCell(BaseRNNCell):
     def unfuse(self) -> SequentialRNNCell:
         """Return cells that compute the same in single steps, with variables for each layer.
 
-        ``unfuse().pack_weights(fused.unpack_weights(arrays))`` are the weights.
+        ``unfuse().pack_weights(fused.unpack_weights(arrays))`` converts the weights.
         """
         kinds: dict[str, Callable[[str], BaseRNNCell]] = {
             "rnn_relu": lambda prefix: RNNCell(self._num_hidden, activation="relu", prefix=prefix),

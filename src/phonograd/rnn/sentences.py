@@ -1,4 +1,4 @@
-"""Sentences as numbers, in batches of equal length."""
+"""Encode sentences as numbers, and batch them by length."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ def encode_sentences(
     start_label: int = 0,
     unknown_token: Hashable | None = None,
 ) -> tuple[list[list[int]], Vocabulary]:
-    r"""Return sentences with a number for each word, and the numbers of words.
+    r"""Return sentences with words replaced by numbers, and the vocabulary.
 
     Parameters
     ----------
     sentences
         Lists of words.
     vocab
-        Numbers of words; None to number all words in the order in which they appear, from `start_label` on.
-    invalid_label, invalid_key
-        The number of what stands for no word, and its key.
-    unknown_token
-        What stands for words that a given vocabulary does not have; without it they are an error.
+            The number of each word; None to number all words in order of appearance, from `start_label` on.
+        invalid_label, invalid_key
+            The number and the key of the padding word.
+        unknown_token
+            The replacement for words missing from a given vocabulary; without it they raise.
 
     >>> encode_sentences([["to", "be"], ["not", "to", "be"]])
     ([[0, 1], [2, 0, 1]], {'\n': -1, 'to': 0, 'be': 1, 'not': 2})
@@ -64,9 +64,9 @@ def encode_sentences(
 
 
 class BucketSentenceIter(DataIter):
-    """Iterates over sentences in batches, each of which has sentences of about the same length.
+    """Iterate over sentences in batches of similar length.
 
-    Sentences are filled up to the size of the smallest bucket that they fit into. The label of each word is the next
+    Sentences are padded to the size of the smallest bucket that fits. The label of each word is the next
     word.
 
     Parameters
@@ -76,9 +76,9 @@ class BucketSentenceIter(DataIter):
     batch_size
         The number of sentences in a batch.
     buckets
-        Lengths; by default all of which there are as many sentences as a batch has. Longer sentences are left out.
-    invalid_label
-        The number that sentences are filled up with.
+            Lengths; by default all lengths with at least a batch of sentences. Longer sentences are discarded.
+        invalid_label
+            The padding value.
     data_name, label_name
         The names of data and labels.
     dtype
@@ -104,7 +104,7 @@ class BucketSentenceIter(DataIter):
         counts = Counter(len(sentence) for sentence in sentences)
         self.buckets = sorted(buckets or [length for length, count in counts.items() if count >= batch_size])
         if not self.buckets:
-            raise ValueError(f"no length has {batch_size} sentences, which make a batch: give buckets=")
+            raise ValueError(f"no length has {batch_size} sentences, enough for a batch: give buckets=")
         rows: list[list[Any]] = [[] for _ in self.buckets]
         left_out = 0
         for sentence in sentences:
@@ -128,8 +128,8 @@ class BucketSentenceIter(DataIter):
         self.major_axis = layout.find("N")
         self.layout = layout
         self.default_bucket_key = max(self.buckets)
-        self.provide_data = self._described(data_name, self.default_bucket_key)
-        self.provide_label = self._described(label_name, self.default_bucket_key)
+        self.provide_data = self._describe(data_name, self.default_bucket_key)
+        self.provide_label = self._describe(label_name, self.default_bucket_key)
         self.idx = [
             (place, first)
             for place, part in enumerate(self.data)
@@ -138,12 +138,12 @@ class BucketSentenceIter(DataIter):
         self.curr_idx = 0
         self.reset()
 
-    def _described(self, name: str, length: int) -> list[DataDesc]:
+    def _describe(self, name: str, length: int) -> list[DataDesc]:
         shape = (self.batch_size, length) if self.major_axis == 0 else (length, self.batch_size)
         return [DataDesc(name=name, shape=shape, layout=self.layout)]
 
     def reset(self) -> None:
-        """Begin again, with batches and sentences in another order."""
+        """Start over, with batches and sentences in another random order."""
         self.curr_idx = 0
         random.shuffle(self.idx)
         self.labels = []
@@ -170,6 +170,6 @@ class BucketSentenceIter(DataIter):
             [label],
             pad=0,
             bucket_key=length,
-            provide_data=self._described(self.data_name, length),
-            provide_label=self._described(self.label_name, length),
+            provide_data=self._describe(self.data_name, length),
+            provide_label=self._describe(self.label_name, length),
         )

@@ -1,7 +1,7 @@
-"""Tools for tests (``mxnet.test_utils``): comparing, random arrays, statistics of generators, gradient checks.
+"""Tools for tests (``mxnet.test_utils``): comparison, random arrays, statistics of generators, gradient checks.
 
-``from phonograd.test_utils import *`` also brings ``mx``, ``np``, ``rnd``, ``os`` and the other modules that MXNet's
-own brings, since tests written for it rely on that.
+``from phonograd.test_utils import *`` also imports ``mx``, ``np``, ``rnd``, ``os`` and the other modules that MXNet's
+version imports, since tests written for MXNet rely on that.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Data sets of tests as files below the directory ``data``: downloaded and unpacked where there is a network."""
+"""Test data as files in the directory ``data``, downloaded and unpacked if a network is available."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ _CIFAR10 = [os.path.join("cifar", name) for name in ("train.rec", "test.rec", "t
 
 
 def get_zip_data(data_dir: str, url: str, data_origin_name: str) -> None:
-    """Return nothing; afterwards a directory holds the contents of a downloaded zip archive.
+    """Download a zip archive and unpack it into a directory.
 
-    An archive `data_origin_name` that is there already is not downloaded again.
+    An existing archive `data_origin_name` is not downloaded again.
     """
     path = download(url, data_origin_name, data_dir)
     try:
         with zipfile.ZipFile(path) as archive:
             archive.extractall(data_dir)
     except zipfile.BadZipFile as error:
-        raise MXNetError(f"{path} is no zip archive: {error}. Remove it, and it is downloaded again.") from error
+        raise MXNetError(f"{path} is not a zip archive: {error}. Remove it to download it again.") from error
 
 
 def get_bz2_data(data_dir: str, data_name: str, url: str, data_origin_name: str) -> None:
-    """Return nothing; afterwards a directory holds a file `data_name`: downloaded and unpacked, unless it is there."""
+    """Download and unpack a file `data_name` into a directory unless it exists."""
     target = os.path.join(data_dir, data_name)
     if os.path.exists(target):
         return
@@ -40,27 +40,27 @@ def get_bz2_data(data_dir: str, data_name: str, url: str, data_origin_name: str)
         with bz2.open(path) as packed:
             write_atomically(target, iter(lambda: packed.read(1 << 20), b""))
     except (OSError, EOFError) as error:
-        raise MXNetError(f"{path} cannot be unpacked: {error}. Remove it, and it is downloaded again.") from error
+        raise MXNetError(f"{path} cannot be unpacked: {error}. Remove it to download it again.") from error
     os.remove(path)
 
 
 def get_mnist_ubyte() -> None:
-    """Return nothing if the four files of MNIST are in ``./data``; an error names them otherwise."""
+    """Raise an error that names the missing files unless the four files of MNIST are in ``./data``."""
     _demand("get_mnist_ubyte", _MNIST)
 
 
 def get_mnist_pkl() -> None:
-    """Return nothing if ``./data/mnist.pkl.gz`` is there; an error says so otherwise."""
+    """Raise an error unless ``./data/mnist.pkl.gz`` exists."""
     _demand("get_mnist_pkl", ["mnist.pkl.gz"])
 
 
 def get_cifar10() -> None:
-    """Return nothing if the records of CIFAR-10 are in ``./data/cifar``; an error names them otherwise."""
+    """Raise an error that names the missing files unless the records of CIFAR-10 are in ``./data/cifar``."""
     _demand("get_cifar10", _CIFAR10)
 
 
 def download_model(model_name: str, dst_dir: str = "./", meta_info: object = None) -> NoReturn:
-    """Raise an error: the server that models came from is not relied on."""
+    """Raise an error: phonograd does not depend on MXNet's model server."""
     raise MXNetError(
         f"download_model does not download {model_name}: put its files into {os.path.abspath(dst_dir)} yourself, and "
         "load them with mx.model.load_checkpoint."

@@ -1,4 +1,4 @@
-"""Comparing arrays: tolerances by data type, and assertions that say where the worst error is."""
+"""Compare arrays with tolerances by data type, and assertions that locate the largest error."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def get_atol(atol: Tolerance = None, dtype: DType = np.dtype(np.float64)) -> Any
 
 
 def get_etol(etol: float | None = None) -> float:
-    """Return the share of elements that may differ: `etol`, or 0 if it is None."""
+    """Return the fraction of elements that may differ: `etol`, or 0 if it is None."""
     return 0 if etol is None else etol
 
 
@@ -85,7 +85,7 @@ def effective_dtype(dat: Any) -> DType:
 
 
 def get_tolerance(dat: Any, tol: Tolerance, default_tol: Mapping[DType, float]) -> float:
-    """Return the tolerance for an array: a number as it is, or the entry of a dictionary for the array's type."""
+    """Return the tolerance for an array: a number itself, or the dictionary entry for the array's type."""
     if isinstance(tol, int | float | np.number):
         return float(tol)
     dtype = effective_dtype(dat)
@@ -93,7 +93,7 @@ def get_tolerance(dat: Any, tol: Tolerance, default_tol: Mapping[DType, float]) 
 
 
 def get_tols(x: Any, y: Any, rtol: Tolerance, atol: Tolerance) -> tuple[float, float]:
-    """Return (rtol, atol) for comparing two arrays: those of the less exact type where they are not numbers."""
+    """Return (rtol, atol) for comparing two arrays; defaults are those of the less exact type."""
     return (
         max(get_tolerance(x, rtol, default_rtols()), get_tolerance(y, rtol, default_rtols())),
         max(get_tolerance(x, atol, default_atols()), get_tolerance(y, atol, default_atols())),
@@ -101,7 +101,7 @@ def get_tols(x: Any, y: Any, rtol: Tolerance, atol: Tolerance) -> tuple[float, f
 
 
 def _as_numpy(value: Any) -> Array:
-    """Return an NDArray, a number, or nested lists of them as a NumPy array."""
+    """Convert an NDArray, a number, or nested lists of them to a NumPy array."""
     if isinstance(value, NDArray):
         return value.asnumpy()
     if isinstance(value, list | tuple):
@@ -110,7 +110,7 @@ def _as_numpy(value: Any) -> Array:
 
 
 def _differences(a: Array, b: Array, rtol: float, atol: float, equal_nan: bool) -> Array:
-    """Return where two arrays differ by more than the tolerance, after broadcasting."""
+    """Return a mask of the elements that differ by more than the tolerance, after broadcasting."""
     exact = "b" in a.dtype.kind + b.dtype.kind or (rtol == atol == 0 and "f" not in a.dtype.kind + b.dtype.kind)
     if exact:
         return np.asarray(a != b)
@@ -118,7 +118,7 @@ def _differences(a: Array, b: Array, rtol: float, atol: float, equal_nan: bool) 
 
 
 def find_max_violation(a: Any, b: Any, rtol: float, atol: float) -> tuple[tuple[int, ...], float]:
-    """Return (index, factor) of the worst error; the factor says how many tolerances it is.
+    """Return the index of the largest error, and the error in multiples of the tolerance.
 
     >>> find_max_violation(np.array([1.0, 2.0]), np.array([1.0, 3.0]), 0.1, 0.1)
     ((1,), 2.5)
@@ -135,7 +135,7 @@ def _violation(a: Array, b: Array, rtol: float, atol: float) -> Array:
     with np.errstate(all="ignore"):
         difference = np.abs(np.asarray(a, wide) - np.asarray(b, wide))
         result: Array = np.asarray(difference / (atol + rtol * np.abs(np.asarray(b, wide)) + _TINY))
-        # Equal infinities, and nans on both sides, are no error.
+        # Equal infinities, and nans on both sides, count as equal.
         return np.where((a == b) | ((a != a) & (b != b)), 0.0, result)
 
 
@@ -168,7 +168,7 @@ def assert_almost_equal(
     use_broadcast: bool = True,
     mismatches: tuple[int, int] = (10, 10),
 ) -> None:
-    """Return nothing if ``|a - b| <= atol + rtol * |b|`` everywhere; raise and name the worst error if not.
+    """Raise unless ``|a - b| <= atol + rtol * |b|`` everywhere; the message locates the largest error.
 
     Parameters
     ----------
@@ -177,18 +177,18 @@ def assert_almost_equal(
     rtol, atol
         A number, a dictionary from data types to numbers, or None for the default of the less exact data type.
     names
-        What to call the two in the message.
+        The names of the two in the message.
     equal_nan
         Whether nan equals nan.
     use_broadcast
         Whether shapes may differ if they broadcast.
     mismatches
-        How many errors to list, -1 for all of them; the second number is accepted and not used.
+        The number of errors to list, -1 for all; the second number is accepted but ignored.
 
     Raises
     ------
     AssertionError
-        If the two differ; the message has the place and the values of the worst errors.
+        If the two differ; the message has the locations and values of the largest errors.
     """
     assert_almost_equal_with_err(a, b, rtol, atol, 0, names, equal_nan, mismatches, use_broadcast=use_broadcast)
 
@@ -205,7 +205,7 @@ def assert_almost_equal_with_err(
     *,
     use_broadcast: bool = True,
 ) -> None:
-    """Return nothing if at most a share `etol` of the elements differs; see :func:`assert_almost_equal`."""
+    """Raise if more than a fraction `etol` of the elements differs; see :func:`assert_almost_equal`."""
     relative, absolute = get_tols(a, b, rtol, atol)
     left, right = _as_numpy(a), _as_numpy(b)
     _check_shapes(left, right, use_broadcast, names)
@@ -257,7 +257,7 @@ def _values(a: Array, b: Array, names: Sequence[str]) -> str:
 
 
 def assert_allclose(a: Any, b: Any, rtol: Tolerance = 1e-07, atol: Tolerance = 0, equal_nan: bool = True) -> None:
-    """Return nothing if two arrays are close by NumPy's default tolerances; raise if not."""
+    """Raise unless two arrays are close by NumPy's default tolerances."""
     assert_almost_equal(a, b, rtol=rtol, atol=atol, equal_nan=equal_nan)
 
 
@@ -276,17 +276,17 @@ def almost_equal_ignore_nan(a: Any, b: Any, rtol: Tolerance = None, atol: Tolera
 def assert_almost_equal_ignore_nan(
     a: Any, b: Any, rtol: Tolerance = None, atol: Tolerance = None, names: Sequence[str] = ("a", "b")
 ) -> None:
-    """Return nothing if two arrays are almost equal wherever neither is nan; raise if not."""
+    """Raise unless two arrays are almost equal wherever neither is nan."""
     assert_almost_equal(*_without_nan(a, b), rtol=rtol, atol=atol, names=names)
 
 
 def same(a: Any, b: Any) -> bool:
-    """Return whether two arrays have the same shape and values; nan equals nothing."""
+    """Return whether two arrays have the same shape and values; nan is unequal to everything."""
     return bool(np.array_equal(_as_numpy(a), _as_numpy(b)))
 
 
 def same_array(array1: NDArray, array2: NDArray) -> bool:
-    """Return whether two NDArrays of one shape are the same memory, by writing to one; its values are put back."""
+    """Return whether two NDArrays of the same shape share memory, by writing to one and restoring it."""
     if array1.shape != array2.shape or array1.size == 0:
         return False
     from .. import autograd
@@ -301,7 +301,7 @@ def same_array(array1: NDArray, array2: NDArray) -> bool:
 
 
 def compare_ndarray_tuple(t1: Any, t2: Any, rtol: Tolerance = None, atol: Tolerance = None) -> None:
-    """Return nothing if two nested tuples hold almost equal arrays, or if one is None; raise if not."""
+    """Raise unless two nested tuples hold almost equal arrays, or one is None."""
     if t1 is None or t2 is None:
         return
     if isinstance(t1, tuple):
@@ -312,12 +312,12 @@ def compare_ndarray_tuple(t1: Any, t2: Any, rtol: Tolerance = None, atol: Tolera
 
 
 def assert_exception(f: Callable[..., Any], exception_type: type[BaseException], *args: Any, **kwargs: Any) -> None:
-    """Return nothing if calling `f` raises the exception; any other exception passes through.
+    """Raise unless calling `f` raises the given exception; other exceptions propagate.
 
     Raises
     ------
     AssertionError
-        If nothing was raised.
+        If no exception was raised.
     """
     try:
         f(*args, **kwargs)
@@ -327,7 +327,7 @@ def assert_exception(f: Callable[..., Any], exception_type: type[BaseException],
 
 
 def checkShapes(a: Any, b: Any) -> None:  # noqa: N802
-    """Return nothing if two arrays have the same shape; an assertion fails if not."""
+    """Raise unless two arrays have the same shape."""
     if a.shape != b.shape:
         raise AssertionError(f"Items are not equal: a.shape = {a.shape} and b.shape = {b.shape} are not equal")
 
@@ -339,7 +339,7 @@ def locationError(  # noqa: N802
     names: tuple[str, str],
     maxError: bool = False,  # noqa: N803
 ) -> str:
-    """Return a text about an element in which two arrays differ.
+    """Describe an element in which two arrays differ.
 
     >>> locationError(np.ones((2, 2)), np.zeros((2, 2)), (0, 1), ("x", "y"))
     'Location of error: (0, 1), x=1.00000000, y=0.00000000'

@@ -1,4 +1,4 @@
-"""Checking that a symbol computes the same everywhere: with other dtypes, on other contexts, by other executors."""
+"""Check that a symbol computes the same with different dtypes, contexts and executors."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def simple_forward(sym: Symbol, ctx: Context | None = None, is_train: bool = Fal
 
 
 class _Place:
-    """A symbol bound in one way: shapes, dtypes, context and executor."""
+    """A symbol bound with given shapes, dtypes, context and executor."""
 
     def __init__(self, sym: Symbol, how: Mapping[str, Any], grad_req: Any) -> None:
         options = dict(how)
@@ -74,7 +74,7 @@ class _Place:
 
 
 def _ways(ctx_list: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return the ways to bind; a single one stands for all executors."""
+    """Return the ways to bind; a single one is repeated for each executor."""
     if len(ctx_list) == 1 and "executor" not in ctx_list[0]:
         return [{**ctx_list[0], "executor": name} for name in _EXECUTORS]
     return list(ctx_list)
@@ -95,33 +95,33 @@ def check_consistency(
     use_uniform: bool = False,
     rand_type: Any = np.float64,
 ) -> dict[str, Any]:
-    """Return the most exact outputs and gradients by name if all ways of computing agree with them; raise if not.
+    """Check that all ways to compute agree; return the most exact outputs and gradients by name.
 
     Parameters
     ----------
     sym
-        A symbol, or one for each way.
+        A symbol, or one per way to compute.
     ctx_list
         Ways to bind: dictionaries with the arguments of ``simple_bind`` (``ctx``, shapes by name, ``type_dict``) and,
         here, with ``executor``: ``"reference"`` or ``"native"``. A single way is computed by both executors.
     scale
-        The standard deviation of the values that are made for arguments.
-    grad_req
-        What is to be done with gradients.
-    arg_params, aux_params
-        Values by name; what is missing is made (auxiliary states are zero).
+            The standard deviation of random argument values.
+        grad_req
+            The gradient request.
+        arg_params, aux_params
+            Values by name; missing arguments are random, missing auxiliary states are zero.
     rtol, atol
-        Tolerances; by default those of the coarser dtype of each comparison.
-    raise_on_err
-        Raise at the first difference; otherwise warn of each.
-    ground_truth
-        Outputs and gradients to compare with, instead of those of the most exact way.
+            Tolerances; by default those of the coarser dtype in each comparison.
+        raise_on_err
+            Raise at the first difference; otherwise warn about each.
+        ground_truth
+            Expected outputs and gradients, instead of those of the most exact way.
     equal_nan
         Whether NaN equals NaN.
     use_uniform
-        Make values evenly between ``-scale`` and ``scale`` instead of bell-shaped ones.
-    rand_type
-        The dtype that values are made in.
+            Draw values uniformly from [-scale, scale] instead of from a normal distribution.
+        rand_type
+            The dtype in which values are drawn.
 
     >>> import phonograd as mx
     >>> net = mx.sym.tanh(mx.sym.var("x"), name="t")

@@ -1,8 +1,8 @@
-"""Checking gradients against finite differences, for functions of arrays and for whatever offers ``bind``.
+"""Check gradients against finite differences, for functions of arrays and for symbols.
 
-A *symbol* is anything with ``list_arguments()``, ``list_auxiliary_states()`` and ``bind(...)``, which returns an
+A *symbol* is any object with ``list_arguments()``, ``list_auxiliary_states()`` and ``bind(...)``, which returns an
 *executor*: ``forward(is_train)``, ``backward(out_grads)``, ``outputs`` and the dictionaries ``arg_dict``, ``grad_dict``
-and ``aux_dict``. Plain functions of NDArrays can be checked in its place; they need no names.
+and ``aux_dict``. Plain functions of NDArrays can be checked as well; they need no names.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def _as_numpy(value: Any, dtype: Any) -> Array:
     return np.array(value.asnumpy() if isinstance(value, NDArray) else value, dtype=dtype)
 
 
-def _named(values: Location | None, names: Sequence[str], dtype: Any) -> dict[str, Array]:
+def _by_name(values: Location | None, names: Sequence[str], dtype: Any) -> dict[str, Array]:
     """Return the values by name, in the order of the names."""
     if isinstance(values, Mapping):
         if set(values) != set(names):
@@ -60,21 +60,25 @@ def _bind(
     ctx: Context | None,
     dtype: Any,
 ) -> Any:
-    """Return an executor on copies of the values, with a gradient array of zeros for every argument."""
+    """Bind copies of the values, with a gradient array of zeros for every argument."""
     place = default_context() if ctx is None else ctx
 
-    def placed(values: dict[str, Array]) -> dict[str, NDArray]:
+    def to_arrays(values: dict[str, Array]) -> dict[str, NDArray]:
         return {name: array(value, ctx=place, dtype=value.dtype) for name, value in values.items()}
 
-    auxiliary = _named(aux_states, sym.list_auxiliary_states() if aux_states is not None else [], dtype)
+    auxiliary = _by_name(aux_states, sym.list_auxiliary_states() if aux_states is not None else [], dtype)
     gradients = {name: np.zeros_like(value) for name, value in location.items()}
     return sym.bind(
-        place, args=placed(location), args_grad=placed(gradients), grad_req=grad_req, aux_states=placed(auxiliary)
+        place,
+        args=to_arrays(location),
+        args_grad=to_arrays(gradients),
+        grad_req=grad_req,
+        aux_states=to_arrays(auxiliary),
     )
 
 
 def _differences(evaluate: Callable[[], float], values: Sequence[Array], eps: float) -> list[Array]:
-    """Return the central differences of a number with respect to every element of the arrays it is computed from."""
+    """Return the central differences of a function with respect to every element of its arrays."""
     results = []
     for value in values:
         result = np.zeros_like(value)
@@ -85,7 +89,7 @@ def _differences(evaluate: Callable[[], float], values: Sequence[Array], eps: fl
             value[index] = middle - eps / 2
             below, left = evaluate(), float(value[index])
             value[index] = middle
-            # Divided by the step that was really taken, which rounding may have changed.
+            # Divide by the actual step, which rounding may have changed.
             result[index] = (above - below) / (right - left)
         results.append(result)
     return results
@@ -104,7 +108,7 @@ def numeric_grad(
     Parameters
     ----------
     executor
-        A function of NDArrays that returns one or several of them, or a bound executor.
+        A function of NDArrays that returns one or more of them, or a bound executor.
     location
         The values of the arguments: a list, or a dictionary by name. The result has the same form.
     aux_states
@@ -114,15 +118,17 @@ def numeric_grad(
     use_forward_train
         Whether to run in training mode.
     dtype
-        The data type of the computation. float64 makes differences far more exact.
+        The data type of the computation. float64 makes the differences far more exact.
 
     >>> numeric_grad(lambda x: x * x, [np.array([1.0, 3.0])], eps=2**-10, dtype=np.float64)
     [array([2., 6.])]
     """
     named = isinstance(location, Mapping)
     if hasattr(executor, "arg_dict"):
-        values = _named(location, list(executor.arg_dict), dtype)
-        for name, value in _named(aux_states, list(executor.aux_dict) if aux_states is not None else [], dtype).items():
+        values = _by_name(location, list(executor.arg_dict), dtype)
+        for name, value in _by_name(
+            aux_states, list(executor.aux_dict) if aux_states is not None else [], dtype
+        ).items():
             executor.aux_dict[name][:] = value
         evaluate = _executor_sum(executor, values, use_forward_train, None)
     elif callable(executor):
@@ -184,9 +190,9 @@ def check_numeric_gradient(
     grad_stype_dict: Mapping[str, str] | None = None,
     dtype: Any = np.float32,
 ) -> None:
-    """Return nothing if backward agrees with central differences; raise if not.
+    """Raise unless backward agrees with central differences.
 
-    The outputs are weighted by random numbers and summed, so that errors in single outputs cannot cancel.
+    The outputs are summed with random weights, so that errors in single outputs cannot cancel.
 
     Parameters
     ----------
@@ -205,9 +211,9 @@ def check_numeric_gradient(
     use_forward_train
         Whether to run in training mode.
     ctx
-        Where to run a Symbol.
-    grad_stype_dict
-        Storage types of gradients; the values are the same whatever they are.
+            The context to run a Symbol on.
+        grad_stype_dict
+            Storage types of gradients; they do not affect the values.
     dtype
         The data type of the computation: float16, float32 or float64.
 
@@ -224,7 +230,7 @@ def check_numeric_gradient(
         gradients, evaluate = _function_backward(sym, values, isinstance(location, Mapping), use_forward_train)
     else:
         _require_symbol(sym, "check_numeric_gradient")
-        values = dict(_named(location, sym.list_arguments(), dtype))
+        values = dict(_by_name(location, sym.list_arguments(), dtype))
         executor = _bind(sym, values, aux_states, "write", ctx, dtype)
         executor.forward(is_train=True)
         weights = [_weights(output) for output in executor.outputs]
@@ -239,14 +245,14 @@ def check_numeric_gradient(
 
 
 def _weights(output: NDArray) -> Array:
-    """Return random numbers away from zero in the shape and type of an output."""
+    """Return random weights away from zero in the shape and type of an output."""
     return np.asarray(np.random.uniform(0.1, 1.1, output.shape)).astype(output.dtype)
 
 
 def _function_backward(
     function: Callable[..., Any], values: Mapping[Any, Array], named: bool, train: bool
 ) -> tuple[dict[Any, Array], Callable[[], float]]:
-    """Return the gradients of a randomly weighted sum of the outputs, and the function that computes that sum."""
+    """Return the gradients of a randomly weighted sum of the outputs, and a function that computes the sum."""
     from .. import autograd
 
     arrays = {key: array(value, dtype=value.dtype) for key, value in values.items()}
@@ -271,7 +277,7 @@ def check_symbolic_forward(
     equal_nan: bool = False,
     dtype: Any = np.float32,
 ) -> list[NDArray]:
-    """Return the outputs of a Symbol if they are almost equal to `expected`; raise if not.
+    """Check the outputs of a Symbol against `expected` and return them.
 
     Parameters
     ----------
@@ -283,7 +289,7 @@ def check_symbolic_forward(
         The expected outputs: a list, or a dictionary by output name.
     """
     _require_symbol(sym, "check_symbolic_forward")
-    executor = _bind(sym, _named(location, sym.list_arguments(), dtype), aux_states, "null", ctx, dtype)
+    executor = _bind(sym, _by_name(location, sym.list_arguments(), dtype), aux_states, "null", ctx, dtype)
     wanted = [expected[name] for name in sym.list_outputs()] if isinstance(expected, Mapping) else list(expected)
     executor.forward(is_train=False)
     outputs = list(executor.outputs)
@@ -307,14 +313,14 @@ def check_symbolic_backward(
     equal_nan: bool = False,
     dtype: Any = np.float32,
 ) -> dict[str, NDArray]:
-    """Return the gradients of a Symbol by argument name if they are almost equal to `expected`; raise if not.
+    """Check the gradients of a Symbol against `expected` and return them by argument name.
 
     Gradient arrays start with random numbers: ``'write'`` must replace them, ``'add'`` must add to them and ``'null'``
-    must leave them alone.
+    must not change them.
     """
     _require_symbol(sym, "check_symbolic_backward")
     names = list(sym.list_arguments())
-    values = _named(location, names, dtype)
+    values = _by_name(location, names, dtype)
     wanted = dict(expected) if isinstance(expected, Mapping) else dict(zip(names, expected))
     if isinstance(grad_req, str):
         requests = dict.fromkeys(names, grad_req)

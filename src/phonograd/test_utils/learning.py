@@ -1,4 +1,4 @@
-"""Checking what learns: two optimisers against each other, and a network against itself when it is hybridized."""
+"""Check training code: compare two optimizers, and a network with its hybridized form."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ def compare_optimizer(
     compare_states: bool = True,
     ntensors: int = 1,
 ) -> None:
-    """Return nothing if two optimisers do the same with the same random weights and gradients; else an assertion fails.
+    """Check that two optimizers make the same updates for the same random weights and gradients.
 
     Parameters
     ----------
     shape
-        The shape of the weights; with `ntensors` above one, a shape for each of them.
+        The shape of the weights; with `ntensors` above one, one shape per weight.
     dtype, w_stype, g_stype
         The data type, and the storage types of weights and gradients.
     compare_states
-        Whether states are compared, too, before and after the update.
-    ntensors
-        How many weights are updated at once.
+            Whether to compare states as well, before and after the update.
+        ntensors
+            The number of weights updated at once.
     """
     shapes = [shape] if ntensors == 1 else list(shape)
     weights = [[_random(one, w_stype, dtype) for one in shapes]]
@@ -82,18 +82,18 @@ def check_gluon_hybridize_consistency(
     rtol: float = 1e-4,
     atol: float = 1e-4,
 ) -> None:
-    """Return nothing if a block computes the same hybridized and not; else an assertion fails.
+    """Check that a block computes the same with and without hybridization.
 
     Parameters
     ----------
     net_builder
-        Makes the block, which must not be random; it is called twice.
-    data_l
-        The inputs.
-    numpy_func
-        Computes the same from the inputs as NumPy arrays, if given.
-    test_grad
-        Whether gradients of inputs and parameters are compared, too.
+            Returns the block, which must be deterministic; it is called twice.
+        data_l
+            The inputs.
+        numpy_func
+            Optional: computes the same result from the inputs as NumPy arrays.
+        test_grad
+            Whether to compare gradients of inputs and parameters as well.
     """
     values = None
     found: list[dict[str, Any]] = []
@@ -104,7 +104,7 @@ def check_gluon_hybridize_consistency(
             net.hybridize()
         inputs = [_with_grad(data) for data in data_l]
         with autograd.predict_mode():
-            net(*inputs)  # the shapes of parameters are known then
+            net(*inputs)  # infers the shapes of parameters
         parameters = net.collect_params()
         if values is None:
             values = [parameter.data().asnumpy() for parameter in parameters.values()]

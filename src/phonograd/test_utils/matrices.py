@@ -20,7 +20,7 @@ __all__ = [
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
 
-#: eigenvalues lie between this number and its negative
+#: eigenvalues are between this number and its negative
 LARGEST_EIGENVALUE = 10.0
 
 
@@ -59,7 +59,7 @@ def new_matrix_with_real_eigvals_2d(n: int) -> Array:
     """
     basis = new_orthonormal_matrix_2d(n)
     values = np.sort(np.random.uniform(-LARGEST_EIGENVALUE, LARGEST_EIGENVALUE, n))
-    # a triangle has its diagonal as eigenvalues; small numbers above it keep the basis of eigenvectors well conditioned
+    # the eigenvalues of a triangle are its diagonal; small numbers above keep the eigenvector basis well conditioned
     triangle = np.diag(values) + np.triu(np.random.uniform(-1, 1, (n, n)), 1)
     return basis @ triangle @ basis.T
 
@@ -75,7 +75,7 @@ def new_matrix_with_real_eigvals_nd(shape: tuple[int, ...]) -> Array:
 
 
 def _many(make: Any, shape: tuple[int, ...]) -> Array:
-    assert len(shape) >= 2, f"matrices have two axes, not {len(shape)}"
+    assert len(shape) >= 2, f"matrices need two axes, not {len(shape)}"
     assert shape[-1] == shape[-2], f"matrices must be square, not of shape {shape}"
     count = int(np.prod(shape[:-2]))
     return np.asarray([make(shape[-1]) for _ in range(count)]).reshape(shape)

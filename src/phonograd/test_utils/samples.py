@@ -1,4 +1,4 @@
-"""Arrays, shapes and coordinates for tests, from NumPy's global generator, so that ``np.random.seed`` fixes them."""
+"""Random arrays, shapes and coordinates for tests, from NumPy's global generator (``np.random.seed``)."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def random_uniform_arrays(*shapes: Shape, **kwargs: Any) -> list[Array]:
 
 
 def random_sample(population: Sequence[_Item], k: int) -> list[_Item]:
-    """Return `k` different elements of a sequence in random order."""
+    """Return `k` distinct elements of a sequence in random order."""
     assert 0 <= k <= len(population), f"cannot choose {k} of {len(population)} elements"
     return [population[int(position)] for position in np.random.permutation(len(population))[:k]]
 
@@ -85,7 +85,7 @@ def rand_ndarray(
 ) -> NDArray:
     """Return a standard normal NDArray, or a sparse one of uniform numbers (see :func:`rand_sparse_ndarray`).
 
-    `modifier_func` is applied to every element that is stored.
+    `modifier_func` is applied to every stored element.
     """
     assert stype in ("default", "csr", "row_sparse"), "unknown storage type"
     kind = default_dtype() if dtype is None else dtype
@@ -110,21 +110,21 @@ def rand_sparse_ndarray(
     shuffle_csr_indices: bool = False,
     ctx: Context | None = None,
 ) -> tuple[Any, tuple[Any, ...]]:
-    """Return a random sparse array and what it stores: ``(data, indices)``, or ``(indptr, indices, data)`` for csr.
+    """Return a random sparse array and its parts: ``(data, indices)``, or ``(indptr, indices, data)`` for csr.
 
     Parameters
     ----------
     density
         The probability that a row (row_sparse) or an element (csr) is stored, itself random if None.
     distribution
-        ``"uniform"`` or, for csr, ``"powerlaw"``: rows have 2, 4, 8, ... elements, until there are as many as `density`
-        asks for, and one each after that.
-    data_init, modifier_func
-        The value of what is stored, and a function that is applied to it.
-    rsp_indices
-        The rows that are stored.
-    shuffle_csr_indices
-        Nothing here: columns of a csr array are always in order.
+            ``"uniform"`` or, for csr, ``"powerlaw"``: rows have 2, 4, 8, ... elements until the array has the number
+            that `density` requires, and one each after that.
+        data_init, modifier_func
+            The value of all stored elements, and a function applied to each of them.
+        rsp_indices
+            The rows that are stored.
+        shuffle_csr_indices
+            Has no effect: columns of a csr array are always sorted.
     """
     if distribution not in (None, "uniform", "powerlaw"):
         raise MXNetError(f"rand_sparse_ndarray: distribution must be 'uniform' or 'powerlaw', not {distribution!r}")
@@ -149,7 +149,7 @@ def rand_sparse_ndarray(
 
 
 def _rows_that_double(shape: Shape, density: float) -> Array:
-    """Return which elements are stored where each row has twice as many as the one before, as long as there are any."""
+    """Return the mask of stored elements where each row has twice as many as the previous one, until none remain."""
     rows, columns = shape
     left = int(rows * columns * density)
     if left < 2 * rows:
@@ -162,7 +162,7 @@ def _rows_that_double(shape: Shape, density: float) -> Array:
         more = min(2 ** min(row + 1, 62), columns, left + 1) - 1
         lengths[row], left = 1 + more, left - more
     if left:
-        raise ValueError(f"not supported for this density: {density} for this shape {shape}: rows do not double so far")
+        raise ValueError(f"not supported for this density: {density} for this shape {shape}: too few rows to double")
     return np.arange(columns) < lengths[:, None]
 
 
@@ -176,7 +176,7 @@ def create_sparse_array(
     density: float = 0.5,
     shuffle_csr_indices: bool = False,
 ) -> Any:
-    """Return a sparse array: of random numbers, or of `data_init`, in `rsp_indices` or in a share `density` of rows."""
+    """Return a sparse array of random numbers or `data_init`, in `rsp_indices` or a fraction `density` of rows."""
     assert stype in ("csr", "row_sparse"), f"Unknown storage type: {stype}"
     return rand_sparse_ndarray(shape, stype, density, dtype, None, data_init, rsp_indices, modifier_func)[0]
 
@@ -191,13 +191,13 @@ def create_sparse_array_zd(
     modifier_func: Callable[[float], float] | None = None,
     shuffle_csr_indices: bool = False,
 ) -> Any:
-    """Return a sparse array that may store nothing: ``density=0`` stores those of `rsp_indices` that are rows."""
+    """Return a sparse array that may be empty: ``density=0`` stores the valid rows in `rsp_indices`."""
     rows = None if rsp_indices is None or stype != "row_sparse" else [row for row in rsp_indices if row < shape[0]]
     return create_sparse_array(shape, stype, data_init, rows, dtype, modifier_func, density)
 
 
 def shuffle_csr_column_indices(csr: Any) -> None:
-    """Return nothing and put the columns of each row of a SciPy matrix into random order, in place."""
+    """Shuffle the columns within each row of a SciPy matrix, in place."""
     for start, stop in zip(csr.indptr[:-1], csr.indptr[1:]):
         np.random.shuffle(csr.indices[start:stop])
 
@@ -232,7 +232,7 @@ def create_vector(size: int, dtype: Any = np.int64) -> NDArray:
 
 
 def create_2d_tensor(rows: int, columns: int, dtype: Any = np.int64) -> NDArray:
-    """Return a matrix whose rows hold their own numbers.
+    """Return a matrix whose elements are their row numbers.
 
     >>> create_2d_tensor(2, 3).asnumpy()
     array([[0, 0, 0],
@@ -242,7 +242,7 @@ def create_2d_tensor(rows: int, columns: int, dtype: Any = np.int64) -> NDArray:
 
 
 def collapse_sum_like(a: _AnyArray, shape: Shape) -> _AnyArray:
-    """Return `a` summed over the axes along which `shape` would be broadcast to ``a.shape``.
+    """Sum `a` over the axes along which `shape` would be broadcast to ``a.shape``.
 
     >>> collapse_sum_like(np.ones((2, 3, 4)), (3, 1)).tolist()
     [[8.0], [8.0], [8.0]]
@@ -257,13 +257,13 @@ def collapse_sum_like(a: _AnyArray, shape: Shape) -> _AnyArray:
 
 
 def np_reduce(dat: Array, axis: Any, keepdims: bool, numpy_reduce_func: Callable[..., Any]) -> Any:
-    """Return a NumPy reduction over one axis, several, or all of them (None)."""
+    """Reduce a NumPy array over one axis, several axes, or all axes (None)."""
     axes = None if axis is None else (axis,) if isinstance(axis, int) else tuple(axis)
     return numpy_reduce_func(dat, axis=axes, keepdims=bool(keepdims))
 
 
 def assign_each(the_input: Array, function: Callable[[Any], Any] | None) -> Array:
-    """Return an array with a function applied to every element; the input itself if the function is None."""
+    """Apply a function to every element; return the input itself if the function is None."""
     if function is None:
         return np.array(the_input)
     results = [function(element) for element in the_input.reshape(-1)]
@@ -271,7 +271,7 @@ def assign_each(the_input: Array, function: Callable[[Any], Any] | None) -> Arra
 
 
 def assign_each2(input1: Array, input2: Array, function: Callable[[Any, Any], Any] | None) -> Array:
-    """Return an array with a function applied to every pair of elements; `input1` if the function is None."""
+    """Apply a function to every pair of elements; return `input1` if the function is None."""
     if function is None:
         return np.array(input1)
     assert input1.shape == input2.shape, f"{input1.shape} and {input2.shape} differ"

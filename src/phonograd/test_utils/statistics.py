@@ -1,4 +1,4 @@
-"""Checking random generators: mean, variance and the chi-square test, without SciPy."""
+"""Check random generators by mean, variance and the chi-square test, without SciPy."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def chi_square_check(
     probs
         The probability of each bucket; their sum is 1.
     nsamples
-        How many samples to draw.
+        The number of samples.
     """
     assert isinstance(buckets, list | tuple), "buckets must be a list"
     assert len(probs) == len(buckets), f"{len(buckets)} buckets but {len(probs)} probabilities"
@@ -102,7 +102,7 @@ def verify_generator(
     Raises
     ------
     AssertionError
-        If fewer than a share `success_rate` of the tests has a p-value above `alpha`.
+        If less than a fraction `success_rate` of the tests has a p-value above `alpha`.
     """
     results = [chi_square_check(generator, buckets, probs, nsamples) for _ in range(nrepeat)]
     p_values = [p_value for p_value, _, _ in results]
@@ -116,7 +116,7 @@ def verify_generator(
 
 
 def _upper_gamma(a: float, x: float) -> float:
-    """Return the regularised upper incomplete gamma function Q(a, x): the tail of the chi-square distribution.
+    """Return the regularized upper incomplete gamma function Q(a, x): the tail of the chi-square distribution.
 
     Below ``a + 1`` the power series of the lower function converges fast; above, the continued fraction does,
     evaluated from the front by Lentz's method.

@@ -1,4 +1,4 @@
-"""What surrounds a test: the default context, environment variables, retries, standard error, data from elsewhere."""
+"""The environment of a test: default context, environment variables, retries, standard error, external data."""
 
 from __future__ import annotations
 
@@ -54,17 +54,17 @@ _MNIST_FILES = {
 
 
 def default_context() -> Context:
-    """Return the context that tests use: the default of this thread."""
+    """Return the default context of this thread."""
     return current_context()
 
 
 def set_default_context(ctx: Context) -> None:
-    """Return nothing and make a context the default of this thread."""
+    """Set the default context of this thread."""
     Context._default.set(Context(ctx))
 
 
 def list_gpus() -> list[int]:
-    """Return the numbers of the GPUs that arrays can live on: none."""
+    """Return the numbers of available GPUs: an empty list."""
     return []
 
 
@@ -74,32 +74,32 @@ def get_cuda_compute_capability(ctx: Context) -> NoReturn:
 
 
 def has_tvm_ops() -> bool:
-    """Return whether there are operators written with TVM: no."""
+    """Return whether TVM operators are available: False."""
     return False
 
 
 def is_op_runnable() -> bool:
-    """Return whether operators run in the current context: yes."""
+    """Return whether operators run in the current context: True."""
     return True
 
 
 def is_cd_run() -> bool:
-    """Return whether the variable ``CD_JOB`` says that this runs before a delivery."""
+    """Return whether the variable ``CD_JOB`` marks a continuous delivery job."""
     return os.environ.get("CD_JOB") == "1"
 
 
 def is_aarch64_run() -> bool:
-    """Return whether the processor is an ARM of 64 bits."""
+    """Return whether the processor is a 64-bit ARM."""
     return platform.machine() == "aarch64"
 
 
 def get_im2rec_path(home_env: str = "MXNET_HOME") -> str:
-    """Return where the program ``im2rec.py`` lies below the directory that a variable names.
+    """Return the path of ``im2rec.py`` below the directory that a variable names.
 
     Raises
     ------
     MXNetError
-        If it is not there; it is not part of this library.
+        If it does not exist; it is not part of this library.
     """
     candidate = os.path.join(os.environ.get(home_env, ""), "tools", "im2rec.py")
     if home_env in os.environ and os.path.isfile(candidate):
@@ -112,7 +112,7 @@ def get_im2rec_path(home_env: str = "MXNET_HOME") -> str:
 
 @contextlib.contextmanager
 def environment(*args: Any) -> Iterator[None]:
-    """Return a scope in which environment variables have other values; None stands for "not set".
+    """Return a scope that sets environment variables; None unsets one.
 
     Parameters
     ----------
@@ -147,7 +147,7 @@ def _set_variables(values: Mapping[str, str | None]) -> None:
 
 
 def with_environment(*args: Any) -> Callable[[_Function], _Function]:
-    """Return a decorator that runs a function with other environment variables; see :func:`environment`."""
+    """Return a decorator that runs a function with changed environment variables; see :func:`environment`."""
 
     def decorate(function: _Function) -> _Function:
         @functools.wraps(function)
@@ -161,14 +161,14 @@ def with_environment(*args: Any) -> Callable[[_Function], _Function]:
 
 
 def set_env_var(key: str, val: str, default_val: str = "") -> str:
-    """Return the previous value of an environment variable, or `default_val` if it had none, and set it."""
+    """Set an environment variable and return its previous value, or `default_val` if it had none."""
     previous = os.environ.get(key, default_val)
     os.environ[key] = val
     return previous
 
 
 def retry(n: int) -> Callable[[_Function], _Function]:
-    """Return a decorator that calls a function up to `n` times until no assertion fails in it."""
+    """Return a decorator that repeats a function up to `n` times until none of its assertions fails."""
     assert n > 0, "a function must be tried at least once"
 
     def decorate(function: _Function) -> _Function:
@@ -186,7 +186,7 @@ def retry(n: int) -> Callable[[_Function], _Function]:
 
 @contextlib.contextmanager
 def discard_stderr() -> Iterator[None]:
-    """Return a scope in which everything written to standard error is lost, also by native code."""
+    """Return a scope that discards standard error, including output of native code."""
     sys.stderr.flush()
     saved = os.dup(2)
     try:
@@ -199,7 +199,7 @@ def discard_stderr() -> Iterator[None]:
 
 
 class DummyIter:
-    """An iterator that returns the first batch of another one for ever, for measuring speed without input."""
+    """An iterator that repeats the first batch of another one forever, to measure speed without input."""
 
     def __init__(self, real_iter: Any) -> None:
         self.real_iter = real_iter
@@ -219,36 +219,36 @@ class DummyIter:
         return self.the_batch
 
     def reset(self) -> None:
-        """Return nothing; every batch is the first one anyway."""
+        """Do nothing; every batch is the first one."""
 
 
 def download(
     url: str, fname: str | None = None, dirname: str | None = None, overwrite: bool = False, retries: int = 5
 ) -> str:
-    """Return the path of a downloaded file; an existing one is used unless `overwrite` is true.
+    """Download a file and return its path; an existing one is used unless `overwrite` is true.
 
     Parameters
     ----------
     url
-        The address.
+        The URL.
     fname
-        The name of the file, by default the last part of the address.
+        The name of the file; by default the last part of the URL.
     dirname
         The directory, by default that of `fname` or the current one.
     overwrite
         Whether to download again.
     retries
-        How often to try.
+        The number of attempts.
 
     Raises
     ------
     MXNetError
-        If every try failed, for example because there is no network.
+        If every attempt failed, for example without a network.
     """
     assert retries >= 1, "there must be at least one try"
     path = fname or os.path.basename(urlparse(url).path)
     if not path:
-        raise ValueError(f"the address {url} has no file name; pass fname")
+        raise ValueError(f"the URL {url} has no file name; pass fname")
     if dirname is not None:
         path = os.path.join(dirname, path)
     if os.path.exists(path) and not overwrite:
@@ -273,16 +273,16 @@ def download(
 
 
 def get_mnist() -> dict[str, Any]:
-    """Return the MNIST digits from files that are already on this machine.
+    """Return the MNIST digits from files on this machine.
 
-    The result has images of shape (N, 1, 28, 28) between 0 and 1 under ``'train_data'`` and ``'test_data'``, and
-    numbers under ``'train_label'`` and ``'test_label'``. The four files are looked for in the current directory, in
-    ``data/`` below it and in ``~/.mxnet/datasets/mnist``.
+    The result has images of shape (N, 1, 28, 28) in [0, 1] under ``'train_data'`` and ``'test_data'``, and
+    labels under ``'train_label'`` and ``'test_label'``. The function looks for the four files in the current directory,
+    in its subdirectory ``data/`` and in ``~/.mxnet/datasets/mnist``.
 
     Raises
     ------
     MXNetError
-        If they are not there. MXNet downloaded them from a server that this library does not rely on.
+        If a file is missing. MXNet downloaded them from a server on which this library does not depend.
     """
     return {key: _read_idx(path, key.endswith("data")) for key, path in _mnist_paths("get_mnist").items()}
 
@@ -290,7 +290,7 @@ def get_mnist() -> dict[str, Any]:
 def get_mnist_iterator(
     batch_size: int, input_shape: tuple[int, ...], num_parts: int = 1, part_index: int = 0
 ) -> tuple[MNISTIter, MNISTIter]:
-    """Return iterators over the MNIST digits for training and for validation, from files like :func:`get_mnist`.
+    """Return iterators over the MNIST digits for training and validation, from the files of :func:`get_mnist`.
 
     Images are vectors unless `input_shape` has three numbers.
     """
@@ -310,7 +310,7 @@ def get_mnist_iterator(
 
 
 def _mnist_paths(function: str) -> dict[str, str]:
-    """Return where the four files are, gzipped or not."""
+    """Return the paths of the four files, gzipped or not."""
     for directory in (".", "data", os.path.join(data_dir(), "datasets", "mnist")):
         for ending in (".gz", ""):
             names = {key: name.removesuffix(".gz") + ending for key, name in _MNIST_FILES.items()}
@@ -325,7 +325,7 @@ def _mnist_paths(function: str) -> dict[str, str]:
 
 
 def _read_idx(path: str, images: bool) -> Any:
-    """Return the numbers of an IDX file of bytes, gzipped or not."""
+    """Return the contents of an IDX file of bytes, gzipped or not."""
     with gzip.open(path, "rb") if path.endswith(".gz") else open(path, "rb") as file:
         data = file.read()
     if len(data) < 4 or data[:3] != b"\0\0\x08":
@@ -333,7 +333,7 @@ def _read_idx(path: str, images: bool) -> Any:
     axes = data[3]
     shape = tuple(int(length) for length in np.frombuffer(data[4 : 4 + 4 * axes], ">u4"))
     if len(shape) != axes or len(data) != 4 + 4 * axes + int(np.prod(shape, dtype=object)):
-        raise MXNetError(f"{path} is damaged: it has {len(data)} bytes, which do not fit the shape {shape}")
+        raise MXNetError(f"{path} is damaged: its {len(data)} bytes do not match the shape {shape}")
     values = np.frombuffer(data, np.uint8, offset=4 + 4 * axes).reshape(shape)
     if not images:
         return values.astype(np.int32)

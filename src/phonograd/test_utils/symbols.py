@@ -1,4 +1,4 @@
-"""Checks of symbols as wholes: whether two are the same graph, and how fast one is computed."""
+"""Checks of whole symbols: compare the structure of two graphs, and measure the speed of one."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["check_speed", "same_symbol_structure"]
 
 
 def same_symbol_structure(sym1: Symbol, sym2: Symbol) -> bool:
-    """Return whether two symbols have the same operators, joined in the same way, whatever their names.
+    """Return whether two symbols have the same operators and connections, regardless of names.
 
     >>> import phonograd as mx
     >>> same_symbol_structure(mx.sym.relu(mx.sym.var("a")), mx.sym.relu(mx.sym.var("b")))
@@ -48,22 +48,22 @@ def check_speed(
     typ: str = "whole",
     **kwargs: Any,
 ) -> float:
-    """Return how many seconds a pass of a symbol takes, on average.
+    """Return the average time of a pass of a symbol, in seconds.
 
     Parameters
     ----------
     sym
-        What to compute.
-    location
-        Values of arguments by name; by default numbers drawn from a normal distribution.
-    ctx
-        Where to compute.
-    N
-        How many passes are measured.
-    grad_req
-        Which gradients are computed: ``"write"`` by default.
+            The symbol to compute.
+        location
+            Values of arguments by name; by default drawn from a normal distribution.
+        ctx
+            The context to compute on.
+        N
+            The number of measured passes.
+        grad_req
+            The gradient request: ``"write"`` by default.
     typ
-        ``"whole"`` for both directions, ``"forward"`` for one.
+        ``"whole"`` for forward and backward, ``"forward"`` for forward only.
     kwargs
         Shapes of arguments, if no values are given.
     """

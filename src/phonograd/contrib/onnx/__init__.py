@@ -1,6 +1,6 @@
-"""onnx: models for other programs and from them. A symbol with its parameters is written as an ONNX file, and read.
+"""onnx: export a symbol with its parameters to an ONNX file, and import one.
 
-Needs the package ``onnx`` (``pip install phonograd[onnx]``). Operators without a translation are refused by name.
+Needs the package ``onnx`` (``pip install phonograd[onnx]``). Unsupported operators raise an error that names them.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ def _require() -> None:
         raise ImportError("Onnx and protobuf need to be installed: pip install phonograd[onnx]")
 
 
-def _loaded(onnx: Any, model_file: str | os.PathLike[str]) -> Any:
-    """Return the model in a file, or say what is wrong with it."""
+def _load(onnx: Any, model_file: str | os.PathLike[str]) -> Any:
+    """Load the model in a file; the error of an invalid file names the problem."""
     path = os.fspath(model_file)
     messages = importlib.import_module("google.protobuf.message")
     try:
         model = onnx.load(path)
     except messages.DecodeError as error:
-        raise MXNetError(f"{path} is no ONNX file: {error}") from None
+        raise MXNetError(f"{path} is not an ONNX file: {error}") from None
     if not model.HasField("graph"):
-        raise MXNetError(f"{path} is no ONNX file: it has no graph")
+        raise MXNetError(f"{path} is not an ONNX file: it has no graph")
     return model
 
 
@@ -52,8 +52,8 @@ def export_model(
 ) -> str:
     """Write a network to an ONNX file and return its path.
 
-    The model computes what the network computes outside of training: Dropout does nothing, BatchNorm uses its moving
-    averages, and losses such as SoftmaxOutput have no label.
+    The model computes in prediction mode: Dropout does nothing, BatchNorm uses its moving averages, and losses such as
+    SoftmaxOutput have no label.
 
     Parameters
     ----------
@@ -66,13 +66,13 @@ def export_model(
     in_types
         Their types: one for all, or a list.
     onnx_file_path
-        Where to write to.
-    verbose
-        Whether to log what was written.
-    dynamic
-        Whether the first extent of every input is left open, or what ``dynamic_input_shapes`` leaves open.
-    dynamic_input_shapes
-        Shapes with a name, or None, for extents that are left open.
+            The path of the ONNX file.
+        verbose
+            Whether to log the result.
+        dynamic
+            Whether to leave open the first extent of every input, or those chosen by ``dynamic_input_shapes``.
+        dynamic_input_shapes
+            Shapes with a name or None for each open extent.
     run_shape_inference
         Whether to write the shapes of all values into the file.
     input_type, input_shape
@@ -80,14 +80,14 @@ def export_model(
 
     Compatibility
     -------------
-    The file is written for version 17 of ONNX's operators and has passed ONNX's checker.
+    The file uses version 17 of ONNX's operators and passes ONNX's checker.
     """
     _require()
     from .export import model_of, read_parameters, read_symbol, write_model
 
     shapes = in_shapes if in_shapes is not None else input_shape
     if shapes is None:
-        raise MXNetError("ONNX export: give the shapes of the inputs as in_shapes, for example [(1, 3, 224, 224)]")
+        raise MXNetError("ONNX export: specify the shapes of the inputs as in_shapes, for example [(1, 3, 224, 224)]")
     types = in_types if input_type is None else input_type
     symbol, parameters = read_symbol(sym), read_parameters(params)
     opened = None
@@ -105,12 +105,12 @@ def export_model(
 def import_model(model_file: str | os.PathLike[str]) -> tuple[Any, dict[str, Any], dict[str, Any]]:
     """Return the symbol of an ONNX file, its parameters and its auxiliary states, by name.
 
-    Values keep the names that they have in the file. Arithmetic on constants and on known shapes is done while reading.
+    Values keep their names from the file. Arithmetic on constants and known shapes is evaluated during import.
 
     Raises
     ------
     MXNetError
-        The file has an operator, or an attribute, that has no counterpart here; the error names it.
+        If the file has an unsupported operator or attribute; the error names it.
     """
     _require()
     import onnx
@@ -120,7 +120,7 @@ def import_model(model_file: str | os.PathLike[str]) -> tuple[Any, dict[str, Any
     from .model import Model
 
     del readings
-    model = Model(_loaded(onnx, model_file))
+    model = Model(_load(onnx, model_file))
     model.read()
     outputs = model.outputs()
     whole = outputs[0] if len(outputs) == 1 else symbol.Group(outputs)
@@ -131,7 +131,7 @@ def import_model(model_file: str | os.PathLike[str]) -> tuple[Any, dict[str, Any
 
 
 def import_to_gluon(model_file: str | os.PathLike[str], ctx: Any = None) -> Any:
-    """Return a Gluon block that computes an ONNX file, with its parameters in a context."""
+    """Return a Gluon block that computes an ONNX file, with its parameters on a context."""
     from ... import symbol
     from ...core.base.devices import cpu
     from ...gluon import SymbolBlock
@@ -153,7 +153,7 @@ def get_model_metadata(model_file: str | os.PathLike[str]) -> dict[str, list[tup
     _require()
     import onnx
 
-    graph = _loaded(onnx, model_file).graph
+    graph = _load(onnx, model_file).graph
     constants = {tensor.name for tensor in graph.initializer}
 
     def facts(values: Any) -> list[tuple[str, tuple[Any, ...]]]:
@@ -173,5 +173,5 @@ def get_operator_support(opset_version: int | None = None) -> list[str]:
     from .graph import OPSET
 
     if opset_version is not None and opset_version != OPSET:
-        raise ValueError(f"models are written for version {OPSET} of ONNX's operators, not for {opset_version}")
+        raise ValueError(f"phonograd exports version {OPSET} of ONNX's operators, not version {opset_version}")
     return supported_operators()

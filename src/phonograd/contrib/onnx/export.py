@@ -1,7 +1,7 @@
-"""Export: a symbol with its parameters as an ONNX model.
+"""Export a symbol with its parameters as an ONNX model.
 
-What only parameters are computed from is computed here, with our own operators, and becomes part of the model; every
-other call is translated by its mapping (:mod:`.mappings`).
+Values that depend only on parameters are computed here, with our own operators, and stored in the model. Every other
+call is translated by its mapping (:mod:`.mappings`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .graph import IR_VERSION, OPSET, Array, Call, Graph, element_type, mapping_
 
 __all__ = ["model_of", "read_parameters", "read_symbol", "supported_operators", "write_model"]
 
-#: a message of protocol buffers holds no more; larger models keep their parameters in a second file
+#: the limit of a protocol buffers message; larger models keep their parameters in a second file
 _LARGEST_MESSAGE = (1 << 31) - (1 << 20)
 
 Head = tuple[Entry, int]
@@ -39,7 +39,7 @@ def supported_operators() -> list[str]:
 
 
 def read_symbol(sym: Any) -> Symbol:
-    """Return a symbol that is given itself or as the path of a file."""
+    """Return a symbol, given itself or as the path of a file."""
     if isinstance(sym, (str, os.PathLike)):
         return load_symbol(sym)
     if not isinstance(sym, Symbol):
@@ -48,7 +48,7 @@ def read_symbol(sym: Any) -> Symbol:
 
 
 def read_parameters(params: Any) -> dict[str, Array]:
-    """Return parameters by name, given as a dictionary or as the path of a file; "arg:" and "aux:" are left out."""
+    """Return parameters by name without "arg:" and "aux:", given as a dictionary or as the path of a file."""
     if isinstance(params, (str, os.PathLike)):
         params = nd.load(os.fspath(params))
     if isinstance(params, (list, tuple)) and all([isinstance(part, Mapping) for part in params]):
@@ -72,23 +72,23 @@ class _Inputs:
         self.shapes = [tuple([int(extent) for extent in shape]) for shape in given or ()]
         if len(self.shapes) != len(self.names):
             raise MXNetError(
-                f"ONNX export: {len(self.shapes)} shapes are given in in_shapes, but the model has "
+                f"ONNX export: in_shapes has {len(self.shapes)} shapes, but the model has "
                 f"{len(self.names)} inputs that are not among the parameters: {', '.join(self.names)}"
                 f"{_hint(self.names, known)}"
             )
         chosen = list(types) if isinstance(types, (list, tuple)) else [types] * len(self.names)
         if len(chosen) != len(self.names):
-            raise MXNetError(f"ONNX export: {len(chosen)} types are given in in_types for {len(self.names)} inputs")
+            raise MXNetError(f"ONNX export: in_types has {len(chosen)} types for {len(self.names)} inputs")
         self.types = [np.dtype(np.float32 if kind is None else kind) for kind in chosen]
 
 
 def _hint(names: Sequence[str], known: Mapping[str, Array]) -> str:
-    """Return a remark if an input is called almost like a parameter."""
+    """Return a hint if the name of an input resembles that of a parameter."""
     return next((text for text in [nearest(name, list(known)) for name in names] if text), "")
 
 
 def _labels(symbol: Symbol) -> set[str]:
-    """Return arguments that only losses use, as labels: a model that predicts has no need of them."""
+    """Return the arguments that only losses use, as labels; prediction does not need them."""
     uses: dict[Entry, set[bool]] = {}
     for entry in symbol._entries():
         if not entry.is_argument:
@@ -99,7 +99,7 @@ def _labels(symbol: Symbol) -> set[str]:
 
 
 class _Exporter:
-    """Translates the entries of a symbol, inputs before what uses them."""
+    """Translate the entries of a symbol in topological order."""
 
     def __init__(self, symbol: Symbol, parameters: Mapping[str, Array], inputs: _Inputs) -> None:
         self.symbol = symbol
@@ -107,7 +107,7 @@ class _Exporter:
         self.graph = Graph()
         self.values: dict[Head, str] = {}
         known = {name: array for name, array in parameters.items() if name in symbol.list_inputs()}
-        self.shapes, self.types = _inferred(symbol, known, inputs)
+        self.shapes, self.types = _infer(symbol, known, inputs)
         for name in (*inputs.names, *known, *symbol.list_outputs()):
             self.graph.reserve(name)
         self.graph.constants.update(known)
@@ -118,22 +118,22 @@ class _Exporter:
                 self.values[entry, 0] = entry.name
             else:
                 self.graph.enter(entry.name)
-                for index, name in enumerate(self._translated(entry)):
+                for index, name in enumerate(self._translate_entry(entry)):
                     self.values[entry, index] = name
 
-    def _translated(self, entry: Entry) -> Sequence[str]:
+    def _translate_entry(self, entry: Entry) -> Sequence[str]:
         declared = REGISTRY.get(getattr(getattr(entry.call, "declared", None), "name", ""))
         sources = [self.values.get(head) for head in entry.inputs]
         if any([source is None for source in sources]):
             raise MXNetError(f"ONNX export: {entry.name} uses an output of {entry.operator} that cannot be exported")
         names = [source for source in sources if source is not None]
         if declared is not None and not declared.random and all([name in self.graph.constants for name in names]):
-            return self._folded(entry, names)
+            return self._fold(entry, names)
         mapping = None if declared is None else mapping_of(declared)
         if declared is None or mapping is None:
             raise MXNetError(
-                f"ONNX export: operator {entry.operator} ({entry.name}) cannot be exported: there is no translation "
-                f"of it; mx.onnx.get_operator_support() lists those that have one"
+                f"ONNX export: operator {entry.operator} ({entry.name}) cannot be exported: it is not supported; "
+                f"mx.onnx.get_operator_support() lists the supported operators"
             )
         found = mapping(self.graph, self._call(entry, names, declared.parameter_names))
         return [found] if isinstance(found, str) else list(found)
@@ -155,8 +155,8 @@ class _Exporter:
             tuple([call.argument_names[index] for index in kept]),
         )
 
-    def _folded(self, entry: Entry, names: Sequence[str]) -> list[str]:
-        """Compute a call now, because all that it takes is known."""
+    def _fold(self, entry: Entry, names: Sequence[str]) -> list[str]:
+        """Evaluate a call whose inputs are all constant."""
         attributes = dict(entry.attributes)
         if entry.call.is_open:
             attributes["shape"] = str(self.shapes[entry, 0])
@@ -170,7 +170,7 @@ class _Exporter:
         return [self.graph.constant(array.asnumpy(), name=f"{entry.name}_value") for array in results]
 
     def finish(self) -> list[str]:
-        """Give the outputs their names, leave out what is not used, and return the names."""
+        """Rename the outputs, drop unused values, and return the names of the outputs."""
         wanted = self.symbol.list_outputs()
         made = {name for node in self.graph.nodes for name in node.output}
         renamed: dict[str, str] = {}
@@ -196,13 +196,13 @@ class _Exporter:
         return outputs
 
 
-def _inferred(
+def _infer(
     symbol: Symbol, known: Mapping[str, Array], inputs: _Inputs
 ) -> tuple[dict[Head, Shape], dict[Head, np.dtype[Any]]]:
-    """Return shapes and dtypes of all values."""
+    """Infer the shapes and dtypes of all values."""
     internals = symbol.get_internals()
     shapes = {**{name: array.shape for name, array in known.items()}, **dict(zip(inputs.names, inputs.shapes))}
-    # the first shape of a parameter without axes means nothing to inference
+    # shape inference cannot use the shape of a 0-d parameter
     _, found, _ = internals.infer_shape_partial(**{name: shape for name, shape in shapes.items() if shape})
     types = {**{name: array.dtype for name, array in known.items()}, **dict(zip(inputs.names, inputs.types))}
     _, kinds, _ = internals.infer_type_partial(**types)
@@ -225,7 +225,7 @@ def model_of(
     in_types: Any,
     dynamic_input_shapes: Sequence[Sequence[Any]] | None,
 ) -> Any:
-    """Return the model; with ``dynamic_input_shapes``, extents that are names or None are left open."""
+    """Build the model; ``dynamic_input_shapes`` leaves open the extents that are names or None."""
     from onnx import helper, numpy_helper
 
     inputs = _Inputs(symbol, parameters, in_shapes, in_types)
@@ -234,9 +234,7 @@ def model_of(
     outputs = exporter.finish()
     shown = inputs.shapes if dynamic_input_shapes is None else list(dynamic_input_shapes)
     if len(shown) != len(inputs.names):
-        raise MXNetError(
-            f"ONNX export: {len(shown)} shapes are given in dynamic_input_shapes for {len(inputs.names)} inputs"
-        )
+        raise MXNetError(f"ONNX export: dynamic_input_shapes has {len(shown)} shapes for {len(inputs.names)} inputs")
     entries = [
         helper.make_tensor_value_info(name, element_type(kind), list(shape))
         for name, kind, shape in zip(inputs.names, inputs.types, shown)
@@ -245,7 +243,7 @@ def model_of(
         helper.make_tensor_value_info(
             name,
             element_type(exporter.types[head]),
-            # how an open extent goes on is for the reader to find out
+            # the reader infers the open extents of outputs
             list(exporter.shapes[head]) if dynamic_input_shapes is None else [None] * len(exporter.shapes[head]),
         )
         for name, head in zip(outputs, symbol._heads)
@@ -263,7 +261,7 @@ def model_of(
 
 
 def write_model(model: Any, path: str, run_shape_inference: bool) -> None:
-    """Check a model and write it to a file; parameters of a very large one go to a second file, ``<path>.data``."""
+    """Check a model and write it to a file; a very large one stores its parameters in ``<path>.data``."""
     import onnx
 
     if model.ByteSize() > _LARGEST_MESSAGE:

@@ -1,4 +1,4 @@
-"""Graph: an ONNX graph while it is put together, and what a mapping sees of the operator it translates."""
+"""Graph: an ONNX graph under construction, and the view of a call that its mapping function gets."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from ...core.graph.operator import REGISTRY, Operator
 
 __all__ = ["FORMS", "MAPPINGS", "Call", "Graph", "Mapping", "mapping_of", "maps", "maps_form"]
 
-#: the version of the operators that are written: the first with LayerNormalization
+#: the exported operator set version: the first with LayerNormalization
 OPSET = 17
 
-#: the version of the file format that came with it
+#: the file format version that belongs to it
 IR_VERSION = 8
 
 Array = np.ndarray[Any, Any]
@@ -26,12 +26,12 @@ Array = np.ndarray[Any, Any]
 
 @dataclasses.dataclass(frozen=True)
 class Call:
-    """A call of an operator that is to be translated."""
+    """A call of an operator to translate."""
 
     operator: str
     name: str
     inputs: tuple[str, ...]
-    """Names of the values it takes."""
+    """The names of its inputs."""
     shapes: tuple[tuple[int, ...], ...]
     """Their shapes."""
     dtype: np.dtype[Any]
@@ -41,7 +41,7 @@ class Call:
     parameters: dict[str, Any]
     """Parameters by name, converted, with their defaults."""
     argument_names: tuple[str, ...]
-    """What the inputs are called."""
+    """The declared names of the inputs."""
 
     def __getitem__(self, parameter: str) -> Any:
         return self.parameters[parameter]
@@ -61,21 +61,21 @@ class Call:
         return axis + len(self.shape) if axis < 0 else axis
 
     def refuse(self, what: str) -> MXNetError:
-        """Return the error that this cannot be exported."""
+        """Return the error for an unsupported call."""
         return MXNetError(f"ONNX export: operator {self.operator} ({self.name}) {what}, which cannot be exported")
 
 
 Mapping = Callable[["Graph", Call], "str | Sequence[str]"]
 FormMapping = Callable[["Graph", Call, Onnx], "str | Sequence[str]"]
 
-#: translations of operators that have one of their own, by name in the registry
+#: mapping functions of individual operators, by name in the registry
 MAPPINGS: dict[str, Mapping] = {}
-#: translations in the forms that declarations name (``onnx=``)
+#: mapping functions of forms, which declarations name (``onnx=``)
 FORMS: dict[str, FormMapping] = {}
 
 
 def maps_form(form: str) -> Callable[[FormMapping], FormMapping]:
-    """Declare a function to be the translation of all operators whose declarations name a form."""
+    """Register a function to map all operators whose declarations name a form."""
 
     def decorate(function: FormMapping) -> FormMapping:
         FORMS[form] = function
@@ -85,7 +85,7 @@ def maps_form(form: str) -> Callable[[FormMapping], FormMapping]:
 
 
 def mapping_of(declared: Operator) -> Mapping | None:
-    """Return the translation of an operator: its own, that of the form it declares, or that of its broadcasting form.
+    """Return the mapping of an operator: its own, that of its declared form, or that of its broadcasting form.
 
     >>> from phonograd.contrib.onnx import mappings
     >>> mapping_of(REGISTRY["exp"]) is None, mapping_of(REGISTRY["_contrib_arange_like"]) is None
@@ -101,11 +101,11 @@ def mapping_of(declared: Operator) -> Mapping | None:
         return None
     whole, kind = declared.form_of
     mapping = mapping_of(whole)
-    return mapping if mapping is None or kind == "equal_shapes" else _beside_number(mapping, kind)
+    return mapping if mapping is None or kind == "equal_shapes" else _with_number(mapping, kind)
 
 
-def _beside_number(mapping: Mapping, kind: str) -> Mapping:
-    """Return the translation of an operator of two arrays as one of an array and a number."""
+def _with_number(mapping: Mapping, kind: str) -> Mapping:
+    """Return the mapping of an operator between an array and a number, from that between two arrays."""
 
     def write(graph: Graph, call: Call) -> str | Sequence[str]:
         number = graph.scalar(call["scalar"], call.dtype)
@@ -116,7 +116,7 @@ def _beside_number(mapping: Mapping, kind: str) -> Mapping:
 
 
 def maps(*names: str) -> Callable[[Mapping], Mapping]:
-    """Declare a function to be the translation of operators."""
+    """Register a function to map operators."""
 
     def decorate(function: Mapping) -> Mapping:
         for name in names:
@@ -124,7 +124,7 @@ def maps(*names: str) -> Callable[[Mapping], Mapping]:
                 raise ValueError(f"there is no operator {name!r}{nearest(name, list(REGISTRY))}")
             canonical = REGISTRY[name].name
             if canonical in MAPPINGS:
-                raise ValueError(f"operator {canonical} is translated twice")
+                raise ValueError(f"operator {canonical} has two mappings")
             MAPPINGS[canonical] = function
         return function
 
@@ -136,29 +136,29 @@ class Graph:
 
     def __init__(self) -> None:
         self.nodes: list[Any] = []
-        #: arrays that are part of the model, by name: parameters, and what follows from them
+        #: constant arrays of the model, by name: parameters and values computed from them
         self.constants: dict[str, Array] = {}
         self._shared: dict[Any, str] = {}
         self._taken: set[str] = set()
         self._scope = ""
 
     def enter(self, name: str) -> None:
-        """Name the values from now on after a call."""
+        """Name the following values after a call."""
         self._scope = name
 
     def reserve(self, name: str) -> None:
-        """Keep a name for something that has it already."""
+        """Reserve a name that is already in use."""
         self._taken.add(name)
 
     def new_name(self, hint: str) -> str:
-        """Return a name that no value has."""
+        """Return an unused name."""
         candidates = itertools.chain([hint], (f"{hint}_{number}" for number in itertools.count(1)))
         name = next(candidate for candidate in candidates if candidate not in self._taken)
         self._taken.add(name)
         return name
 
     def constant(self, value: Any, dtype: Any = None, name: str | None = None) -> str:
-        """Return the name of a constant; small equal ones are one."""
+        """Return the name of a constant; equal small constants share one."""
         array = np.asarray(value, dtype)
         key = (array.tobytes(), array.dtype, array.shape) if name is None and array.size <= 64 else None
         found = self._shared.get(key) if key is not None else None
@@ -171,7 +171,7 @@ class Graph:
         return made
 
     def integers(self, *values: int) -> str:
-        """Return the name of a constant row of whole numbers: shapes, axes and so on."""
+        """Return the name of a constant vector of integers: shapes, axes and so on."""
         return self.constant(values, np.int64)
 
     def add(self, operator: str, inputs: Sequence[str], **attributes: Any) -> str:
@@ -187,20 +187,20 @@ class Graph:
         self.nodes.append(helper.make_node(operator, list(inputs), names, name=names[0], **given))
         return names
 
-    # -- what many translations need
+    # -- shared by many mappings
 
     def cast(self, value: str, dtype: Any) -> str:
-        """Return a value converted to a dtype."""
+        """Convert a value to a dtype."""
         return self.add("Cast", [value], to=element_type(np.dtype(dtype)))
 
     def transpose(self, value: str, axes: Sequence[int]) -> str:
-        """Return a value with its axes in another order; a constant is turned now."""
+        """Permute the axes of a value; a constant is permuted immediately."""
         if value in self.constants:
             return self.constant(self.constants[value].transpose(axes), name=f"{value}_transposed")
         return self.add("Transpose", [value], perm=list(axes))
 
     def reshape(self, value: str, shape: Sequence[int]) -> str:
-        """Return a value in another shape; 0 keeps an extent and -1 takes the rest."""
+        """Reshape a value; 0 keeps an extent and -1 is inferred."""
         return self.add("Reshape", [value, self.integers(*shape)])
 
     def scalar(self, value: float, dtype: Any) -> str:

@@ -1,7 +1,7 @@
-"""Model: an ONNX model while it is read, and what a reading sees of the node it translates.
+"""Model: an ONNX model during import, and the view of a node that its reading function gets.
 
-What can be computed from constants alone is computed while reading (by ONNX's own reference evaluator): the arithmetic
-on shapes that other programs write into models disappears.
+Nodes that depend only on constants are evaluated during import, by ONNX's reference evaluator. This removes the shape
+arithmetic that other programs write into models.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ Reading = Callable[["Node"], "Symbol | Sequence[Symbol]"]
 
 FormReading = Callable[["Node", Operator], "Symbol | Sequence[Symbol]"]
 
-#: readings of those of ONNX's operators that have one of their own, by name
+#: reading functions of individual ONNX operators, by name
 READINGS: dict[str, Reading] = {}
-#: readings in the forms that declarations of operators name (``onnx=``)
+#: reading functions of forms, which operator declarations name (``onnx=``)
 FORMS: dict[str, FormReading] = {}
 
 
 def reads_form(*forms: str) -> Callable[[FormReading], FormReading]:
-    """Declare a function to be the reading of all nodes that are operators here, of some forms."""
+    """Register a function to read all nodes whose operator declares one of some forms."""
 
     def decorate(function: FormReading) -> FormReading:
         FORMS.update(dict.fromkeys(forms, function))
@@ -45,7 +45,7 @@ def reads_form(*forms: str) -> Callable[[FormReading], FormReading]:
 
 
 def reading_of(name: str) -> Reading | None:
-    """Return how one of ONNX's operators is read, or None."""
+    """Return the reading function of an ONNX operator, or None."""
     declared = NAMES["onnx"].get(name)
     if name in READINGS or declared is None:
         return READINGS.get(name)
@@ -55,12 +55,12 @@ def reading_of(name: str) -> Reading | None:
 
 
 def reads(*names: str) -> Callable[[Reading], Reading]:
-    """Declare a function to be the reading of operators."""
+    """Register a function to read operators."""
 
     def decorate(function: Reading) -> Reading:
         for name in names:
             if name in READINGS:
-                raise ValueError(f"operator {name} is read twice")
+                raise ValueError(f"operator {name} has two readings")
             READINGS[name] = function
         return function
 
@@ -68,7 +68,7 @@ def reads(*names: str) -> Callable[[Reading], Reading]:
 
 
 class Node:
-    """A node that is to be translated."""
+    """A node to translate."""
 
     def __init__(self, model: Model, proto: Any) -> None:
         from onnx import helper
@@ -89,22 +89,22 @@ class Node:
         return self.attributes.get(attribute, default)
 
     def default(self, attribute: str) -> Any:
-        """Return the value that ONNX gives an attribute that a node does not have, or None."""
+        """Return ONNX's default of an attribute, or None."""
         from onnx import defs, helper
 
         schema = defs.get_schema(self.operator, self.model.opset)
         value = helper.get_attribute_value(schema.attributes[attribute].default_value)
-        # the shortest text that is this number: 0.2, as the standard writes it
+        # the shortest decimal for this number: 0.2, as in the standard
         return float(str(np.float32(value))) if isinstance(value, float) else value
 
     def refuse(self, what: str) -> MXNetError:
-        """Return the error that this cannot be imported."""
+        """Return the error for an unsupported node."""
         return MXNetError(f"ONNX import: operator {self.operator} ({self.name}) {what}, which cannot be imported")
 
     # -- inputs
 
     def has(self, index: int) -> bool:
-        """Return whether an optional input is given."""
+        """Return whether an optional input is present."""
         return index < len(self.inputs) and self.inputs[index] != ""
 
     def symbol(self, index: int) -> Symbol:
@@ -119,34 +119,34 @@ class Node:
         return self.symbol(0)
 
     def constant(self, index: int) -> Array | None:
-        """Return the value of an input that is known now, or None."""
+        """Return the value of an input if it is constant, else None."""
         return self.model.constants.get(self.inputs[index]) if self.has(index) else None
 
     def array(self, index: int, what: str) -> Array:
-        """Return the value of an input that must be known now."""
+        """Return the value of an input that must be constant."""
         value = self.constant(index)
         if value is None:
             raise self.refuse(f"computes its {what}")
         return value
 
     def number(self, index: int, attribute: str, default: float) -> float:
-        """Return a number that older versions have as an attribute, and newer ones as an input."""
+        """Return a number that is an attribute in older versions and an input in newer ones."""
         if self.has(index):
             return float(self.array(index, attribute).item())
         return float(self.get(attribute, default))
 
     def integers(self, index: int, attribute: str, default: Any = None) -> Any:
-        """Return whole numbers that older versions have as an attribute, and newer ones as an input."""
+        """Return integers that are an attribute in older versions and an input in newer ones."""
         if self.has(index):
             return [int(number) for number in self.array(index, attribute).reshape(-1)]
         found = self.get(attribute, default)
         return list(found) if isinstance(found, (list, tuple)) else found
 
     def shape(self, index: int = 0) -> Shape:
-        """Return the shape of an input; extents that are left open are None."""
+        """Return the shape of an input; unknown extents are None."""
         found = self.model.shape(self.inputs[index])
         if found is None:
-            raise self.refuse("has an input whose number of axes is not known")
+            raise self.refuse("has an input with an unknown number of axes")
         return found
 
     def rank(self, index: int = 0) -> int:
@@ -154,7 +154,7 @@ class Node:
         return len(self.shape(index))
 
     def known_shape(self, index: int = 0) -> tuple[int, ...]:
-        """Return the shape of an input, which must be known."""
+        """Return the shape of an input, which must be fully known."""
         shape = self.shape(index)
         if None in shape:
             raise self.refuse(f"needs the shape of its input, which is {shape}")
@@ -164,10 +164,10 @@ class Node:
         """Return an axis counted from the front."""
         return axis + self.rank(index) if axis < 0 else axis
 
-    # -- what it becomes
+    # -- translation
 
     def make(self, operator: str | Operator, *inputs: Symbol, **parameters: Any) -> Symbol:
-        """Return a call of an operator, named after the node."""
+        """Call an operator and name the result after the node."""
         function: Any = sym
         if isinstance(operator, Operator):
             function = function_of(operator, operator.name)
@@ -178,7 +178,7 @@ class Node:
         return made
 
     def parameter(self, value: Array, hint: str) -> Symbol:
-        """Return a new parameter."""
+        """Create a parameter."""
         return self.model.parameter(value, f"{self.name}_{hint}")
 
 
@@ -192,7 +192,7 @@ class Model:
         self.opset = max([entry.version for entry in proto.opset_import if entry.domain in ("", "ai.onnx")] or [1])
         self.constants: dict[str, Array] = {t.name: numpy_helper.to_array(t) for t in proto.graph.initializer}
         self.symbols: dict[str, Symbol] = {}
-        #: parameters that symbols use
+        #: parameters used by symbols
         self.parameters: dict[str, NDArray] = {}
         self._parameter_names: dict[str, Symbol] = {}
         self.inputs = [value.name for value in proto.graph.input if value.name not in self.constants]
@@ -202,7 +202,7 @@ class Model:
             self.symbols[name] = sym.var(name)
 
     def new_name(self, hint: str) -> str:
-        """Return a name that nothing has."""
+        """Return an unused name."""
         candidates = itertools.chain([hint], (f"{hint}_{number}" for number in itertools.count(1)))
         name = next(candidate for candidate in candidates if candidate not in self._taken)
         self._taken.add(name)
@@ -215,22 +215,22 @@ class Model:
         if name not in self.constants:
             raise MXNetError(f"ONNX import: the value {name!r} is used before it is computed")
         if name not in self._parameter_names:
-            self._parameter_names[name] = self._declared(self.constants[name], name)
+            self._parameter_names[name] = self._declare(self.constants[name], name)
         return self._parameter_names[name]
 
     def parameter(self, value: Array, hint: str) -> Symbol:
-        """Return a new parameter."""
-        return self._declared(value, self.new_name(hint))
+        """Create a parameter."""
+        return self._declare(value, self.new_name(hint))
 
-    def _declared(self, value: Array, name: str) -> Symbol:
-        # a parameter without axes cannot be saved
+    def _declare(self, value: Array, name: str) -> Symbol:
+        # a 0-d parameter cannot be saved
         value = value.reshape(1) if value.ndim == 0 else value
         value = value.astype(np.float32) if value.dtype == np.bool_ else value
         self.parameters[name] = nd.array(value, dtype=value.dtype)
         return sym.var(name)
 
     def shape(self, name: str) -> Shape | None:
-        """Return the shape of a value, as far as it is known."""
+        """Return the shape of a value as far as it is known, or None."""
         if name in self.constants:
             return tuple(self.constants[name].shape)
         return self._shapes.get(name)
@@ -247,13 +247,13 @@ class Model:
             if proto.domain not in ("", "ai.onnx") or reading is None:
                 known = ", ".join(sorted({*READINGS, *NAMES["onnx"]}))
                 raise MXNetError(
-                    f"ONNX import: operator {node.operator} ({node.name}) cannot be imported: there is no reading of "
-                    f"it. Those that are known are {known}"
+                    f"ONNX import: operator {node.operator} ({node.name}) cannot be imported: it is not supported. "
+                    f"Supported operators are {known}"
                 )
             self.symbols.update(zip(node.outputs, reading(node)))
 
     def _fold(self, node: Node) -> bool:
-        """Compute a node whose inputs are all known; return whether it was so."""
+        """Evaluate a node whose inputs are all constant; return whether that was possible."""
         if node.operator == "Shape" and node.inputs[0] not in self.constants:
             shape = self.shape(node.inputs[0])
             start, end = node.get("start", 0), node.get("end")
@@ -263,7 +263,7 @@ class Model:
             return True
         if node.operator.startswith("Random") or not all([not i or i in self.constants for i in node.inputs]):
             return False
-        values = _evaluated(self.proto, node, self.constants)
+        values = _evaluate(self.proto, node, self.constants)
         self.constants.update(zip(node.outputs, values))
         return True
 
@@ -272,8 +272,8 @@ class Model:
         return [self.symbol(value.name) for value in self.proto.graph.output]
 
 
-def _evaluated(model: Any, node: Node, constants: dict[str, Array]) -> list[Array]:
-    """Return what a node computes from constants."""
+def _evaluate(model: Any, node: Node, constants: dict[str, Array]) -> list[Array]:
+    """Evaluate a node on constants."""
     from onnx import TensorProto, helper
     from onnx.reference import ReferenceEvaluator
 
@@ -290,7 +290,7 @@ def _evaluated(model: Any, node: Node, constants: dict[str, Array]) -> list[Arra
 
 
 def _shapes(model: Any) -> dict[str, Shape]:
-    """Return the shapes of all values that ONNX can infer."""
+    """Return the shapes of all values as far as ONNX can infer them."""
     from onnx import shape_inference
 
     inferred = shape_inference.infer_shapes(model, data_prop=True).graph

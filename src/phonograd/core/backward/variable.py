@@ -141,7 +141,7 @@ def attach(array: NDArray, grad_req: str = "write", stype: str | None = None) ->
     _check_request(grad_req)
     zeros = make(full(array.shape, 0, array._dtype, array.context), LOCAL.trace, array._result_class)
     if stype not in (None, "default") or (stype is None and type(array) is not array._result_class):
-        zeros = zeros._labelled(stype or array.stype)
+        zeros = zeros._label_storage(stype or array.stype)
     _make_variable(array, Variable(zeros, grad_req))
 
 

@@ -11,7 +11,7 @@ from ...ndarray.semantics import of_chosen_kind
 from ..block import Block, HybridBlock
 from ..nn import LeakyReLU
 from ..parameter import ParameterDict, tensor_types
-from .sequences import format_sequence, last_valid, masked
+from .sequences import format_sequence, last_valid, mask_sequence
 
 __all__ = ["HybridRecurrentCell", "RecurrentCell", "begin", "infos_of", "sigmoids", "states_of"]
 
@@ -27,7 +27,7 @@ def states_of(cells: Iterable[Any], **kwargs: Any) -> list[Any]:
 
 
 def first_state(func: Callable[..., Any], name: str, info: dict[str, Any]) -> Any:
-    """Return a state made by a function like ``nd.zeros``; functions of arrays take no name and layout."""
+    """Create a state with a function like ``nd.zeros``; functions of arrays take no name and layout."""
     if (getattr(func, "__module__", None) or "").startswith(("phonograd.ndarray", "phonograd.numpy")):
         return of_chosen_kind(func(**{key: value for key, value in info.items() if key != "__layout__"}))
     return func(name=name, **info)
@@ -59,7 +59,7 @@ class RecurrentCell(Block):
         self.reset()
 
     def reset(self) -> None:
-        """Reset the counters of steps and states: call it before a new sequence."""
+        """Reset the step and state counters; call it before a new sequence."""
         self._init_counter = -1
         self._counter = -1
         for cell in self._children.values():
@@ -77,7 +77,7 @@ class RecurrentCell(Block):
         )
 
     def begin_state(self, batch_size: int = 0, func: Any = ndarray.zeros, **kwargs: Any) -> list[Any]:
-        """Return the initial states, made by a function like ``nd.zeros``."""
+        """Return the initial states, created by a function like ``nd.zeros``."""
         self._check_free()
         states = []
         for info in self.state_info(batch_size):
@@ -128,12 +128,12 @@ class RecurrentCell(Block):
             history.append(states)
         if valid_length is not None:
             states = last_valid(F, history, valid_length)
-            outputs = masked(F, outputs, length, valid_length, axis, True)
+            outputs = mask_sequence(F, outputs, length, valid_length, axis, True)
         outputs, _, _, _ = format_sequence(length, outputs, layout, merge)
         return outputs, states
 
     def _get_activation(self, F: Any, inputs: Any, activation: Any, **kwargs: Any) -> Any:
-        """Return an activation, given by its name or as a block or function, of an input."""
+        """Apply an activation, given by name or as a block or function, to an input."""
         if isinstance(activation, str):
             declared = ACTIVATIONS.get(activation)
             if declared is not None and declared.name == activation:

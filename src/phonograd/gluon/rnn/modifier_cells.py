@@ -1,4 +1,4 @@
-"""Cells that modify other cells: dropout, zoneout, residual connections, both directions."""
+"""Cells that modify other cells: dropout, zoneout, residual connections; and bidirectional cells."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ... import ndarray
 from ...base import numeric_types
 from ..parameter import ParameterDict, tensor_types
 from .base import HybridRecurrentCell, begin, infos_of, states_of
-from .sequences import format_sequence, masked, reversed_sequence
+from .sequences import format_sequence, mask_sequence, reverse_sequence
 
 __all__ = ["BidirectionalCell", "DropoutCell", "ModifierCell", "ResidualCell", "ZoneoutCell"]
 
@@ -107,7 +107,7 @@ class ZoneoutCell(ModifierCell):
         return "zoneout"
 
     def reset(self) -> None:
-        """Reset the cell and the previous output: call it before a new sequence."""
+        """Reset the cell and the previous output; call it before a new sequence."""
         super().reset()
         self._prev_output = None
 
@@ -115,14 +115,14 @@ class ZoneoutCell(ModifierCell):
         """Return the output of one step and the states after it."""
         output, after = self.base_cell(inputs, states)
 
-        def mixed(probability: float, new: Any, old: Any) -> Any:
+        def mix(probability: float, new: Any, old: Any) -> Any:
             return F.where(F.Dropout(F.ones_like(new), p=probability), new, old)
 
         if self.zoneout_outputs != 0.0:
             before = F.zeros_like(output) if self._prev_output is None else self._prev_output
-            output = mixed(self.zoneout_outputs, output, before)
+            output = mix(self.zoneout_outputs, output, before)
         if self.zoneout_states != 0.0:
-            after = [mixed(self.zoneout_states, new, old) for new, old in zip(after, states)]
+            after = [mix(self.zoneout_states, new, old) for new, old in zip(after, states)]
         self._prev_output = output
         return output, after
 
@@ -142,7 +142,7 @@ class ResidualCell(ModifierCell):
         merge = isinstance(outputs, tensor_types) if merge is None else merge
         inputs, axis, F, _ = format_sequence(length, inputs, layout, merge)
         if valid_length is not None:
-            inputs = masked(F, inputs, length, valid_length, axis, merge)
+            inputs = mask_sequence(F, inputs, length, valid_length, axis, merge)
         if merge:
             return F.elemwise_add(outputs, inputs), states
         return [F.elemwise_add(output, step) for output, step in zip(outputs, inputs)], states
@@ -181,9 +181,9 @@ class BidirectionalCell(HybridRecurrentCell):
         count = len(infos_of([forward], batch_size))
         merge = bool(merge) or (merge is None and valid_length is not None)
         ahead, after = forward.unroll(length, inputs, states[:count], layout, merge, valid_length)  # type: ignore[attr-defined]
-        steps = reversed_sequence(inputs, valid_length)
+        steps = reverse_sequence(inputs, valid_length)
         back, own = backward.unroll(length, steps, states[count:], layout, False, valid_length)  # type: ignore[attr-defined]
-        back = reversed_sequence(back, valid_length)
+        back = reverse_sequence(back, valid_length)
         if merge:
             back, _, _, _ = format_sequence(length, back, layout, True)
             result = F.concat(ahead, back, dim=2, name=f"{self._output_prefix}out")
@@ -193,5 +193,5 @@ class BidirectionalCell(HybridRecurrentCell):
                 for number, (one, other) in enumerate(zip(ahead, back, strict=True))
             ]
         if valid_length is not None:
-            result = masked(F, result, length, valid_length, axis, merge)
+            result = mask_sequence(F, result, length, valid_length, axis, merge)
         return result, [*after, *own]

@@ -10,7 +10,7 @@ from ..parameter import Parameter, ParameterDict
 from ..text import indented
 from .base import HybridRecurrentCell, RecurrentCell, begin, infos_of, states_of
 from .modifier_cells import BidirectionalCell, DropoutCell, ModifierCell, ResidualCell, ZoneoutCell
-from .sequences import format_sequence, masked, reversed_sequence
+from .sequences import format_sequence, mask_sequence, reverse_sequence
 
 __all__ = [
     "BidirectionalCell",
@@ -32,24 +32,24 @@ _cells_state_info = infos_of
 _cells_begin_state = states_of
 _get_begin_state = begin
 _format_sequence = format_sequence
-_mask_sequence_variable_length = masked
+_mask_sequence_variable_length = mask_sequence
 
 
 def _reverse_sequences(sequences: Any, unroll_step: int, valid_length: Any = None) -> list[Any]:
     """Return the steps of a sequence in reverse; with lengths, only the valid steps are reversed."""
     assert len(sequences) == unroll_step, f"the sequence has {len(sequences)} steps, not {unroll_step}"
-    return reversed_sequence(sequences, valid_length)
+    return reverse_sequence(sequences, valid_length)
 
 
 class _LinearCell(HybridRecurrentCell):
-    """Base class of cells with a linear function of input and state for each gate."""
+    """The base class of cells with a linear function of input and state for each gate."""
 
     _gates: int
     i2h_weight: Parameter
     h2h_weight: Parameter
 
     def _add_parameters(self, hidden_size: int, input_size: int, width: int, initializers: Any) -> None:
-        """Make a parameter for each pair (name, initializer); `width` is the number of outputs."""
+        """Create a parameter for each pair (name, initializer); `width` is the number of outputs."""
         self._hidden_size = hidden_size
         self._input_size = input_size
         rows = self._gates * hidden_size
@@ -86,7 +86,7 @@ class _LinearCell(HybridRecurrentCell):
 
 
 class _GatedCell(_LinearCell):
-    """Base class of cells with as many outputs as hidden units."""
+    """The base class of cells with as many outputs as hidden units."""
 
     def __init__(
         self,
@@ -284,13 +284,13 @@ class _Stack(RecurrentCell):
         """Return the output of the last cell and the states of all cells after one step."""
         self._counter += 1
         after: list[Any] = []
-        for cell, own in self._shared_out(states):
+        for cell, own in self._divide_states(states):
             assert not isinstance(cell, BidirectionalCell), "Bidirectional cannot be stepped. Please use unroll"
             inputs, own = cell(inputs, own)
             after.extend(own)
         return inputs, after
 
-    def _shared_out(self, states: Any) -> Any:
+    def _divide_states(self, states: Any) -> Any:
         """Yield each cell with its own states."""
         start = 0
         for cell in self._children.values():
@@ -303,7 +303,7 @@ class _Stack(RecurrentCell):
         states = begin(self, F, begin_state, inputs, batch_size)
         after: list[Any] = []
         last = len(self._children) - 1
-        for number, (cell, own) in enumerate(self._shared_out(states)):
+        for number, (cell, own) in enumerate(self._divide_states(states)):
             inputs, own = cell.unroll(length, inputs, own, layout, merge if number == last else None, valid_length)
             after.extend(own)
         return inputs, after

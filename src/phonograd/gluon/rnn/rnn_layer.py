@@ -1,4 +1,4 @@
-"""Recurrent layers: whole sequences by one operator."""
+"""Recurrent layers: one operator computes a whole sequence."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class _RNNLayer(HybridBlock):
         found = {}
         for key, parameter in self._reg_params.items():
             match = _NAME.match(key)
-            assert match is not None, f"{key} is no name of a parameter of a recurrent layer"
+            assert match is not None, f"{key} is not the name of a recurrent layer's parameter"
             side, layer, part, kind = match.groups()
             cell = f"{side}_cell." if self._dir == 2 else ""
             found[f"{start}_unfused.{layer}.{cell}{part}_{kind}"] = parameter
@@ -120,7 +120,7 @@ class _RNNLayer(HybridBlock):
         return [{"shape": (count, batch_size, width), "__layout__": "LNC", "dtype": self._dtype} for width in widths]
 
     def begin_state(self, batch_size: int = 0, func: Any = ndarray.zeros, **kwargs: Any) -> list[Any]:
-        """Return the initial states, made by a function like ``nd.zeros``."""
+        """Return the initial states, created by a function like ``nd.zeros``."""
         return [
             first_state(func, f"{self.prefix}h0_{number}", {**info, **kwargs})
             for number, info in enumerate(self.state_info(batch_size))
@@ -158,7 +158,7 @@ class _RNNLayer(HybridBlock):
             states = [states]
         lengths = (sequence_length,) if self._use_sequence_length else ()
         if states is None and isinstance(inputs, Symbol):
-            # made outside of the layer's scope, which would prefix their names a second time
+            # created outside the layer's scope, which would prefix their names a second time
             return super().__call__(inputs, self._zeros(symbols(), inputs), *lengths)[0]
         return super().__call__(inputs, states, *lengths)
 
@@ -170,7 +170,7 @@ class _RNNLayer(HybridBlock):
             given = self._zeros(F, x)
         elif isinstance(x, NDArray):
             self._check_states(x, given)
-        outputs, after = self._computed_sequence(F, x, given, sequence_length, kwargs)
+        outputs, after = self._run_sequence(F, x, given, sequence_length, kwargs)
         return outputs if states is None else (outputs, after)
 
     def _zeros(self, F: Any, inputs: Any) -> list[Any]:
@@ -185,7 +185,7 @@ class _RNNLayer(HybridBlock):
             if state.shape != info["shape"]:
                 raise ValueError(f"Invalid recurrent state shape. Expecting {info['shape']}, got {state.shape}.")
 
-    def _computed_sequence(
+    def _run_sequence(
         self, F: Any, inputs: Any, states: Any, sequence_length: Any, params: dict[str, Any]
     ) -> tuple[Any, list[Any]]:
         # the operator takes all weights, then all biases

@@ -1,4 +1,4 @@
-"""Sequences as one array or as a list of steps, and what is done to them when their lengths differ."""
+"""Sequences as one array or as a list of steps, and masking and reversal by length."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from ...symbol import Symbol
 from ..parameter import tensor_types
 from ..parameter.parameter import symbols
 
-__all__ = ["format_sequence", "last_valid", "masked", "namespace_of", "reversed_sequence", "split"]
+__all__ = ["format_sequence", "last_valid", "mask_sequence", "namespace_of", "reverse_sequence", "split"]
 
 
 def namespace_of(value: Any) -> Any:
-    """Return the namespace of arrays or of symbols, whichever a sequence is made of."""
+    """Return the namespace of a sequence's elements: that of arrays or of symbols."""
     first = value[0] if isinstance(value, (list, tuple)) else value
     return symbols() if isinstance(first, Symbol) else ndarray
 
 
 def split(F: Any, data: Any, count: int, axis: int) -> list[Any]:
-    """Return the steps of a sequence that is one array."""
+    """Split a sequence in one array into steps."""
     parts = F.split(data, num_outputs=count, axis=axis, squeeze_axis=True)
     return [parts] if isinstance(parts, NDArray) else list(parts)
 
@@ -28,20 +28,20 @@ def split(F: Any, data: Any, count: int, axis: int) -> list[Any]:
 def format_sequence(
     length: int | None, inputs: Any, layout: str, merge: bool | None, in_layout: str | None = None
 ) -> tuple[Any, int, Any, int]:
-    """Return a sequence in the form that is wanted, its axis of time, its namespace and the size of its batch.
+    """Return a sequence in the requested form, its time axis, its namespace and its batch size.
 
     Parameters
     ----------
     length
-        The number of steps; None if it is found in the sequence.
+        The number of steps; None to infer it.
     inputs
         The sequence: one array, or a list of steps.
     layout
-        The meaning of axes of the one array: T time, N batch, C features.
-    merge
-        Whether one array is wanted; None to leave it as it is.
-    in_layout
-        The meaning of axes of what is given, if that is another one.
+            The order of axes of a single array: T time, N batch, C features.
+        merge
+            Whether to return one array; None keeps the given form.
+        in_layout
+            The order of axes of the input, if it differs.
     """
     assert inputs is not None, "unroll(inputs=None) has been deprecated. Please create input variables outside unroll."
     axis, batch_axis = layout.find("T"), layout.find("N")
@@ -65,8 +65,8 @@ def format_sequence(
     return inputs, axis, F, size
 
 
-def masked(F: Any, data: Any, length: int, valid_length: Any, axis: int, merge: bool | None) -> Any:
-    """Return a sequence with zeros after its valid length, as one array if `merge` is true."""
+def mask_sequence(F: Any, data: Any, length: int, valid_length: Any, axis: int, merge: bool | None) -> Any:
+    """Set a sequence to zero after its valid length; return one array if `merge` is true."""
     if not isinstance(data, tensor_types):
         data = F.stack(*data, axis=axis)
     data = F.SequenceMask(data, sequence_length=valid_length, use_sequence_length=True, axis=axis)
@@ -74,15 +74,15 @@ def masked(F: Any, data: Any, length: int, valid_length: Any, axis: int, merge: 
 
 
 def last_valid(F: Any, states: list[list[Any]], valid_length: Any) -> list[Any]:
-    """Return the states after the last valid step of each sample, from those after all steps."""
+    """Select the states after the last valid step of each sample from the states after all steps."""
     return [
         F.SequenceLast(F.stack(*state, axis=0), sequence_length=valid_length, use_sequence_length=True, axis=0)
         for state in zip(*states)
     ]
 
 
-def reversed_sequence(steps: Any, valid_length: Any = None) -> list[Any]:
-    """Return the steps of a sequence backwards; with lengths, only the valid ones change places."""
+def reverse_sequence(steps: Any, valid_length: Any = None) -> list[Any]:
+    """Reverse the steps of a sequence; with lengths, reverse only the valid ones."""
     if valid_length is None:
         return list(reversed(steps))
     F = namespace_of(steps)

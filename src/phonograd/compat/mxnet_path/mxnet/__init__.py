@@ -1,7 +1,7 @@
-"""What ``import mxnet`` finds in processes that a script under ``python -m phonograd run`` starts.
+"""A stub for ``import mxnet`` in child processes of a script under ``python -m phonograd run``.
 
-The directory above stands in :data:`sys.path` there, which workers of :mod:`multiprocessing` inherit; this module
-replaces itself by the one that :func:`phonograd.install_as_mxnet` makes.
+Workers of :mod:`multiprocessing` inherit :data:`sys.path`, which contains the parent directory of this package. The
+module replaces itself with the one that :func:`phonograd.install_as_mxnet` creates.
 """
 
 from phonograd.compat import install_as_mxnet

@@ -1,4 +1,4 @@
-"""Operators that compute each element by itself."""
+"""Elementwise operators."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def export_ones_like(graph: Graph, call: Call) -> str:
 @maps("where")
 def export_where(graph: Graph, call: Call) -> str:
     if len(call.shapes[0]) != len(call.shapes[1]):
-        raise call.refuse("chooses whole rows")
+        raise call.refuse("selects whole rows")
     return graph.add("Where", [graph.cast(call.data, np.bool_), *call.inputs[1:]])
 
 
@@ -92,7 +92,7 @@ def export_contrib_div_sqrt_dim(graph: Graph, call: Call) -> str:
     return graph.add("Div", [call.data, graph.scalar(math.sqrt(call.shape[-1]), call.dtype)])
 
 
-# -- two arrays; the forms of the same operators beside a number follow
+# -- operators on two arrays, from which the forms with a number are derived
 
 
 @maps_form("pair")
@@ -102,7 +102,7 @@ def maps_form_pair(graph: Graph, call: Call, node: Onnx) -> str:
 
 @maps_form("comparison")
 def maps_form_comparison(graph: Graph, call: Call, node: Onnx) -> str:
-    # 0 and 1 in the dtype of what is compared
+    # 0 and 1 in the dtype of the operands
     return graph.cast(graph.add(node.name, call.inputs), call.output_dtype)
 
 
@@ -119,7 +119,7 @@ def export_broadcast_not_equal(graph: Graph, call: Call) -> str:
 
 @maps("broadcast_mod")
 def export_broadcast_mod(graph: Graph, call: Call) -> str:
-    # the rest has the sign of the divisor
+    # the remainder has the sign of the divisor
     left, right = call.inputs
     whole = graph.add("Floor", [graph.add("Div", [left, right])])
     return graph.add("Sub", [left, graph.add("Mul", [whole, right])])

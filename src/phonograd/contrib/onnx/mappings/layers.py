@@ -26,7 +26,7 @@ def export_fully_connected(graph: Graph, call: Call) -> str:
 
 
 def _geometry(call: Call) -> dict[str, Any]:
-    """Return what convolutions and poolings have in common: kernel, strides and pads, for all axes."""
+    """Return the common attributes of convolutions and poolings: kernel, strides and padding, for all axes."""
     axes = len(call["kernel"])
     pad = list(call["pad"] or (0,) * axes)
     return {"kernel_shape": list(call["kernel"]), "strides": list(call["stride"] or (1,) * axes), "pads": pad + pad}
@@ -68,7 +68,7 @@ def export_pooling(graph: Graph, call: Call) -> str:
     _check_layout(call)
     kind = call["pool_type"]
     if call["global_pool"]:
-        return _pooled_globally(graph, call, kind)
+        return _pool_globally(graph, call, kind)
     facts = _geometry(call)
     if call["pooling_convention"] == "same":
         raise call.refuse("has pooling_convention='same'")
@@ -76,7 +76,7 @@ def export_pooling(graph: Graph, call: Call) -> str:
     if kind == "max":
         return graph.add("MaxPool", [call.data], **facts, ceil_mode=int(is_full))
     if is_full and not _fits(call, facts):
-        # windows that reach over the edge are divided differently
+        # windows across the edge have another divisor
         raise call.refuse(f"has pool_type={kind!r} and pooling_convention='full', and windows do not fit")
     if kind == "lp":
         return graph.add("LpPool", [call.data], **facts, p=call["p_value"] or 2)
@@ -92,7 +92,7 @@ def _fits(call: Call, facts: dict[str, Any]) -> bool:
     return all([(extent + 2 * pad - kernel) % stride == 0 for extent, kernel, stride, pad in axes])
 
 
-def _pooled_globally(graph: Graph, call: Call, kind: str) -> str:
+def _pool_globally(graph: Graph, call: Call, kind: str) -> str:
     if kind == "max":
         return graph.add("GlobalMaxPool", [call.data])
     if kind == "lp":
@@ -113,8 +113,8 @@ def export_contrib_adaptive_avg_pooling2_d(graph: Graph, call: Call) -> str:
 # -- normalizations
 
 
-def _moved(graph: Graph, value: str, rank: int, start: int, end: int) -> str:
-    """Return a value with one axis at another place."""
+def _move_axis(graph: Graph, value: str, rank: int, start: int, end: int) -> str:
+    """Move one axis of a value to another position."""
     if start == end:
         return value
     axes = [axis for axis in range(rank) if axis != start]
@@ -130,9 +130,9 @@ def export_batch_norm(graph: Graph, call: Call) -> str:
     gamma, beta, mean, variance = call.inputs[1:]
     if call["fix_gamma"]:
         gamma = graph.constant(np.ones(call.shapes[1], call.dtype), name=f"{gamma}_fixed")
-    data = _moved(graph, call.data, rank, axis, 1)
+    data = _move_axis(graph, call.data, rank, axis, 1)
     value = graph.add("BatchNormalization", [data, gamma, beta, mean, variance], epsilon=call["eps"])
-    return _moved(graph, value, rank, 1, axis)
+    return _move_axis(graph, value, rank, 1, axis)
 
 
 @maps("LayerNorm")
@@ -140,9 +140,9 @@ def export_layer_norm(graph: Graph, call: Call) -> str:
     if call["output_mean_var"]:
         raise call.refuse("has output_mean_var=True")
     axis, last = call.axis(call["axis"]), len(call.shape) - 1
-    data = _moved(graph, call.data, last + 1, axis, last)
+    data = _move_axis(graph, call.data, last + 1, axis, last)
     value = graph.add("LayerNormalization", [data, *call.inputs[1:]], axis=-1, epsilon=call["eps"])
-    return _moved(graph, value, last + 1, last, axis)
+    return _move_axis(graph, value, last + 1, last, axis)
 
 
 @maps("GroupNorm")
@@ -153,7 +153,7 @@ def export_group_norm(graph: Graph, call: Call) -> str:
     ones, zeros = graph.constant(np.ones(groups, call.dtype)), graph.constant(np.zeros(groups, call.dtype))
     rows = graph.reshape(call.data, [0, groups, -1])
     whitened = graph.add("InstanceNormalization", [rows, ones, zeros], epsilon=call["eps"])
-    # one factor for each group or for each channel
+    # one factor per group or per channel
     count = call.shapes[1][0]
     parts = [0, count, -1] if count == groups else [0, shape[1], -1]
     whitened = graph.reshape(whitened, parts)

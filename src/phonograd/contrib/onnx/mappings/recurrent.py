@@ -1,4 +1,4 @@
-"""The fused recurrent layers: RNN, LSTM and GRU of several layers and both directions."""
+"""Fused recurrent layers: RNN, LSTM and GRU with several layers and both directions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..graph import Array, Call, Graph, maps
 
 __all__: list[str] = []
 
-#: ONNX's operator, and the order of its gates as numbers of MXNet's
+#: ONNX's operator, and the order of its gates as indices into MXNet's
 _KINDS: dict[str, tuple[str, tuple[int, ...]]] = {
     # in, forget, new, out -> in, out, forget, new
     "lstm": ("LSTM", (0, 3, 1, 2)),
@@ -29,10 +29,10 @@ def export_rnn(graph: Graph, call: Call) -> list[str]:
         raise call.refuse("clips its state")
     packed = graph.constants.get(call.inputs[1])
     if packed is None:
-        raise call.refuse("has parameters that are not among those given")
+        raise call.refuse("has parameters that are missing from params")
     directions = 2 if call["bidirectional"] else 1
     data, hidden_states, cell_states = call.data, [], []
-    for layer, (weights, recurrent, biases) in enumerate(_unpacked(call, packed, directions)):
+    for layer, (weights, recurrent, biases) in enumerate(_unpack(call, packed, directions)):
         states = [_layer_state(graph, value, layer, directions) for value in call.inputs[2:]]
         outputs = _layer(graph, call, data, (weights, recurrent, biases), states)
         # time, direction, batch, channels -> time, batch, channels of all directions
@@ -65,7 +65,7 @@ def _layer(graph: Graph, call: Call, data: str, parameters: tuple[Array, ...], s
 
 
 def _layer_state(graph: Graph, value: str, layer: int, directions: int) -> str:
-    """Return the first state of one layer; nothing where it is zero, whatever the batch is."""
+    """Return the initial state of one layer; empty if it is zero, for any batch size."""
     constant = graph.constants.get(value)
     if constant is not None and not constant.any():
         return ""
@@ -73,16 +73,16 @@ def _layer_state(graph: Graph, value: str, layer: int, directions: int) -> str:
     return graph.add("Slice", [value, *rows])
 
 
-def _unpacked(call: Call, packed: Array, directions: int) -> list[tuple[Array, Array, Array]]:
-    """Return input weights, recurrent weights and biases of each layer, with ONNX's order of gates.
+def _unpack(call: Call, packed: Array, directions: int) -> list[tuple[Array, Array, Array]]:
+    """Return input weights, recurrent weights and biases of each layer, in ONNX's order of gates.
 
-    The row holds all weights, layer by layer and direction by direction, and then all biases in the same order.
+    The vector holds all weights, layer by layer and direction by direction, and then all biases in the same order.
     """
     _, order = _KINDS[call["mode"]]
     size, layers = call["state_size"], call["num_layers"]
     row, place = packed.reshape(-1), 0
 
-    def taken(*shape: int) -> Array:
+    def take(*shape: int) -> Array:
         nonlocal place
         count = len(order) * size * int(np.prod(shape, dtype=np.int64))
         part = row[place : place + count].reshape(len(order), size, *shape)
@@ -92,8 +92,8 @@ def _unpacked(call: Call, packed: Array, directions: int) -> list[tuple[Array, A
     weights = []
     for layer in range(layers):
         width = call.shape[2] if layer == 0 else size * directions
-        weights.append([(taken(width), taken(size)) for _ in range(directions)])
-    biases = [[(taken(), taken()) for _ in range(directions)] for _ in range(layers)]
+        weights.append([(take(width), take(size)) for _ in range(directions)])
+    biases = [[(take(), take()) for _ in range(directions)] for _ in range(layers)]
     return [
         (
             np.stack([inner for inner, _ in matrices]),

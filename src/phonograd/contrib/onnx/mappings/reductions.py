@@ -1,4 +1,4 @@
-"""Operators that go through axes: sums, means, norms, softmax, products of matrices."""
+"""Operators over axes: sums, means, norms, softmax, matrix products."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__: list[str] = []
 
 
 def reduced_axes(call: Call, exclude: bool = False) -> tuple[int, ...]:
-    """Return the axes that a call goes through, counted from the front."""
+    """Return the axes that a call reduces, counted from the front."""
     axis = call["axis"]
     rank = len(call.shape)
     if axis is None or axis == ():
@@ -20,8 +20,8 @@ def reduced_axes(call: Call, exclude: bool = False) -> tuple[int, ...]:
     return tuple([one for one in range(rank) if (one in axes) != exclude])
 
 
-def finished(graph: Graph, call: Call, value: str, axes: tuple[int, ...]) -> str:
-    """Return a reduced value in the shape it must have: of no axes there is one left."""
+def finish_shape(graph: Graph, call: Call, value: str, axes: tuple[int, ...]) -> str:
+    """Give a reduced value its final shape; a 0-d result gets one axis."""
     everything = len(axes) == len(call.shape) and not call["keepdims"]
     return graph.reshape(value, [1]) if everything else value
 
@@ -38,7 +38,7 @@ def maps_form_reduction(graph: Graph, call: Call, node: Onnx) -> str:
         value = total(graph, call.data, axes, call["keepdims"])
     else:
         value = graph.add(node.name, [call.data], axes=list(axes), keepdims=int(call["keepdims"]))
-    return finished(graph, call, value, axes)
+    return finish_shape(graph, call, value, axes)
 
 
 @maps("norm")
@@ -48,7 +48,7 @@ def export_norm(graph: Graph, call: Call) -> str:
     axes = reduced_axes(call)
     operator = "ReduceL1" if call["ord"] == 1 else "ReduceL2"
     value = graph.add(operator, [call.data], axes=list(axes), keepdims=int(call["keepdims"]))
-    return finished(graph, call, value, axes)
+    return finish_shape(graph, call, value, axes)
 
 
 @maps_form("search")
@@ -64,11 +64,11 @@ def maps_form_search(graph: Graph, call: Call, node: Onnx) -> str:
     return graph.cast(found, call.output_dtype)
 
 
-# -- softmax and its kin
+# -- softmax and related operators
 
 
-def _heated(graph: Graph, call: Call) -> str:
-    """Return the input divided by the temperature."""
+def _divide_by_temperature(graph: Graph, call: Call) -> str:
+    """Divide the input by the temperature."""
     if call["use_length"]:
         raise call.refuse("has use_length=True")
     temperature = call["temperature"]
@@ -77,23 +77,23 @@ def _heated(graph: Graph, call: Call) -> str:
     return graph.add("Div", [call.data, graph.scalar(temperature, call.dtype)])
 
 
-def _typed(graph: Graph, call: Call, value: str) -> str:
+def _cast_output(graph: Graph, call: Call, value: str) -> str:
     return value if call["dtype"] in (None, call.dtype) else graph.cast(value, call["dtype"])
 
 
 @maps_form("softmax")
 def maps_form_softmax(graph: Graph, call: Call, node: Onnx) -> str:
-    return _typed(graph, call, graph.add(node.name, [_heated(graph, call)], axis=call["axis"]))
+    return _cast_output(graph, call, graph.add(node.name, [_divide_by_temperature(graph, call)], axis=call["axis"]))
 
 
 @maps("softmin")
 def export_softmin(graph: Graph, call: Call) -> str:
-    turned = graph.add("Neg", [_heated(graph, call)])
-    return _typed(graph, call, graph.add("Softmax", [turned], axis=call["axis"]))
+    turned = graph.add("Neg", [_divide_by_temperature(graph, call)])
+    return _cast_output(graph, call, graph.add("Softmax", [turned], axis=call["axis"]))
 
 
 def _over_rows(graph: Graph, call: Call) -> str:
-    """Return the softmax of all elements that belong to one of the first axis."""
+    """Return the softmax over all elements of each index of the first axis."""
     if len(call.shape) == 2:
         return graph.add("Softmax", [call.data], axis=1)
     rows = graph.add("Softmax", [graph.reshape(call.data, [0, -1])], axis=1)
@@ -133,16 +133,16 @@ def export_l2_normalization(graph: Graph, call: Call) -> str:
     return graph.add("Div", [call.data, length])
 
 
-# -- products of matrices
+# -- matrix products
 
 
-def _exchanged(graph: Graph, value: str, rank: int) -> str:
+def _swap_last_axes(graph: Graph, value: str, rank: int) -> str:
     return graph.transpose(value, [*range(rank - 2), rank - 1, rank - 2])
 
 
 def _product(graph: Graph, call: Call) -> str:
     sides = [
-        _exchanged(graph, value, len(shape)) if call[flag] else value
+        _swap_last_axes(graph, value, len(shape)) if call[flag] else value
         for value, shape, flag in zip(call.inputs, call.shapes, ("transpose_a", "transpose_b"))
     ]
     return graph.add("MatMul", sides)
@@ -156,7 +156,7 @@ def export_dot(graph: Graph, call: Call) -> str:
     if len(call.shapes[1]) > 2 or (1 in ranks and (call["transpose_a"] or call["transpose_b"])):
         raise call.refuse(f"multiplies arrays of {ranks[0]} and {ranks[1]} axes")
     if call["transpose_a"] and ranks[0] > 2:
-        raise call.refuse("turns an array of more than two axes")
+        raise call.refuse("transposes an array of more than two axes")
     return _product(graph, call)
 
 
@@ -176,7 +176,7 @@ def export_linalg_gemm2(graph: Graph, call: Call) -> str:
 @maps("topk")
 def export_topk(graph: Graph, call: Call) -> list[str]:
     if call["ret_typ"] == "mask" or call["axis"] is None:
-        raise call.refuse("gives a mask" if call["ret_typ"] == "mask" else "looks at the array as one row")
+        raise call.refuse("returns a mask" if call["ret_typ"] == "mask" else "flattens the array")
     count = call["k"] if call["k"] > 0 else call.shape[call.axis(call["axis"])]
     values, places = graph.add_several(
         "TopK", [call.data, graph.integers(count)], 2, axis=call["axis"], largest=int(not call["is_ascend"])

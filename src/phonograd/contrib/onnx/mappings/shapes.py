@@ -1,4 +1,4 @@
-"""Operators that move elements: shapes, slices, joins, look-ups."""
+"""Operators that move elements: shapes, slices, joins, lookups."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ def export_flatten(graph: Graph, call: Call) -> str:
     return graph.add("Flatten", [call.data], axis=1)
 
 
-def _kept_batch(call: Call) -> list[int]:
-    """Return the shape of the output, which keeps the first extent of the input if that is the same."""
+def _shape_with_batch(call: Call) -> list[int]:
+    """Return the output shape; 0 keeps the first extent if it equals that of the input."""
     shape = list(call.output_shapes[0])
     if shape and call.shape and shape[0] == call.shape[0]:
         shape[0] = 0
@@ -30,13 +30,13 @@ def _kept_batch(call: Call) -> list[int]:
 def export_reshape(graph: Graph, call: Call) -> str:
     shape = list(call["shape"])
     if not shape or call["reverse"] or min(shape) < -1:
-        shape = _kept_batch(call)
+        shape = _shape_with_batch(call)
     return graph.reshape(call.data, shape)
 
 
 @maps("reshape_like")
 def export_reshape_like(graph: Graph, call: Call) -> str:
-    return graph.reshape(call.data, _kept_batch(call))
+    return graph.reshape(call.data, _shape_with_batch(call))
 
 
 @maps("transpose")
@@ -69,7 +69,7 @@ def export_squeeze(graph: Graph, call: Call) -> str:
 
 @maps("broadcast_to")
 def export_broadcast_to(graph: Graph, call: Call) -> str:
-    # 1 leaves an extent as it is
+    # 1 keeps an extent
     shape = [1 if extent == 0 else extent for extent in call["shape"]]
     return graph.add("Expand", [call.data, graph.integers(*shape)])
 
@@ -200,11 +200,11 @@ def export_depth_to_space(graph: Graph, call: Call) -> str:
     return graph.add("DepthToSpace", [call.data], blocksize=call["block_size"], mode="DCR")
 
 
-# -- look-ups
+# -- lookups
 
 
 def _whole(graph: Graph, call: Call, indices: str, extent: int, mode: str) -> str:
-    """Return indices as whole numbers within an axis."""
+    """Return indices as integers within an axis."""
     whole = graph.cast(indices, np.int64)
     if mode == "wrap":
         return graph.add("Mod", [whole, graph.scalar(extent, np.int64)])
@@ -229,7 +229,7 @@ def export_take(graph: Graph, call: Call) -> str:
 def export_one_hot(graph: Graph, call: Call) -> str:
     values = graph.constant([call["off_value"], call["on_value"]], call["dtype"])
     indices = graph.cast(call.data, np.int64)
-    # an index that does not fit gives a row of zeros here, but counts from the end there
+    # an out-of-range index gives a row of zeros here, but counts from the end in ONNX
     outside = graph.add(
         "Where",
         [graph.add("Less", [indices, graph.scalar(0, np.int64)]), graph.scalar(call["depth"], np.int64), indices],

@@ -1,9 +1,9 @@
-"""Readings of ONNX's operators, by family.
+"""Reading functions of ONNX's operators, by family.
 
-A node that is an operator here under another name is read as the declaration of that operator says (``onnx=``), by
-one function for all of a form (:func:`~phonograd.contrib.onnx.model.reads_form`). Each of the others has a small
-function of its own (:func:`~phonograd.contrib.onnx.model.reads`). A function takes the node, and returns the symbol of
-its output, or a list for several.
+If an operator of the library declares an ONNX counterpart (``onnx=``), one function per form reads its nodes
+(:func:`~phonograd.contrib.onnx.model.reads_form`). Every other ONNX operator has a small function of its own
+(:func:`~phonograd.contrib.onnx.model.reads`). A reading function takes the node and returns the symbol of its output,
+or a list of symbols for several outputs.
 """
 
 from __future__ import annotations

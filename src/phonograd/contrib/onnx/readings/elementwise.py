@@ -1,4 +1,4 @@
-"""Operators that compute each element by itself."""
+"""Elementwise operators."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ def reads_form_(node: Node, declared: Operator) -> Symbol:
 
 
 def _number(node: Node, index: int) -> float | None:
-    """Return the number that an input is for all elements of the other one, or None."""
+    """Return an input as a number if it is one for all elements of the other input, else None."""
     value = node.constant(index)
     if value is None or value.size != 1 or value.dtype == np.bool_:
         return None
     shape = node.model.shape(node.inputs[1 - index])
-    # more axes than the other side has would be axes of the result
+    # more axes than the other input has would become axes of the result
     return value.item() if value.ndim == 0 or (shape is not None and value.ndim <= len(shape)) else None
 
 
 def _read_pair(node: Node, declared: Operator) -> Symbol:
     assert declared.with_scalars is not None
     left, right = _number(node, 0), _number(node, 1)
-    # both are known only if the node has been computed already
+    # if both were constant, the node would have been evaluated already
     if left is None and right is None:
         return node.make(declared, node.data, node.symbol(1))
     return combine(declared.with_scalars, *((node.data, right) if left is None else (left, node.symbol(1))))
@@ -60,7 +60,7 @@ def import_mod(node: Node) -> Symbol:
 
 
 def _read_several(operator: str, node: Node) -> Symbol:
-    """Return what an operator of any number of arrays computes, two at a time."""
+    """Combine any number of arrays with a binary operator, two at a time."""
     found = node.data
     for index in range(1, len(node.inputs)):
         found = node.make(operator, found, node.symbol(index))
@@ -81,7 +81,7 @@ def import_cast(node: Node) -> Symbol:
     from onnx import helper
 
     dtype = np.dtype(helper.tensor_dtype_to_np_dtype(node.get("to")))
-    # truth is 0 and 1 here
+    # booleans are 0 and 1 here
     return node.data != 0 if dtype == np.bool_ else node.make("Cast", node.data, dtype=dtype.name)
 
 
@@ -137,7 +137,7 @@ def import_selu(node: Node) -> Symbol:
 def import_p_relu(node: Node) -> Symbol:
     slope = node.array(1, "slope")
     rank = node.rank()
-    # the channels are the second axis
+    # channels are on the second axis
     extents = (1,) * (rank - slope.ndim) + slope.shape
     if any([extent != 1 for axis, extent in enumerate(extents) if axis != 1]):
         raise node.refuse(f"has a slope of shape {slope.shape}")

@@ -14,7 +14,7 @@ __all__: list[str] = []
 
 
 def _same_pads(node: Node, kernel: list[int], strides: list[int], dilations: list[int]) -> list[int]:
-    """Return the pads of ``auto_pad``, before and after."""
+    """Return the padding of ``auto_pad``, before and after."""
     kind = node.get("auto_pad", "NOTSET")
     if kind == "VALID":
         return [0] * (2 * len(kernel))
@@ -29,7 +29,7 @@ def _same_pads(node: Node, kernel: list[int], strides: list[int], dilations: lis
 
 
 def _geometry(node: Node, kernel: list[int]) -> tuple[list[int], list[int], list[int]]:
-    """Return strides, dilations and pads."""
+    """Return strides, dilations and padding."""
     axes = len(kernel)
     strides = list(node.get("strides") or [1] * axes)
     dilations = list(node.get("dilations") or [1] * axes)
@@ -38,8 +38,8 @@ def _geometry(node: Node, kernel: list[int]) -> tuple[list[int], list[int], list
     return strides, dilations, _same_pads(node, kernel, strides, dilations)
 
 
-def _padded(node: Node, pads: list[int], value: float) -> tuple[Symbol, list[int]]:
-    """Return the input and symmetric pads; if they are not, elements are put around the input first."""
+def _pad_input(node: Node, pads: list[int], value: float) -> tuple[Symbol, list[int]]:
+    """Return the input and symmetric padding; asymmetric padding is applied to the input first."""
     axes = len(pads) // 2
     before, after = pads[:axes], pads[axes:]
     if before == after:
@@ -55,7 +55,7 @@ def import_conv(node: Node) -> Symbol:
     weight = node.known_shape(1)
     kernel = list(node.get("kernel_shape") or weight[2:])
     strides, dilations, pads = _geometry(node, kernel)
-    data, pad = _padded(node, pads, 0.0)
+    data, pad = _pad_input(node, pads, 0.0)
     inputs = [data, *[node.symbol(index) for index in (1, 2) if node.has(index)]]
     return node.make(
         "Convolution",
@@ -126,7 +126,7 @@ def import_gemm(node: Node) -> Symbol:
 def import_mat_mul(node: Node) -> Symbol:
     left, right = node.rank(0), node.rank(1)
     if right <= 2:
-        # the last axis with the first one
+        # multiplies the last axis with the first one
         return node.make("dot", node.data, node.symbol(1))
     if left == right and node.shape(0)[:-2] == node.shape(1)[:-2]:
         return node.make("batch_dot" if left == 3 else "linalg.gemm2", node.data, node.symbol(1))
@@ -143,15 +143,15 @@ def import_mat_mul(node: Node) -> Symbol:
 # -- pooling
 
 
-def _pooled(node: Node, kind: str, **more: Any) -> Symbol:
+def _pool(node: Node, kind: str, **more: Any) -> Symbol:
     kernel = list(node.get("kernel_shape"))
     strides, dilations, pads = _geometry(node, kernel)
     if any([step != 1 for step in dilations]):
         raise node.refuse(f"has dilations={dilations}")
     if kind == "avg" and pads[: len(kernel)] != pads[len(kernel) :] and not node.get("count_include_pad", 0):
-        raise node.refuse("has different pads before and after, which do not count")
+        raise node.refuse("has different pads before and after, which the average excludes")
     lowest = float(np.finfo(np.float32).min) if kind == "max" else 0.0
-    data, pad = _padded(node, pads, lowest)
+    data, pad = _pad_input(node, pads, lowest)
     convention = "full" if node.get("ceil_mode", 0) else "valid"
     facts = {"kernel": tuple(kernel), "stride": tuple(strides), "pad": tuple(pad), "pooling_convention": convention}
     return node.make("Pooling", data, pool_type=kind, **facts, **more)
@@ -159,37 +159,37 @@ def _pooled(node: Node, kind: str, **more: Any) -> Symbol:
 
 @reads("MaxPool")
 def import_max_pool(node: Node) -> Symbol:
-    return _pooled(node, "max")
+    return _pool(node, "max")
 
 
 @reads("AveragePool")
 def import_average_pool(node: Node) -> Symbol:
-    return _pooled(node, "avg", count_include_pad=bool(node.get("count_include_pad", 0)))
+    return _pool(node, "avg", count_include_pad=bool(node.get("count_include_pad", 0)))
 
 
 @reads("LpPool")
 def import_lp_pool(node: Node) -> Symbol:
-    return _pooled(node, "lp", p_value=node.get("p", 2))
+    return _pool(node, "lp", p_value=node.get("p", 2))
 
 
-def _pooled_globally(node: Node, kind: str, **more: Any) -> Symbol:
+def _pool_globally(node: Node, kind: str, **more: Any) -> Symbol:
     kernel = (1,) * (node.rank() - 2)
     return node.make("Pooling", node.data, global_pool=True, kernel=kernel, pool_type=kind, **more)
 
 
 @reads("GlobalMaxPool")
 def import_global_max_pool(node: Node) -> Symbol:
-    return _pooled_globally(node, "max")
+    return _pool_globally(node, "max")
 
 
 @reads("GlobalAveragePool")
 def import_global_average_pool(node: Node) -> Symbol:
-    return _pooled_globally(node, "avg")
+    return _pool_globally(node, "avg")
 
 
 @reads("GlobalLpPool")
 def import_global_lp_pool(node: Node) -> Symbol:
-    return _pooled_globally(node, "lp", p_value=node.get("p", 2))
+    return _pool_globally(node, "lp", p_value=node.get("p", 2))
 
 
 # -- normalizations
@@ -219,7 +219,7 @@ def import_group_normalization(node: Node) -> Symbol:
     facts = {"num_groups": node.get("num_groups"), "eps": node.get("epsilon", 1e-5)}
     if node.known_shape(1) == (facts["num_groups"],):
         return node.make("GroupNorm", *[node.symbol(index) for index in range(3)], **facts)
-    # a factor for each channel, as PyTorch has it
+    # one factor per channel, as in PyTorch
     ones = np.ones(facts["num_groups"], np.float32)
     plain = node.make("GroupNorm", node.data, node.parameter(ones, "ones"), node.parameter(0 * ones, "zeros"), **facts)
     shape = (1, -1, *[1] * (node.rank() - 2))

@@ -1,4 +1,4 @@
-"""Recurrent layers: RNN, LSTM and GRU, as the fused layers that they are here."""
+"""Recurrent layers: read RNN, LSTM and GRU as fused layers."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from ..model import Node, reads
 
 __all__: list[str] = []
 
-#: the order of gates here as numbers of ONNX's
+#: the order of gates here, as indices into ONNX's
 _GATES = {"LSTM": (0, 2, 3, 1), "GRU": (1, 0, 2), "RNN": (0,)}
 _DEFAULT_ACTIVATIONS = {"LSTM": ["Sigmoid", "Tanh", "Tanh"], "GRU": ["Sigmoid", "Tanh"], "RNN": ["Tanh"]}
 
 
 def _mode(node: Node, directions: int) -> str:
-    """Return the mode of the layer, if it is one that exists here."""
+    """Return the mode of the layer, if it is supported."""
     kind = node.operator
     activations = node.get("activations") or _DEFAULT_ACTIVATIONS[kind] * directions
     activations = [name.decode() if isinstance(name, bytes) else name for name in activations]
@@ -32,11 +32,11 @@ def _mode(node: Node, directions: int) -> str:
     return "rnn_tanh" if kind == "RNN" else kind.lower()
 
 
-def _packed(node: Node, directions: int, size: int) -> Array:
-    """Return all weights, and then all biases, in one row."""
+def _pack(node: Node, directions: int, size: int) -> Array:
+    """Return all weights followed by all biases in one vector."""
     gates = list(_GATES[node.operator])
 
-    def ordered(rows: Array) -> Array:
+    def reorder(rows: Array) -> Array:
         return rows.reshape(len(gates), size, -1)[gates].reshape(-1)
 
     weights, recurrent = node.array(1, "weights"), node.array(2, "weights")
@@ -44,9 +44,9 @@ def _packed(node: Node, directions: int, size: int) -> Array:
     biases = node.array(3, "biases") if node.has(3) else np.zeros((directions, 2 * count), weights.dtype)
     parts = []
     for direction in range(directions):
-        parts += [ordered(weights[direction]), ordered(recurrent[direction])]
+        parts += [reorder(weights[direction]), reorder(recurrent[direction])]
     for direction in range(directions):
-        parts += [ordered(biases[direction][:count]), ordered(biases[direction][count:])]
+        parts += [reorder(biases[direction][:count]), reorder(biases[direction][count:])]
     return np.concatenate(parts)
 
 
@@ -59,9 +59,9 @@ def import_lstm(node: Node) -> list[Symbol]:
         raise node.refuse("has lengths of sequences or peepholes")
     directions, size = 2 if direction == "bidirectional" else 1, node.get("hidden_size")
     mode = _mode(node, directions)
-    inputs = [node.data, node.parameter(_packed(node, directions, size), "parameters")]
+    inputs = [node.data, node.parameter(_pack(node, directions, size), "parameters")]
     for index in (5, 6) if node.operator == "LSTM" else (5,):
-        # the batch may be left open
+        # the batch size may be unknown
         inputs.append(node.symbol(index) if node.has(index) else sym.zeros((directions, 0, size)))
     facts: dict[str, Any] = {"state_size": size, "num_layers": 1, "mode": mode, "state_outputs": True}
     found = node.make("RNN", *inputs, bidirectional=directions == 2, **facts)

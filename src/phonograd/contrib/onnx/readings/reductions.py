@@ -1,4 +1,4 @@
-"""Operators that go through axes: sums, means, norms, searches, softmax."""
+"""Operators over axes: sums, means, norms, searches, softmax."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__: list[str] = []
 
 
 def _axes(node: Node) -> tuple[int, ...] | None:
-    """Return the axes that a node goes through: None for all, and none at all for ()."""
+    """Return the axes that a node reduces: None for all, () for none."""
     axes = node.integers(1, "axes")
     if not axes:
         return () if node.get("noop_with_empty_axes", 0) else None
@@ -21,10 +21,10 @@ def _axes(node: Node) -> tuple[int, ...] | None:
 
 @reads_form("reduction")
 def reads_form_reduction(node: Node, declared: Operator) -> Symbol:
-    return _reduced(declared, node)
+    return _reduce(declared, node)
 
 
-def _reduced(operator: str | Operator, node: Node, data: Symbol | None = None) -> Symbol:
+def _reduce(operator: str | Operator, node: Node, data: Symbol | None = None) -> Symbol:
     data = node.data if data is None else data
     axes = _axes(node)
     if axes == ():
@@ -35,27 +35,27 @@ def _reduced(operator: str | Operator, node: Node, data: Symbol | None = None) -
 
 @reads("ReduceL1")
 def import_reduce_l1(node: Node) -> Symbol:
-    return _reduced("sum", node, node.make("abs", node.data))
+    return _reduce("sum", node, node.make("abs", node.data))
 
 
 @reads("ReduceL2")
 def import_reduce_l2(node: Node) -> Symbol:
-    return node.make("sqrt", _reduced("sum", node, node.make("square", node.data)))
+    return node.make("sqrt", _reduce("sum", node, node.make("square", node.data)))
 
 
 @reads("ReduceSumSquare")
 def import_reduce_sum_square(node: Node) -> Symbol:
-    return _reduced("sum", node, node.make("square", node.data))
+    return _reduce("sum", node, node.make("square", node.data))
 
 
 @reads("ReduceLogSum")
 def import_reduce_log_sum(node: Node) -> Symbol:
-    return node.make("log", _reduced("sum", node))
+    return node.make("log", _reduce("sum", node))
 
 
 @reads("ReduceLogSumExp")
 def import_reduce_log_sum_exp(node: Node) -> Symbol:
-    return node.make("log", _reduced("sum", node, node.make("exp", node.data)))
+    return node.make("log", _reduce("sum", node, node.make("exp", node.data)))
 
 
 @reads_form("search")
@@ -100,7 +100,7 @@ def reads_form_softmax(node: Node, declared: Operator) -> Symbol:
         return node.make(declared, node.data, axis=-1)
     if axis != 1:
         raise node.refuse(f"has axis={axis} of {rank} in version {node.model.opset}")
-    # older versions look at all axes behind as one
+    # older versions merge all axes from this one on
     rows = node.make(declared, node.make("Flatten", node.data), axis=-1)
     return node.make("reshape_like", rows, node.data)
 
@@ -112,6 +112,6 @@ def import_one_hot(node: Node) -> Symbol:
     depth = int(node.array(1, "depth").reshape(-1)[0])
     values = node.array(2, "values")
     off, on = [float(value) for value in values]
-    # what counts from the end there gives no one here
+    # negative indices count from the end in ONNX, but select nothing here
     wrapped = node.make("where", node.data < 0, node.data + depth, node.data)
     return node.make("one_hot", wrapped, depth=depth, on_value=on, off_value=off, dtype=np.dtype(values.dtype).name)

@@ -1,4 +1,4 @@
-"""Operators that move elements: shapes, slices, joins, look-ups."""
+"""Operators that move elements: shapes, slices, joins, lookups."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..model import Node, reads
 
 __all__: list[str] = []
 
-#: numbers beyond stand for the end of an axis
+#: larger numbers mean the end of an axis
 _END = 1 << 31
 
 
@@ -29,7 +29,7 @@ def import_reshape(node: Node) -> Symbol:
     shape = node.integers(1, "shape")
     if 0 in shape and node.get("allowzero", 0):
         raise node.refuse("has allowzero=1")
-    # an array without axes has one here
+    # a 0-d array has one axis here
     return node.make("Reshape", node.data, shape=tuple(shape) or (1,))
 
 
@@ -67,7 +67,7 @@ def import_expand(node: Node) -> Symbol:
         known = node.known_shape()
         found, own = node.make("Reshape", found, shape=lead + known), lead + known
     shape = (1,) * (len(own) - len(shape)) + shape
-    # 0 leaves an extent as it is
+    # 0 keeps an extent
     target = tuple([0 if new == 1 or new == old else new for old, new in zip(own, shape)])
     return node.make("broadcast_to", found, shape=target) if any(target) else found
 
@@ -89,7 +89,7 @@ def import_split(node: Node) -> list[Symbol]:
     sizes = node.integers(1, "split")
     extent = node.shape()[axis]
     if not sizes and extent is not None and extent % count:
-        # the last part is the rest
+        # the last part takes the remainder
         part = math.ceil(extent / count)
         sizes = [part] * (count - 1) + [extent - part * (count - 1)]
     if not sizes or len(set(sizes)) == 1:
@@ -129,7 +129,7 @@ def import_pad(node: Node) -> Symbol:
     if not any(widths):
         return node.data
     if rank not in (4, 5) or any(widths[:4]) or min(widths) < 0 or mode == "wrap":
-        raise node.refuse(f"has pads {pads} and mode={mode!r}; images can be padded along height and width")
+        raise node.refuse(f"has pads {pads} and mode={mode!r}; only height and width of images can be padded")
     value = node.number(2, "value", 0.0)
     return node.make("Pad", node.data, mode=mode, pad_width=tuple(widths), constant_value=value)
 
@@ -147,7 +147,7 @@ def import_space_to_depth(node: Node) -> Symbol:
 
 
 def _scales(node: Node) -> list[float]:
-    """Return by how much each axis grows."""
+    """Return the scale of each axis."""
     place = 1 if node.operator == "Upsample" or node.model.opset < 11 else 2
     if node.has(place) and node.array(place, "scales").size:
         return [float(scale) for scale in node.array(place, "scales")]
@@ -162,7 +162,7 @@ def import_resize(node: Node) -> Symbol:
     scales, mode = _scales(node), node.get("mode", "nearest")
     where = node.get("coordinate_transformation_mode", "half_pixel" if node.operator == "Resize" else "asymmetric")
     if len(scales) != 4 or scales[:2] != [1, 1]:
-        raise node.refuse(f"has scales {scales}: images can be made larger along height and width")
+        raise node.refuse(f"has scales {scales}; only height and width of images can be enlarged")
     if mode == "nearest" and scales[2] == scales[3] and scales[2] == int(scales[2]) >= 1:
         return node.make("UpSampling", node.data, scale=int(scales[2]), sample_type="nearest")
     if mode == "linear" and where == "align_corners":
@@ -171,7 +171,7 @@ def import_resize(node: Node) -> Symbol:
     raise node.refuse(f"has mode={mode!r}, scales {scales} and coordinate_transformation_mode={where!r}")
 
 
-# -- look-ups
+# -- lookups
 
 
 @reads("Gather")
@@ -182,7 +182,7 @@ def import_gather(node: Node) -> Symbol:
         place = int(indices)
         row = node.make("slice_axis", node.data, axis=axis, begin=place, end=None if place == -1 else place + 1)
         return node.make("squeeze", row, axis=axis)
-    # negative ones count from the end
+    # negative indices count from the end
     return node.make("take", node.data, node.symbol(1), axis=axis, mode="wrap")
 
 
@@ -197,5 +197,5 @@ def import_gather_nd(node: Node) -> Symbol:
 
 @reads("Constant", "ConstantOfShape", "Range", "Shape", "Size")
 def import_constant(node: Node) -> Symbol:
-    # those that can be known have been computed already
-    raise node.refuse("depends on a shape that is left open")
+    # constant ones have been evaluated already
+    raise node.refuse("depends on an unknown shape")

@@ -84,11 +84,11 @@ class _ConvCell(HybridRecurrentCell):
             extent + 2 * border - distance * (window - 1) if extent else 0
             for extent, window, border, distance in zip(extents, *self._input.values())
         ]
-        self._state_shape = self._arranged(hidden_channels, tuple(sizes))
+        self._state_shape = self._arrange(hidden_channels, tuple(sizes))
         rows = hidden_channels * self._gates
         for name, shape, init in (
-            ("i2h_weight", (rows, *self._arranged(channels, self._input["kernel"])), i2h_weight_initializer),
-            ("h2h_weight", (rows, *self._arranged(hidden_channels, kernel)), h2h_weight_initializer),
+            ("i2h_weight", (rows, *self._arrange(channels, self._input["kernel"])), i2h_weight_initializer),
+            ("h2h_weight", (rows, *self._arrange(hidden_channels, kernel)), h2h_weight_initializer),
             ("i2h_bias", (rows,), i2h_bias_initializer),
             ("h2h_bias", (rows,), h2h_bias_initializer),
         ):
@@ -106,14 +106,14 @@ class _ConvCell(HybridRecurrentCell):
             found[name] = extents
         return found
 
-    def _arranged(self, channels: int, extents: tuple[int, ...]) -> tuple[int, ...]:
+    def _arrange(self, channels: int, extents: tuple[int, ...]) -> tuple[int, ...]:
         """Return channels and extents in the order of the layout."""
         return (channels, *extents) if self._channel_axis == 1 else (*extents, channels)
 
     def _infer_quickly(self, inputs: Any, *states: Any) -> bool:
         rows = self._hidden_channels * self._gates
         channels = inputs.shape[self._channel_axis]
-        self.i2h_weight.shape = (rows, *self._arranged(channels, self._input["kernel"]))
+        self.i2h_weight.shape = (rows, *self._arrange(channels, self._input["kernel"]))
         return True
 
     def state_info(self, batch_size: int = 0) -> list[dict[str, Any]]:
@@ -154,7 +154,7 @@ class _ConvCell(HybridRecurrentCell):
         ]
         return self._step(F, i2h, h2h, states, start)
 
-    def _activated(self, F: Any, value: Any, **kwargs: Any) -> Any:
+    def _activate(self, F: Any, value: Any, **kwargs: Any) -> Any:
         return self._get_activation(F, value, self._activation, **kwargs)
 
     def _step(self, F: Any, i2h: Any, h2h: Any, states: Any, start: str) -> Any:
@@ -169,7 +169,7 @@ class _ConvRNNCell(_ConvCell):
     _hint = "conv_rnn"
 
     def _step(self, F: Any, i2h: Any, h2h: Any, states: Any, start: str) -> Any:
-        output = self._activated(F, i2h + h2h, name=start + "out")
+        output = self._activate(F, i2h + h2h, name=start + "out")
         return output, [output]
 
 
@@ -183,9 +183,9 @@ class _ConvLSTMCell(_ConvCell):
     def _step(self, F: Any, i2h: Any, h2h: Any, states: Any, start: str) -> Any:
         parts = F.SliceChannel(i2h + h2h, num_outputs=4, axis=self._channel_axis, name=start + "slice")
         taken, kept, shown = sigmoids(F, zip((parts[0], parts[1], parts[3]), "ifo"), start)
-        new = self._activated(F, parts[2], name=start + "c")
+        new = self._activate(F, parts[2], name=start + "c")
         memory = F.elemwise_add(kept * states[1], taken * new, name=start + "state")
-        output = F.elemwise_mul(shown, self._activated(F, memory), name=start + "out")
+        output = F.elemwise_mul(shown, self._activate(F, memory), name=start + "out")
         return output, [output, memory]
 
 
@@ -202,7 +202,7 @@ class _ConvGRUCell(_ConvCell):
         ]
         gates = (i2h_r + h2h_r, "r_act"), (i2h_z + h2h_z, "z_act")
         reset, kept = sigmoids(F, gates, start)
-        new = self._activated(F, i2h_n + reset * h2h_n, name=start + "h_act")
+        new = self._activate(F, i2h_n + reset * h2h_n, name=start + "h_act")
         output = F.elemwise_add((1.0 - kept) * new, kept * states[0], name=start + "out")
         return output, [output]
 

@@ -7,13 +7,13 @@ from typing import Any
 from ...parameter import Parameter, ParameterDict, tensor_types
 from ...rnn.base import begin, sigmoids
 from ...rnn.rnn_cell import BidirectionalCell, ModifierCell, _LinearCell
-from ...rnn.sequences import format_sequence, masked
+from ...rnn.sequences import format_sequence, mask_sequence
 
 __all__ = ["LSTMPCell", "VariationalDropoutCell", "dynamic_unroll"]
 
 
 class VariationalDropoutCell(ModifierCell):
-    """Drop out inputs, first states and outputs of a cell, with one mask for all steps (Gal, Ghahramani 2016)."""
+    """Apply dropout to inputs, first states and outputs, with one mask for all steps (Gal, Ghahramani 2016)."""
 
     _keeps_arrays = True
 
@@ -33,12 +33,12 @@ class VariationalDropoutCell(ModifierCell):
         return "vardrop"
 
     def reset(self) -> None:
-        """Reset the cell and its masks: call it before a new sequence."""
+        """Reset the cell and its masks; call it before a new sequence."""
         super().reset()
         self._masks: dict[str, Any] = {}
 
-    def _dropped(self, F: Any, name: str, probability: float, value: Any) -> Any:
-        """Return a value with some elements set to 0, the same ones in all steps."""
+    def _drop(self, F: Any, name: str, probability: float, value: Any) -> Any:
+        """Apply dropout with the same mask in all steps."""
         if not probability:
             return value
         if name not in self._masks:
@@ -47,10 +47,10 @@ class VariationalDropoutCell(ModifierCell):
 
     def hybrid_forward(self, F: Any, inputs: Any, states: Any) -> Any:
         """Return the output of one step and the states after it."""
-        first = self._dropped(F, "states", self.drop_states, states[0]) if states else None
+        first = self._drop(F, "states", self.drop_states, states[0]) if states else None
         states = [first, *states[1:]] if states else states
-        output, after = self.base_cell(self._dropped(F, "inputs", self.drop_inputs, inputs), states)
-        return self._dropped(F, "outputs", self.drop_outputs, output), after
+        output, after = self.base_cell(self._drop(F, "inputs", self.drop_inputs, inputs), states)
+        return self._drop(F, "outputs", self.drop_outputs, output), after
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(p_out = {self.drop_outputs}, p_state = {self.drop_states})"
@@ -68,15 +68,15 @@ class VariationalDropoutCell(ModifierCell):
         merge = isinstance(outputs, tensor_types) if merge is None else merge
         outputs, _, _, _ = format_sequence(length, outputs, layout, merge)
         if valid_length is not None:
-            outputs = masked(F, outputs, length, valid_length, axis, merge)
+            outputs = mask_sequence(F, outputs, length, valid_length, axis, merge)
         return outputs, states
 
 
 class LSTMPCell(_LinearCell):
     """Long short-term memory with a linear projection of the output (Sak et al. 2014).
 
-    Arguments are those of :class:`~phonograd.gluon.rnn.LSTMCell`, `projection_size`: the number of outputs, and
-    `h2r_weight_initializer`: the initializer of the projection.
+    Arguments are those of :class:`~phonograd.gluon.rnn.LSTMCell`, plus `projection_size` (the number of outputs) and
+    `h2r_weight_initializer` (the initializer of the projection).
     """
 
     _gates = 4
@@ -153,7 +153,7 @@ def dynamic_unroll(
     layout: str = "TNC",
     valid_length: Any = None,
 ) -> tuple[Any, Any]:
-    """Return the outputs of a cell for all steps of a sequence, and the states after it, by a loop in the graph.
+    """Unroll a cell with a loop in the graph; return the outputs of all steps and the final states.
 
     Parameters
     ----------
@@ -172,7 +172,7 @@ def dynamic_unroll(
 
     Compatibility
     -------------
-    With ``layout='NTC'`` MXNet drops the same for all samples, and not the same in all steps.
+    With ``layout='NTC'`` MXNet uses one mask for all samples, and different masks in the steps.
     """
     inputs, axis, F, _ = format_sequence(None, inputs, layout, True)
     steps = F.swapaxes(inputs, 0, axis) if axis else inputs
@@ -198,4 +198,4 @@ def dynamic_unroll(
         outputs = F.swapaxes(outputs, 0, axis)
     if valid_length is None:
         return outputs, states
-    return masked(F, outputs, 0, valid_length, axis, True), states[:-1]
+    return mask_sequence(F, outputs, 0, valid_length, axis, True), states[:-1]
