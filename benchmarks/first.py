@@ -52,7 +52,7 @@ def answer(name: str) -> None:
     from phonograd.core.run import kernel_cache
 
     # kernels that are used again are compiled once more, in full: a program that ran for a while leaves these on disk
-    kernel_cache.finish()
+    kernel_cache.wait_for_tier_up()
     print(json.dumps(facts))
 
 
