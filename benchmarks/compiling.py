@@ -27,9 +27,9 @@ def answer(name: str, way: str) -> None:
     import phonograd as mx
     from phonograd.core.run import kernel_cache, objects
 
-    spent, emit = 0.0, objects.Codes._emit
+    spent, emit = 0.0, objects.ObjectCache._emit
 
-    def timed(self: objects.Codes, text: str, quick: bool) -> bytes:
+    def timed(self: objects.ObjectCache, text: str, quick: bool) -> bytes:
         nonlocal spent
         start = time.thread_time()
         try:
@@ -37,11 +37,11 @@ def answer(name: str, way: str) -> None:
         finally:
             spent += time.thread_time() - start
 
-    objects.Codes._emit = timed  # type: ignore[method-assign]
+    objects.ObjectCache._emit = timed  # type: ignore[method-assign]
     if way == "quickly":
         objects.divided = lambda text: None
     # later iterations run what the first one compiled
-    kernel_cache.improve = lambda some: None
+    kernel_cache.tier_up = lambda some: None
     mx.settings.update(executor="native", cache_directory="", num_threads=1)
     with mx.settings.override(executor="reference"):
         step = WORKLOADS[name](mx)

@@ -52,7 +52,7 @@ def answer(name: str) -> None:
     from phonograd.core.run import kernel_cache
 
     # kernels that are used again tier up: a program that has run for a while leaves the full versions on disk
-    kernel_cache.finish()
+    kernel_cache.wait_for_tier_up()
     print(json.dumps(facts))
 
 

@@ -129,7 +129,7 @@ def main() -> None:
     program.Row = TimedRow  # type: ignore[misc, assignment]
     for _ in range(5):
         step()
-    kernel_cache.finish()
+    kernel_cache.wait_for_tier_up()
     steps = []
     for row in TimedRow.rows:
         row.found, row.seconds = [], []
@@ -144,7 +144,7 @@ def main() -> None:
 
 def report(median: float, best: float, rate: float) -> None:
     """Print the measurements."""
-    structures = {id(kernel): structure for structure, kernel in kernel_cache._started()._kernels.items()}
+    structures = {id(kernel): structure for structure, kernel in kernel_cache._cache()._kernels.items()}
     total: dict[tuple[str, int, int], list[float]] = {}
     rows = [row for row in TimedRow.rows if len(row.found) > 1]
     for row in rows:

@@ -304,13 +304,13 @@ class PlanLog:
     def __str__(self) -> str:
         return "\n".join([str(report) for report in self.reports]) or "no plan was made"
 
-    def _note(self, step: CachedPlan, stage: CacheNode, keep_all: bool) -> None:
-        if step.program is None:
+    def _note(self, plan: CachedPlan, position: CacheNode, keep_all: bool) -> None:
+        if plan.program is None:
             return
         before, now = self._counts, _kernel_counts()
         self._counts = now
-        reason = _reason(step, stage, keep_all)
-        self._add(_report(step.program, reason, now[0] - before[0], now[1] - before[1], now[2] - before[2]))
+        reason = _reason(plan, position, keep_all)
+        self._add(_report(plan.program, reason, now[0] - before[0], now[1] - before[1], now[2] - before[2]))
 
     def _add(self, report: PlanReport) -> None:
         self.reports.append(report)
@@ -350,30 +350,30 @@ def _kernel_counts() -> tuple[int, int, float]:
     return jit.statistics.kernels_compiled, jit.statistics.kernels_loaded, jit.statistics.seconds
 
 
-def _reason(step: CachedPlan, stage: CacheNode, keep_all: bool) -> str:
+def _reason(plan: CachedPlan, position: CacheNode, keep_all: bool) -> str:
     """Return the difference of a plan from the most similar remembered one."""
-    nodes = _below(step.sources)
+    nodes = _below(plan.sources)
     best: tuple[int, str] | None = None
-    earlier = sorted(PLANS.steps(), key=lambda entry: -entry[2].used)[:_MOST_PLANS]
+    earlier = sorted(PLANS.all(), key=lambda entry: -entry[2].used)[:_MOST_PLANS]
     for where, key, other in earlier:
-        if other is step or other.program is None:
+        if other is plan or other.program is None:
             continue
-        distance, text = _difference(step.sources, nodes, other.sources, _below(other.sources))
+        distance, text = _difference(plan.sources, nodes, other.sources, _below(other.sources))
         if distance == 0 and not text:
-            text = _circumstances(where is stage, keep_all, key)
+            text = _circumstances(where is position, keep_all, key)
         if best is None or distance < best[0]:
             best = distance, text
     return best[1] if best is not None else "it is the first plan"
 
 
-def _circumstances(same_stage: bool, keep_all: bool, key: Any) -> str:
+def _circumstances(same_position: bool, keep_all: bool, key: Any) -> str:
     nodes, executor, *lent = key
     kept = not lent and any([node.marked and node.operator is not VARIABLE for node in nodes])
     if executor != settings.current().executor:
         return f"the executor is {settings.current().executor!r} instead of {executor!r}"
     if kept != keep_all:
         return "values are kept because of recording" if keep_all else "values are no longer kept"
-    return "it requests values in another order" if same_stage else "other values were known already"
+    return "it requests values in another order" if same_position else "other values were known already"
 
 
 def _below(sources: Iterable[Node]) -> list[Node]:

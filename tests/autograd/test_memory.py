@@ -23,7 +23,7 @@ MEGABYTE = 1 << 20
 def without_collection():
     """Switch the garbage collector off: what must be freed must be freed by itself."""
     # a compiler at work allocates memory too
-    kernel_cache.finish()
+    kernel_cache.wait_for_tier_up()
     gc.collect()
     gc.disable()
     try:

@@ -135,7 +135,7 @@ def train(digits: Digits, epochs: int, *, seed: int = 0) -> Training:
             elif epoch == epochs - 1 and batch == batches - PROFILED_STEPS:
                 nd.waitall()
                 warming.stop()
-                kernel_cache.finish()
+                kernel_cache.wait_for_tier_up()
                 recording.start()
             chosen = order[batch * BATCH : (batch + 1) * BATCH]
             with autograd.record():

@@ -183,14 +183,14 @@ def test_reference_counts(x, recording):
 
     for _ in range(5):
         calls()
-    kernel_cache.finish()
+    kernel_cache.wait_for_tier_up()
     watched = [x, two, names["axis"], "axis", nd.tanh, FLAGS, type(x), REGISTRY["tanh"].calls, float, 1.0]
     before = counts(watched)
     for _ in range(20):
         calls()
     assert max(np.abs(np.subtract(counts(watched), before))) < 20
     del watched
-    kernel_cache.finish()
+    kernel_cache.wait_for_tier_up()
     gc.collect()
     objects = len(gc.get_objects())
     for _ in range(20):
@@ -220,8 +220,8 @@ def test_the_living_are_found(x):
     _, kept, _ = [x * factor for factor in (2, 3, 4)]
     del _
     trace = LOCAL.trace
-    assert MACHINE_CODE.living is not None
-    for function in (MACHINE_CODE.living, liveness.live_handles):
+    assert MACHINE_CODE.live_handles is not None
+    for function in (MACHINE_CODE.live_handles, liveness.live_handles):
         found = function(trace, trace.handles)
         assert [id(handle) for handle, _ in found] == [id(x), id(kept)]
         assert found[1][1] is kept._node

@@ -224,7 +224,7 @@ def test_references():
 
     for _ in range(5):
         step()
-    kernel_cache.finish()
+    kernel_cache.wait_for_tier_up()
     watched = [x, w, w.grad, w._variable, rate, x._buffer, None, handle_module.CPU]
     gc.collect()
     before = [sys.getrefcount(value) for value in watched]

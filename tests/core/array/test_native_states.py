@@ -42,7 +42,7 @@ def only_python():
     with pytest.MonkeyPatch.context() as patch:
         # machine code leaves each call to Python while this is set
         patch.setattr(settings.active, "attentive", True)
-        for name in ("living", "settle", "write"):
+        for name in ("live_handles", "settle", "write"):
             patch.setattr(MACHINE_CODE, name, None)
         yield
 

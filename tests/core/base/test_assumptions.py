@@ -165,11 +165,11 @@ KERNELS = {
         {"types say where": CALLS},
     ),
     "place of counts": (
-        "from phonograd.core.trace import liveness as living; from phonograd.core.array.fastcall import native_install\n"
+        "from phonograd.core.trace import liveness; from phonograd.core.array.fastcall import native_install\n"
         "class Calls(native_install.Calls):\n"
         "    def __init__(self, *arguments):\n"
         "        super().__init__(*arguments)\n"
-        "        self.living = living._all\n"
+        "        self.live_handles = liveness._all\n"
         "native_install.Calls = Calls",
         {"objects keep their count": "Python counts the references"},
     ),

@@ -24,7 +24,7 @@ from phonograd.core.graph.operator import REGISTRY, Operator
 from phonograd.core.ops.math.primitives import matmul
 from phonograd.core.ops.math.structural import constant, full, leaf
 from phonograd.core.plan import disk
-from phonograd.core.plan.disk import RecalledProgram, decoded, described, encoded, program_for
+from phonograd.core.plan.disk import DiskProgram, decode, describe, encode, program_for
 from phonograd.core.plan.native_program import NativeProgram
 from phonograd.core.run import disk_cache, kernel_cache, objects
 from phonograd.core.run.reference import order, resolve
@@ -45,9 +45,9 @@ def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
 
 def _new_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """Forget every kernel that is in memory."""
-    kernel_cache.finish()
-    monkeypatch.setattr(kernel_cache, "_kernels", kernel_cache._Kernels())
-    monkeypatch.setattr(disk, "_kept", 0)
+    kernel_cache.wait_for_tier_up()
+    monkeypatch.setattr(kernel_cache, "_kernels", kernel_cache._KernelCache())
+    monkeypatch.setattr(disk, "_stored", 0)
 
 
 def _plans(directory: Path) -> list[Path]:
@@ -78,7 +78,7 @@ def test_a_plan_is_recalled(directory: Path, monkeypatch: pytest.MonkeyPatch) ->
     _new_process(monkeypatch)
     before = kernel_cache.statistics.snapshot()
     recalled = _make()
-    assert isinstance(recalled, RecalledProgram)
+    assert isinstance(recalled, DiskProgram)
     after = kernel_cache.statistics.snapshot()
     assert after["plans_loaded"] == before["plans_loaded"] + 1
     assert after["kernels_loaded"] == before["kernels_loaded"] + len(planned.kernels)
@@ -90,7 +90,7 @@ def test_a_plan_is_recalled(directory: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 def test_what_the_planner_knew_is_found_out_again(directory: Path) -> None:
     planned, recalled = _make(), _make()
-    assert isinstance(recalled, RecalledProgram)
+    assert isinstance(recalled, DiskProgram)
     assert recalled.parts == planned.parts
     assert recalled.kernels.keys() == planned.kernels.keys()
     noted: list[Any] = []
@@ -118,7 +118,7 @@ def test_plans_without_their_kernels_are_made_again(directory: Path, monkeypatch
     for path in (directory / "kernels").iterdir():
         if path.name.startswith("k"):
             path.unlink()
-    assert isinstance(_make(), RecalledProgram), "they are in memory"
+    assert isinstance(_make(), DiskProgram), "they are in memory"
     _new_process(monkeypatch)
     assert isinstance(_make(), NativeProgram)
 
@@ -139,11 +139,11 @@ def test_edited_sources_keep_nothing(directory: Path, monkeypatch: pytest.Monkey
 
 
 def test_what_never_repeats_itself_does_not_fill_the_disk(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(disk, "MOST_KEPT", 3)
+    monkeypatch.setattr(disk, "MOST_STORED", 3)
     for width in range(2, 8):
         _make(_targets(width))
     assert len(_plans(directory)) == 3
-    monkeypatch.setattr(disk, "_kept", 0)
+    monkeypatch.setattr(disk, "_stored", 0)
     monkeypatch.setattr(disk, "LARGEST_BYTES", 100)
     _make(_targets(20))
     assert len(_plans(directory)) == 3
@@ -156,7 +156,7 @@ def test_quick_kernels_of_a_recalled_plan_are_improved(directory: Path, monkeypa
     expected = _results(recalled)
     assert all(kernel.improvable for kernel in recalled._used)
     assert_same_bits(expected, _results(recalled))
-    kernel_cache.finish()
+    kernel_cache.wait_for_tier_up()
     assert not any(kernel.improvable for kernel in recalled._used)
     assert_same_bits(expected, _results(recalled))
     assert not [path for path in (directory / "kernels").iterdir() if path.name.endswith(".quick") and "k" in path.name]
@@ -192,7 +192,7 @@ def test_a_compiler_that_is_gone(directory: Path, monkeypatch: pytest.MonkeyPatc
 
 def _described(targets: list[Node], known: tuple[Node, ...] = (), keep_all: bool = False) -> bytes | None:
     wanted = [resolve(node) for node in targets]
-    return described(wanted, *order(wanted, known.__contains__), keep_all)
+    return describe(wanted, *order(wanted, known.__contains__), keep_all)
 
 
 def test_descriptions_tell_plans_apart() -> None:
@@ -262,18 +262,18 @@ def test_recipes_survive_the_disk(program: RandomProgram, keep_all: bool) -> Non
         nodes = [*inputs, *computed]
         # others use these kernels too, so only copies get other names
         kernels = {structure: SimpleNamespace(key=f"k{n}") for n, structure in enumerate(planned.kernels)}
-        data = encoded(planned.recipe, cast(Any, kernels), planned.work, nodes)
+        data = encode(planned.recipe, cast(Any, kernels), planned.work, nodes)
         if data is None:
             # NumPy computes something that an operator was expanded to
             return planned
-        found = decoded(data, nodes)
+        found = decode(data, nodes)
         assert found is not None
         recipe, names = found
         assert recipe == planned.recipe
         assert [name for name, _ in names] == [kernel.key for kernel in kernels.values()]
-        assert decoded(data[:-1], nodes) != found
-        assert decoded(data[: len(data) // 2], nodes) is None
-        made.append(RecalledProgram(recipe, list(planned.kernels.values()), wanted, inputs, keep_all))
+        assert decode(data[:-1], nodes) != found
+        assert decode(data[: len(data) // 2], nodes) is None
+        made.append(DiskProgram(recipe, list(planned.kernels.values()), wanted, inputs, keep_all))
         return made[-1]
 
     expected = run(program.targets, program.bindings, keep_all)
@@ -310,7 +310,7 @@ seen.append(nd.contrib.index_copy(nd.zeros((3, 2)), nd.array([0, 2]), z).asnumpy
 kernel_cache.finish()
 counts = kernel_cache.statistics.snapshot()
 modules = [name for name in ("phonograd.core.plan.grouping", "phonograd.core.plan.assembly") if name in sys.modules]
-loaded = "llvmlite" in sys.modules or kernel_cache._started().codes._compiler is not None
+loaded = "llvmlite" in sys.modules or kernel_cache._cache().objects._compiler is not None
 modules += ["LLVM"] if loaded else []
 print(json.dumps([seen, counts, modules]))
 """

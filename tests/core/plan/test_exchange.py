@@ -218,14 +218,14 @@ def test_an_interrupted_update_is_done_once(monkeypatch: pytest.MonkeyPatch, cha
 
 def test_what_is_interrupted_between_its_kernels_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     x = _known()
-    run = RecipeProgram._run_noted
+    run = RecipeProgram._run_parts
 
     def interrupted(self: RecipeProgram, *arguments: Any) -> None:
         run(self, *arguments)
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(RecipeProgram, "_run_noted", interrupted)
+        patch.setattr(RecipeProgram, "_run_parts", interrupted)
         with mx.profiler.profile():
             x += 1
             with pytest.raises(KeyboardInterrupt):

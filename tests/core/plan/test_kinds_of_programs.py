@@ -16,7 +16,7 @@ from phonograd.core.graph.operator import REGISTRY
 from phonograd.core.ops.math.structural import leaf
 from phonograd.core.plan import cache, disk
 from phonograd.core.plan.cache import choose_program
-from phonograd.core.plan.disk import RecalledProgram, program_for
+from phonograd.core.plan.disk import DiskProgram, program_for
 from phonograd.core.plan.native_program import NativeProgram
 from phonograd.core.plan.piecewise import PiecewiseProgram
 from phonograd.core.run import disk_cache, kernel_cache
@@ -39,7 +39,7 @@ def recalled(wanted: Iterable[Node], available: Callable[[Node], bool], keep_all
     wanted = list(wanted)
     program_for(wanted, available, keep_all)
     found = program_for(wanted, available, keep_all)
-    assert isinstance(found, RecalledProgram)
+    assert isinstance(found, DiskProgram)
     return found
 
 

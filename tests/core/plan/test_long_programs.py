@@ -153,9 +153,9 @@ def test_assignments_before_the_last_reader_are_found(monkeypatch: pytest.Monkey
     late = matmul(matmul(y, y), y)
     targets = [assign_step(x, constant(2.5, x.dtype), (3, 0), (4, 100)), x + _sum_to(late, 1, 100)]
     follow(targets, lambda node: False)
-    monkeypatch.setattr(inplace.Overlays, "late", lambda self, steps: set())
-    monkeypatch.setattr(inplace.Overlays, "_is_last", lambda self, base, node, place: True)
-    monkeypatch.setattr(inplace.Overlays, "readers", lambda self, base: [])
+    monkeypatch.setattr(inplace.InPlaceAssignments, "late", lambda self, steps: set())
+    monkeypatch.setattr(inplace.InPlaceAssignments, "_is_last", lambda self, base, node, place: True)
+    monkeypatch.setattr(inplace.InPlaceAssignments, "readers", lambda self, base: [])
     with pytest.raises(WrongPlanError):
         follow(targets, lambda node: False)
 

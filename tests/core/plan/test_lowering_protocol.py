@@ -25,7 +25,7 @@ from phonograd.core.plan.native_program import NativeProgram
 from phonograd.core.plan.piecewise import PiecewiseProgram
 from phonograd.core.plan.report import boundaries
 from phonograd.core.run.disk_cache import is_ours
-from phonograd.core.run.program import Called
+from phonograd.core.run.program import NumpyStep
 
 from . import running_maximum
 from .programs import assert_same_bits, run, run_singly, same_bits, values_of
@@ -107,7 +107,7 @@ def test_a_new_kernel_is_planned_between_fused_ones(maximum: Operator, shape: tu
     found = maximum(x * x)
     targets = [found, REGISTRY["tanh"](found) + x]
     program = _planned(*targets)
-    assert not any(isinstance(step, Called) for step in program.recipe.steps)
+    assert not any(isinstance(step, NumpyStep) for step in program.recipe.steps)
     assert running_maximum.RunningMaximum(FLOAT32) in program.kernels
     results = run(targets, bindings)
     assert same_bits(results[found], np.maximum.accumulate(bindings[x] ** 2, -1))
@@ -124,14 +124,14 @@ def test_a_new_kernel_reads_views_as_contiguous_copies(maximum: Operator) -> Non
 def test_numpy_evaluates_where_a_kernel_declines(maximum: Operator) -> None:
     x, bindings = _data(3, 0)
     target = maximum(x + x)
-    assert [step.node for step in _planned(target).recipe.steps if isinstance(step, Called)] == [target]
+    assert [step.node for step in _planned(target).recipe.steps if isinstance(step, NumpyStep)] == [target]
     assert run([target], bindings)[target].shape == (3, 0)
 
 
 def test_a_new_kernel_only_takes_the_dtypes_it_declares(maximum: Operator) -> None:
     x = leaf(0, (4,), np.dtype("int32"))
     target = maximum(x)
-    assert [step.node for step in _planned(target).recipe.steps if isinstance(step, Called)] == [target]
+    assert [step.node for step in _planned(target).recipe.steps if isinstance(step, NumpyStep)] == [target]
 
 
 def test_facts_of_a_new_kernel_reach_costs_reports_and_the_disk_cache(maximum: Operator) -> None:

@@ -263,7 +263,7 @@ def test_addresses_can_be_asked_for() -> None:
     target = tanh(x) + x
     program = NativeProgram([target], never)
     expected = program.run([bindings[x]])[0]
-    started: Any = driver._started()
+    started: Any = driver._get_driver()
     started.direct = False
     try:
         indirect = NativeProgram([target], never)

@@ -25,7 +25,7 @@ from phonograd.core.kernels.structure import REDUCED, Structure
 from phonograd.core.lower.pattern import Pattern
 from phonograd.core.plan import layout as layouts
 from phonograd.core.plan import native_program as programs
-from phonograd.core.plan.inplace import Overlays, overlay_of
+from phonograd.core.plan.inplace import InPlaceAssignments, assignment_lowering
 from phonograd.core.plan.layout import Job, Layout
 from phonograd.core.plan.native_program import NativeProgram
 from phonograd.core.plan.steps import Alias, NumpyCall
@@ -72,11 +72,11 @@ class _Caught:
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.layout: Layout | None = None
         self.jobs: list[Job | NumpyCall | Alias] = []
-        self.overlays: Overlays | None = None
+        self.overlays: InPlaceAssignments | None = None
         #: by number of a job that it became, a job with the nodes whose values it reads
         self.originals: dict[int, Job | NumpyCall | Alias] = {}
         self.source: Callable[[Node], Node] = resolve
-        jobs_of, moved, rewrite = programs.jobs_of, layouts._moved, programs.Rewriting
+        jobs_of, moved, rewrite = programs.jobs_of, layouts._in_owner_memory, programs.Rewriting
 
         def caught_rewriting(*arguments: Any) -> Any:
             found = rewrite(*arguments)
@@ -87,7 +87,7 @@ class _Caught:
             self.overlays = grouping.overlays
             return jobs_of(grouping, kept)
 
-        def caught_move(job: Any, overlays: Overlays) -> Any:
+        def caught_move(job: Any, overlays: InPlaceAssignments) -> Any:
             found = moved(job, overlays)
             self.originals[id(found)] = job
             return found
@@ -99,10 +99,10 @@ class _Caught:
 
         patch.setattr(programs, "Rewriting", caught_rewriting)
         patch.setattr(programs, "jobs_of", caught_jobs)
-        patch.setattr(layouts, "_moved", caught_move)
+        patch.setattr(layouts, "_in_owner_memory", caught_move)
         patch.setattr(programs, "Layout", caught_layout)
         patch.setattr(programs, "_kernels", lambda work: {})
-        patch.setattr(kernel_cache, "expect", lambda structure, work: None)
+        patch.setattr(kernel_cache, "precompile", lambda structure, work: None)
         patch.setattr(running, "segment_of", lambda *arguments: None)
 
     def original(self, job: Any) -> Any:
@@ -188,7 +188,7 @@ class _Walk:
             return own
         base = self.overlays.replaced.get(node)
         below = self.own_tags(node, copied=True) if base is None else self.tags(base)
-        overlay = overlay_of(node)
+        overlay = assignment_lowering(node)
         assert overlay is not None
         places = _bytes_at(_walked(Pattern.contiguous(node.shape).slice(*overlay.region_of(node))), node.dtype.itemsize)
         below = below.copy()

@@ -5,15 +5,15 @@ import time
 
 import pytest
 
-from phonograd.core.run.background import Gate, Task, Tasks
-from phonograd.core.run.tier_up import Improver
+from phonograd.core.run.background import Gate, Task, TaskPool
+from phonograd.core.run.tier_up import TierUpThread
 
 
 def test_a_task_is_done_once_by_whoever_comes_first() -> None:
     done: list[str] = []
-    tasks = Tasks(Gate())
+    tasks = TaskPool(Gate())
     several = [Task(lambda: done.append(threading.current_thread().name)) for _ in range(100)]
-    tasks.share(several, threads=3)
+    tasks.submit(several, threads=3)
     for task in several:
         task.result()
         task.run()
@@ -25,7 +25,7 @@ def test_errors_are_raised_where_the_result_is_asked_for() -> None:
         raise ValueError("no")
 
     task = Task(fail)
-    Tasks(Gate()).share([task], threads=1)
+    TaskPool(Gate()).submit([task], threads=1)
     for _ in range(2):
         with pytest.raises(ValueError, match="no"):
             task.result()
@@ -33,14 +33,14 @@ def test_errors_are_raised_where_the_result_is_asked_for() -> None:
 
 def test_threads_end_when_there_is_nothing_to_do() -> None:
     before = threading.active_count()
-    tasks = Tasks(Gate())
-    tasks.share([Task(lambda: time.sleep(0.01)) for _ in range(8)], threads=4)
+    tasks = TaskPool(Gate())
+    tasks.submit([Task(lambda: time.sleep(0.01)) for _ in range(8)], threads=4)
     end = time.monotonic() + 20
     while threading.active_count() > before and time.monotonic() < end:
         time.sleep(0.01)
     assert threading.active_count() == before
     again = Task(lambda: 5)
-    tasks.share([again], threads=1)
+    tasks.submit([again], threads=1)
     assert again.result() == 5
 
 
@@ -55,10 +55,10 @@ def test_no_more_threads_than_asked_for() -> None:
         with lock:
             here[0] -= 1
 
-    tasks = Tasks(Gate())
+    tasks = TaskPool(Gate())
     several = [Task(work) for _ in range(20)]
     for task in several:
-        tasks.share([task], threads=2)
+        tasks.submit([task], threads=2)
     end = time.monotonic() + 20
     while here[0] and time.monotonic() < end:
         time.sleep(0.01)
@@ -71,7 +71,7 @@ def test_without_threads_the_one_that_asks_works(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(threading.Thread, "start", refused)
     task = Task(lambda: 42)
-    Tasks(Gate()).share([task], threads=1)
+    TaskPool(Gate()).submit([task], threads=1)
     assert task.result() == 42
 
 
@@ -83,17 +83,17 @@ def test_without_threads_nothing_is_improved(monkeypatch: pytest.MonkeyPatch) ->
         pass
 
     improved: list[object] = []
-    improver = Improver(improved.append, lambda: 0.0)
+    thread = TierUpThread(improved.append, lambda: 0.0)
     kernel = Kernel()
     with monkeypatch.context() as patched:
         patched.setattr(threading.Thread, "start", refuse)
-        improver.submit([kernel])  # type: ignore[list-item]
-        improver.finish()
+        thread.submit([kernel])  # type: ignore[list-item]
+        thread.finish()
     assert improved == []
-    improver.submit([kernel])  # type: ignore[list-item]
-    improver.finish()
+    thread.submit([kernel])  # type: ignore[list-item]
+    thread.finish()
     assert improved == [kernel]
-    improver.stop()
+    thread.stop()
 
 
 def test_who_holds_the_gate_is_alone() -> None:
@@ -123,16 +123,16 @@ def test_who_holds_the_gate_is_alone() -> None:
 
 
 def test_who_waits_can_help_with_what_is_left() -> None:
-    tasks, begun, go = Tasks(Gate()), threading.Event(), threading.Event()
+    tasks, begun, go = TaskPool(Gate()), threading.Event(), threading.Event()
 
     def slow() -> None:
         begun.set()
         go.wait(20)
 
     first, others = Task(slow), [Task(threading.current_thread) for _ in range(3)]
-    tasks.share([first, *others], threads=1)
+    tasks.submit([first, *others], threads=1)
     assert begun.wait(20)
-    tasks.help()
+    tasks.run_waiting()
     assert [task.result() for task in others] == [threading.current_thread()] * 3
     go.set()
     first.result()
@@ -141,6 +141,6 @@ def test_who_waits_can_help_with_what_is_left() -> None:
 def test_a_task_that_was_given_up_is_not_done() -> None:
     done: list[int] = []
     task = Task(lambda: done.append(1))
-    task.give_up()
+    task.cancel()
     task.run()
     assert not done

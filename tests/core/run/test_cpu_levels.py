@@ -16,7 +16,7 @@ from phonograd.core.kernels.target import Machine
 from phonograd.core.run import host, kernel_cache
 from phonograd.core.run.background import Gate
 from phonograd.core.run.cpu_levels import FEATURES, limit
-from phonograd.core.run.objects import Codes
+from phonograd.core.run.objects import ObjectCache
 
 LEVELS = CPU_LEVELS[1:]
 NAMES = sorted({*FEATURES["x86-64-v4"], "amx-bf16", "amx-tile", "avx512bf16", "sse4a"})
@@ -112,7 +112,7 @@ def test_levels_have_code_of_their_own_on_disk(free: None, tmp_path: Any) -> Non
     keys = set()
     for level in CPU_LEVELS:
         with settings.override(cpu_level=level, cache_directory=str(tmp_path)):
-            store = Codes(Gate()).store()
+            store = ObjectCache(Gate()).disk_cache()
             assert store is not None
             keys.add(store.key("the same kernel"))
     assert len(keys) == len(CPU_LEVELS)
@@ -122,8 +122,8 @@ def test_levels_have_code_of_their_own_on_disk(free: None, tmp_path: Any) -> Non
 @pytest.mark.parametrize("level", LEVELS)
 def test_the_description_is_that_of_the_level(free: None, level: str) -> None:
     with settings.override(cpu_level="native", cache_directory=""):
-        here = Codes(Gate()).description()
+        here = ObjectCache(Gate()).description()
     with settings.override(cpu_level=level, cache_directory=""):
-        there = Codes(Gate()).description()
+        there = ObjectCache(Gate()).description()
     assert there.features == here.features & FEATURES[level]
     assert there.versions != here.versions

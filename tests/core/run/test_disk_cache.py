@@ -23,7 +23,7 @@ from phonograd.core.ops.math.structural import leaf
 from phonograd.core.plan.native_program import NativeProgram
 from phonograd.core.run import disk_cache, kernel_cache
 from phonograd.core.run.disk_cache import DiskCache, describe
-from phonograd.core.run.objects import Codes
+from phonograd.core.run.objects import ObjectCache
 
 FLOAT32 = np.dtype("float32")
 UNLIMITED = 1 << 30
@@ -269,7 +269,7 @@ def _program() -> NativeProgram:
 
 
 def _fresh_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kernel_cache, "_kernels", kernel_cache._Kernels())
+    monkeypatch.setattr(kernel_cache, "_kernels", kernel_cache._KernelCache())
 
 
 def test_another_process_would_compile_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -312,7 +312,7 @@ def test_improved_kernels_take_the_place_of_quick_ones(tmp_path: Path, monkeypat
         program = _program()
         quick = {path.name for path in files(tmp_path)}
         assert all(name.endswith(".quick") for name in quick)
-        compiler = kernel_cache._started()
+        compiler = kernel_cache._cache()
         for kernel in program.kernels.values():
             compiler.improve(kernel)
         assert {path.name for path in files(tmp_path)} == {name.removesuffix(".quick") for name in quick}
@@ -331,11 +331,11 @@ def test_modules_written_by_hand_are_kept_in_full(tmp_path: Path, monkeypatch: p
         assert files(tmp_path) == [quick]
         # when others are improved, it is too, for the next process
         for kernel in _program().kernels.values():
-            kernel_cache._started().improve(kernel)
+            kernel_cache._cache().improve(kernel)
         assert quick.with_suffix("") in files(tmp_path)
         assert quick not in files(tmp_path)
         _fresh_compiler(monkeypatch)
-        monkeypatch.setattr(Codes, "_emit", lambda *arguments: pytest.fail("it is on disk"))
+        monkeypatch.setattr(ObjectCache, "_emit", lambda *arguments: pytest.fail("it is on disk"))
         assert ctypes.CFUNCTYPE(ctypes.c_int64)(kernel_cache.compile_text(text, "by_hand", quick=True).address)() == 42
 
 

@@ -12,7 +12,7 @@ import pytest
 from phonograd.core.run import elf_loader
 from phonograd.core.run.compiler import FULL, QUICK, Compiler
 
-pytestmark = pytest.mark.skipif(not elf_loader.possible(), reason="LLVM loads machine code here")
+pytestmark = pytest.mark.skipif(not elf_loader.is_supported(), reason="LLVM loads machine code here")
 
 #: constants, a table of functions, memory of its own, and a function of C's library
 TEXT = """

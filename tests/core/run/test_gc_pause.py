@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from phonograd.core.run import gc_pause
-from phonograd.core.run.gc_pause import not_collecting
+from phonograd.core.run.gc_pause import gc_paused
 
 
 @pytest.fixture(autouse=True)
@@ -18,21 +18,21 @@ def _as_before() -> Iterator[None]:
 
 def test_nothing_is_collected_meanwhile() -> None:
     gc.enable()
-    with not_collecting():
+    with gc_paused():
         assert not gc.isenabled()
-        with not_collecting():
+        with gc_paused():
             assert not gc.isenabled()
         assert not gc.isenabled()
     assert gc.isenabled()
     gc.disable()
-    with not_collecting():
+    with gc_paused():
         assert not gc.isenabled()
     assert not gc.isenabled(), "it was off"
 
 
 def test_errors_leave_it_on() -> None:
     gc.enable()
-    with pytest.raises(ZeroDivisionError), not_collecting():
+    with pytest.raises(ZeroDivisionError), gc_paused():
         raise ZeroDivisionError
     assert gc.isenabled()
 
@@ -40,7 +40,7 @@ def test_errors_leave_it_on() -> None:
 def test_many_new_objects_are_old_at_once() -> None:
     gc.enable()
     gc.collect()
-    with not_collecting():
+    with gc_paused():
         objects = [[] for _ in range(2 * gc_pause.MANY)]
     assert gc.get_freeze_count() == 0
     assert gc.get_count()[0] < len(objects), "they count as new no more"
@@ -55,7 +55,7 @@ def test_what_others_have_frozen_stays_so(monkeypatch: pytest.MonkeyPatch) -> No
     gc.enable()
     monkeypatch.setattr(gc, "get_freeze_count", lambda: 5)
     monkeypatch.setattr(gc, "unfreeze", lambda: pytest.fail("it was others' to do"))
-    with not_collecting():
+    with gc_paused():
         objects = [[] for _ in range(2 * gc_pause.MANY)]
     assert len(objects) == 2 * gc_pause.MANY
     assert gc.isenabled()

@@ -45,10 +45,10 @@ def test_kernels_are_remembered() -> None:
 
 def test_the_cache_is_bounded_and_forgotten_code_is_freed(monkeypatch: pytest.MonkeyPatch) -> None:
     # kernels of other tests would be improved by this compiler, and keep its code alive
-    kernel_cache.finish()
+    kernel_cache.wait_for_tier_up()
     monkeypatch.setattr(kernel_cache, "KERNEL_LIMIT", 4)
     monkeypatch.setattr(kernel_cache, "LIBRARY_SIZE", 2)
-    kernels = kernel_cache._Kernels()
+    kernels = kernel_cache._KernelCache()
     monkeypatch.setattr(kernel_cache, "_kernels", kernels)
     first = _chain(1)
     library = weakref.ref(next(iter(kernels._kernels.values()))._memory[0])
@@ -77,13 +77,13 @@ def test_the_processor_does_not_matter(monkeypatch: pytest.MonkeyPatch, level: s
     monkeypatch.setattr(settings, "_fixed", {})
     # down to the first processor of the family: no wide vectors, no fused multiply-add
     with settings.override(cpu_level=level, cache_directory=""):
-        monkeypatch.setattr(kernel_cache, "_kernels", kernel_cache._Kernels())
+        monkeypatch.setattr(kernel_cache, "_kernels", kernel_cache._KernelCache())
         there = NativeProgram(targets, lambda node: False).run([data])
     assert [array.tobytes() for array in here] == [array.tobytes() for array in there]
 
 
 def test_improving_changes_no_bit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kernel_cache, "_kernels", kernel_cache._Kernels())
+    monkeypatch.setattr(kernel_cache, "_kernels", kernel_cache._KernelCache())
     x = leaf(0, (41, 37), FLOAT32)
     value = REGISTRY["tanh"](x * x) * REGISTRY["exp"](x)
     product = matmul(value, permute(x, (1, 0)))
@@ -93,14 +93,14 @@ def test_improving_changes_no_bit(monkeypatch: pytest.MonkeyPatch) -> None:
     quick = [array.tobytes() for array in program.run([data])]
     before = [kernel.address for kernel in program.kernels.values()]
     for kernel in program.kernels.values():
-        kernel_cache._started().improve(kernel)
+        kernel_cache._cache().improve(kernel)
     after = [kernel.address for kernel in program.kernels.values()]
     assert all(old != new for old, new in zip(before, after, strict=True))
     assert [array.tobytes() for array in program.run([data])] == quick
 
 
 def test_what_is_run_again_is_improved(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kernel_cache, "_kernels", kernel_cache._Kernels())
+    monkeypatch.setattr(kernel_cache, "_kernels", kernel_cache._KernelCache())
     program = _chain(11)
     (kernel,) = program.kernels.values()
     data = np.ones(9, np.float32)
@@ -185,7 +185,7 @@ def test_much_work_is_compiled_while_the_plan_is_made(monkeypatch: pytest.Monkey
     monkeypatch.setattr(objects, "write", noted)
     results = []
     for threads in (1, 3):
-        monkeypatch.setattr(kernel_cache, "_kernels", kernel_cache._Kernels())
+        monkeypatch.setattr(kernel_cache, "_kernels", kernel_cache._KernelCache())
         written.clear()
         before = kernel_cache.statistics.snapshot()
         with settings.override(num_threads=threads):
@@ -204,12 +204,12 @@ def test_much_work_is_compiled_while_the_plan_is_made(monkeypatch: pytest.Monkey
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 def test_a_process_can_be_forked_while_another_thread_compiles(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kernel_cache, "_kernels", kernel_cache._Kernels())
+    monkeypatch.setattr(kernel_cache, "_kernels", kernel_cache._KernelCache())
     with settings.override(num_threads=2):
         structures = list(_product(2048).work)
-        monkeypatch.setattr(kernel_cache, "_kernels", kernel_cache._Kernels())
+        monkeypatch.setattr(kernel_cache, "_kernels", kernel_cache._KernelCache())
         for structure in structures:
-            kernel_cache.expect(structure, 0)
+            kernel_cache.precompile(structure, 0)
         child = os.fork()
         if child == 0:
             try:
@@ -243,7 +243,7 @@ def test_new_sizes_compile_nothing() -> None:
 def test_nothing_is_imported_before_it_is_needed() -> None:
     code = (
         "import sys, phonograd.core.plan.native_program as p, numpy as np\n"
-        "loaded = lambda: 'llvmlite' in sys.modules or p.kernel_cache._kernels and p.kernel_cache._kernels.codes._compiler\n"
+        "loaded = lambda: 'llvmlite' in sys.modules or p.kernel_cache._kernels and p.kernel_cache._kernels.objects._compiler\n"
         "assert not loaded()\n"
         "from phonograd.core.ops.math.structural import leaf\n"
         "x = leaf(0, (2,), np.dtype('float32'))\n"

@@ -23,7 +23,7 @@ from phonograd.core.run import (
 from phonograd.core.run.driver import Row
 
 pytestmark = pytest.mark.skipif(not kernel_cache.available(), reason="there is no compiler")
-needs_launching = pytest.mark.skipif(not launcher.possible(), reason="rows are called as they are here")
+needs_launching = pytest.mark.skipif(not launcher.is_supported(), reason="rows are called as they are here")
 
 FLOAT = np.dtype(np.float32)
 #: adds the first array of three numbers to the second, by way of the arena
@@ -159,7 +159,7 @@ def test_programs_without_it_do_the_same(shape, order, monkeypatch):
 
     with_it = results()
     monkeypatch.setattr(running, "can_launch", lambda: False)
-    monkeypatch.setattr(driver._started(), "launching", None)
+    monkeypatch.setattr(driver._get_driver(), "launcher", None)
     assert results() == with_it
 
 

@@ -17,7 +17,7 @@ from phonograd.core.plan.native_program import NativeProgram
 from phonograd.core.run import elf_loader, kernel_cache, objects
 from phonograd.core.run.compiler import FULL, QUICK, Compiler, Library
 from phonograd.core.run.host import host
-from phonograd.core.run.object_bundle import bundled, divided, files
+from phonograd.core.run.object_bundle import bundle, object_files, split_module
 
 FLOAT32 = np.dtype("float32")
 
@@ -46,15 +46,15 @@ def _called(address: int, x: float) -> float:
 
 @pytest.fixture(scope="module")
 def code() -> bytes:
-    parts, compiler = divided(TEXT), Compiler()
+    parts, compiler = split_module(TEXT), Compiler()
     assert parts is not None
     outer, inner = parts
     assert "main_inner(ptr, double)" in outer
     assert "@main(" not in inner
-    return bundled([compiler.emit(outer, QUICK), compiler.emit(inner, FULL)])
+    return bundle([compiler.emit(outer, QUICK), compiler.emit(inner, FULL)])
 
 
-@pytest.mark.skipif(not elf_loader.possible(), reason="LLVM loads machine code here")
+@pytest.mark.skipif(not elf_loader.is_supported(), reason="LLVM loads machine code here")
 def test_files_of_a_bundle_call_each_other_in_an_image(code: bytes) -> None:
     alone = Compiler().emit(TEXT.replace("main", "other"), QUICK)
     found = elf_loader.load({"main": code, "other": alone})
@@ -68,18 +68,18 @@ def test_files_of_a_bundle_call_each_other_where_llvm_loads_them(code: bytes) ->
     assert _called(library.addresses["main"], 5.0) == 6.25
 
 
-@pytest.mark.skipif(not elf_loader.possible(), reason="LLVM loads machine code here")
+@pytest.mark.skipif(not elf_loader.is_supported(), reason="LLVM loads machine code here")
 def test_bundles_that_are_cut_off_are_not_loaded(code: bytes) -> None:
-    assert len(files(code)) == 2
-    outer, inner = files(code)
-    assert elf_loader.load({"main": bundled([inner, outer])}) is not None
+    assert len(object_files(code)) == 2
+    outer, inner = object_files(code)
+    assert elf_loader.load({"main": bundle([inner, outer])}) is not None
     assert elf_loader.load({"main": outer}) is None, "it calls what is not there"
     for end in (len(code) - 1, len(code) // 2, len(outer) // 2, 20):
         assert elf_loader.load({"main": code[:end]}) is None
 
 
 def test_tiles_of_products_are_inner_functions() -> None:
-    parts = divided(Gemm(FLOAT32, host()).write("kernel"))
+    parts = split_module(Gemm(FLOAT32, host()).write("kernel"))
     assert parts is not None
     rows = Gemm(FLOAT32, host()).tile_rows
     assert f"define void @kernel_tile_{rows}_3(" in parts[1]
@@ -89,7 +89,7 @@ def test_tiles_of_products_are_inner_functions() -> None:
 
 
 def test_kernels_without_inner_functions_are_one_file() -> None:
-    assert divided("define void @kernel() nounwind {\n  ret void\n}\n") is None
+    assert split_module("define void @kernel() nounwind {\n  ret void\n}\n") is None
 
 
 def _programs() -> dict[str, list[Any]]:
@@ -105,12 +105,12 @@ def _programs() -> dict[str, list[Any]]:
     }
 
 
-@pytest.mark.skipif(not elf_loader.possible(), reason="LLVM loads machine code here")
+@pytest.mark.skipif(not elf_loader.is_supported(), reason="LLVM loads machine code here")
 @pytest.mark.parametrize("name", sorted(_programs()))
 def test_bits_do_not_depend_on_how_parts_are_compiled(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     results, bundles = [], []
     for way in ("inner in full", "all quickly", "all in full"):
-        monkeypatch.setattr(kernel_cache, "_kernels", kernel_cache._Kernels())
+        monkeypatch.setattr(kernel_cache, "_kernels", kernel_cache._KernelCache())
         with monkeypatch.context() as patch:
             if way == "all quickly":
                 patch.setattr(objects, "divided", lambda text: None)
@@ -118,7 +118,7 @@ def test_bits_do_not_depend_on_how_parts_are_compiled(name: str, monkeypatch: py
                 patch.setattr(kernel_cache, "_is_quick", lambda work: False)
             else:
                 patch.setattr(kernel_cache, "_is_quick", lambda work: True)
-            patch.setattr(objects, "bundled", lambda parts: bundles.append(len(parts)) or bundled(parts))
+            patch.setattr(objects, "bundled", lambda parts: bundles.append(len(parts)) or bundle(parts))
             targets = _programs()[name]
             program = NativeProgram(targets, lambda node: False)
             chance = np.random.default_rng(0)

@@ -80,5 +80,5 @@ def views_of(handle: Any) -> list[Any]:
     extras = handle._extras
     if extras is None:
         return []
-    living = [view for reference in (*(extras.views or ()), *(extras.told or ())) if (view := reference()) is not None]
-    return list({id(view): view for view in living}.values())
+    alive = [view for reference in (*(extras.views or ()), *(extras.told or ())) if (view := reference()) is not None]
+    return list({id(view): view for view in alive}.values())

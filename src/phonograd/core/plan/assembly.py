@@ -36,7 +36,7 @@ from ..kernels.structure import (
 from ..lower.ir.emitter import ROW
 from ..lower.lowering import Elementwise, Fused, Random, declared
 from .group import ELEMENT, FOLD, Group, Member, Read, WriteTarget
-from .partition import CHUNK_ELEMENTS, ENOUGH_CHUNKS, Result, chunk_of, partitioned, parts_of, work_of
+from .partition import CHUNK_ELEMENTS, ENOUGH_CHUNKS, Result, chunk_of, partition, parts_of, work_of
 
 __all__ = ["Assembler", "Assembly", "Operand", "assemble", "collapse"]
 
@@ -245,7 +245,7 @@ class Assembler:
         targets = [_own_memory(group, group.values[node]) for node in written]
         targets += group.targets
         values = _Values(group, self._given)
-        needed = _needed(group, targets)
+        needed = _needed_members(group, targets)
         for member in group.members:
             if member in needed:
                 values.add(member)
@@ -267,7 +267,7 @@ def _own_memory(group: Group, member: Member) -> WriteTarget:
     return WriteTarget(member, member.node, 0, group.strides if member.role == ELEMENT else group.kept_strides)
 
 
-def _needed(group: Group, targets: Iterable[WriteTarget]) -> set[Member | Read]:
+def _needed_members(group: Group, targets: Iterable[WriteTarget]) -> set[Member | Read]:
     """Return the members from which written values are computed, and the operands that they read."""
     found: set[Member | Read] = {target.value for target in targets}
     for member in reversed(group.members):
@@ -346,7 +346,7 @@ class _Planner:
             else:
                 words += operand.words
         if parts:
-            return partitioned(structure, self.extents, words, results, parts)
+            return partition(structure, self.extents, words, results, parts)
         axis = structure.range_axis
         extent = 1 if axis is None else self.extents[axis]
         chunk, work = chunk_of(structure, self.extents), int(work_of(structure, self.extents))
@@ -360,7 +360,7 @@ class _Planner:
         if not folds or sorted([store.code[0] for store, _ in stored]) != folds:
             return False
         used = {code for step in steps for code in step.sources}
-        in_order = collapsed_kept_strides(self.axes, self.extents)
+        in_order = collapse_kept_strides(self.axes, self.extents)
         return used.isdisjoint([(number, _STEP) for number in folds]) and all(
             [operand.strides == in_order for _, operand in stored]
         )
@@ -469,7 +469,7 @@ def _access(stride: int) -> str:
     return {0: SPLAT, 1: UNIT}.get(stride, STRIDE)
 
 
-def collapsed_kept_strides(axes: str, extents: Shape) -> Shape:
+def collapse_kept_strides(axes: str, extents: Shape) -> Shape:
     """Return the strides of results of folds that follow each other."""
     strides, size = [], 1
     for kind, extent in zip(reversed(axes), reversed(extents)):

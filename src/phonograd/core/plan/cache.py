@@ -1,4 +1,4 @@
-"""Plans: the cache of evaluations, found by the values computed before and the nodes asked for.
+"""The plan cache: maps the values computed so far and the requested nodes to a plan.
 
 A trace (:mod:`phonograd.core.trace.trace`) walks a tree: each evaluation leads from one :class:`CacheNode` to the next,
 and the :class:`CachedPlan` between them holds the program. :func:`choose_program` decides which kind of program a graph
@@ -35,20 +35,20 @@ __all__ = [
 ]
 
 
-#: emitted with every plan that is made, the stage it begins at, and whether it keeps all values
+#: emitted with every new plan, the cache node it starts at, and whether it keeps all values
 PLANNED: Signal[[CachedPlan, CacheNode, bool]] = Signal()
 #: emitted once, when a plan with kernels is used again or many were made: work that pays only in a program that repeats
 REPEATED: Signal[[]] = Signal()
 _SOME_PLANS = 16
-#: nodes from which on making a plan takes long enough to ask whether it will be used again, and plans to judge by
+#: minimum nodes of a plan that is worth judging by whether it is used again, and minimum plans to judge by
 _MANY_NODES, _FEW_PLANS = 64, 4
 
 
 class CacheNode:
-    """A position in the tree of all sequences of evaluations: what a trace has computed so far.
+    """A position in the tree of all sequences of evaluations: the values that a trace has computed so far.
 
-    The same sequence leads to the same stage and leaves the same values, so a plan is found by one look-up without
-    comparing sets of values.
+    The same sequence leads to the same node and the same values, so one look-up finds a plan, without comparing sets
+    of values.
     """
 
     __slots__ = ("following",)
@@ -58,20 +58,20 @@ class CacheNode:
 
 
 class CachedPlan:
-    """One cached evaluation: its program, where each target's value is found, and the stage it leads to.
+    """One cached evaluation: its program, the places of its targets' values, and the cache node it leads to.
 
     Parameters
     ----------
-    stage
-        The stage at which the evaluation begins.
+    position
+        The cache node at which the evaluation starts.
     nodes
         The targets.
     known
-        The nodes whose values are known at that stage.
+        The nodes whose values are known at that position.
     keep_all
         Whether intermediate values are kept, because a recorded node may need them again.
     is_new
-        Whether the graph was never met before, so that it may be computed without a plan.
+        Whether the graph was never evaluated before, so that it may be computed without a plan.
     """
 
     __slots__ = (
@@ -90,7 +90,7 @@ class CachedPlan:
     )
 
     def __init__(
-        self, stage: CacheNode, nodes: Sequence[Node], known: Container[Node], keep_all: bool, is_new: bool = False
+        self, position: CacheNode, nodes: Sequence[Node], known: Container[Node], keep_all: bool, is_new: bool = False
     ) -> None:
         statistics.plans += 1
         self.sources = [resolve(node) for node in nodes]
@@ -99,7 +99,7 @@ class CachedPlan:
         self.program: Program | None = choose_program(wanted, known, keep_all, is_new) if wanted else None
         #: whether the next evaluation of the same nodes makes another plan
         self.is_provisional = self.program is not None and self.program.is_provisional
-        self.following = stage
+        self.following = position
         self.inputs: list[tuple[int | None, Node]] = []
         self.kept: list[Node] = []
         #: numbers of the inputs whose arrays the program can write over
@@ -120,14 +120,14 @@ class CachedPlan:
         self.used = self.made = 0
         #: whether a target is recorded and can still be differentiated
         self.waits = waits(nodes)
-        PLANNED.emit(self, stage, keep_all)
+        PLANNED.emit(self, position, keep_all)
 
 
 class Novelty:
     """Judges by the latest plans whether a program keeps making new graphs.
 
-    A plan that is never used again was not worth making. Where that happens all the time, new graphs are computed
-    piece by piece (:mod:`phonograd.core.plan.piecewise`) and planned when they are met again.
+    A plan that is never used again was not worth making. If that happens all the time, new graphs are computed piece by
+    piece (:mod:`phonograd.core.plan.piecewise`) and planned at their second evaluation.
     """
 
     def __init__(self) -> None:
@@ -138,13 +138,13 @@ class Novelty:
         """Return whether hardly any of the latest plans has been used again."""
         latest = self._latest
         total = sum([size for _, size in latest])
-        again = sum([size for step, size in latest if step.used > step.made])
+        again = sum([size for plan, size in latest if plan.used > plan.made])
         return len(latest) >= _FEW_PLANS and 0 < settings.current().novel_nodes <= total and 4 * again <= total
 
-    def note(self, step: CachedPlan, size: int) -> None:
+    def note(self, plan: CachedPlan, size: int) -> None:
         """Remember a plan for a number of nodes; small ones cost too little to count."""
         if size >= _MANY_NODES:
-            latest = (*self._latest, (step, size))
+            latest = (*self._latest, (plan, size))
             total = sum([size for _, size in latest])
             while len(latest) > _FEW_PLANS and total - latest[0][1] >= settings.current().novel_nodes:
                 total, latest = total - latest[0][1], latest[1:]
@@ -159,20 +159,20 @@ NOVELTY = Novelty()
 
 
 def new_cached_plan(
-    stage: CacheNode, nodes: Sequence[Node], known: Container[Node], keep_all: bool, again: bool, observed: bool
+    position: CacheNode, nodes: Sequence[Node], known: Container[Node], keep_all: bool, again: bool, observed: bool
 ) -> CachedPlan:
-    """Return a new evaluation.
+    """Make the plan of an evaluation.
 
-    ``again`` says that there was a provisional one. An evaluation that is ``observed`` is always planned, because a
-    plan is what observers see.
+    ``again`` says that there is a provisional one. An ``observed`` evaluation is always planned, because observers see
+    plans.
     """
-    step = CachedPlan(stage, nodes, known, keep_all, not (again or observed or PLANNED.listeners))
-    if not step.is_provisional:
-        # a graph that is planned because it was met again has been used again
-        step.made = -1 if again else PLANS.tick
-        if step.program is not None:
-            NOVELTY.note(step, len(order(step.sources, known.__contains__)[1]))
-    return step
+    plan = CachedPlan(position, nodes, known, keep_all, not (again or observed or PLANNED.listeners))
+    if not plan.is_provisional:
+        # a graph that is planned at its second evaluation has been used again
+        plan.made = -1 if again else PLANS.tick
+        if plan.program is not None:
+            NOVELTY.note(plan, len(order(plan.sources, known.__contains__)[1]))
+    return plan
 
 
 def choose_program(wanted: list[Node], known: Container[Node], keep_all: bool, is_new: bool = False) -> Program:
@@ -199,7 +199,7 @@ def choose_program(wanted: list[Node], known: Container[Node], keep_all: bool, i
 
 
 def _piecewise_program(wanted: list[Node], known: Container[Node], keep_all: bool) -> Program | None:
-    """Return a program that computes operator by operator, or None where planning is quicker."""
+    """Return a program that computes operator by operator; None if planning is quicker."""
     from .piecewise import MOST_NUMBERS_PER_NODE, PiecewiseProgram
 
     ordered = order(wanted, known.__contains__)
@@ -251,7 +251,7 @@ class Plans:
         self._nodes_before = 0
         self._nodes_kept = 0
 
-    def made(self) -> None:
+    def count_plan(self) -> None:
         """Count one more plan."""
         self._count += 1
 
@@ -266,34 +266,34 @@ class Plans:
         made = statistics.nodes - self._nodes_before
         if self._count <= limits.plan_limit and (made <= limits.node_limit or made <= 2 * self._nodes_kept):
             return
-        steps = self.steps()
+        plans = self.all()
         # of plans used at the same tick the first of a sequence comes first: the others are found through it
-        steps.sort(key=lambda entry: -entry[2].used)
+        plans.sort(key=lambda entry: -entry[2].used)
         keep: set[Node] = set()
         count = 0
-        for _, _, step in steps[: limits.plan_limit // 2]:
-            below = _nodes_below(step.sources, keep)
-            if len(keep) + len(below) > limits.node_limit // 2 and step.used < self.tick - 1:
+        for _, _, plan in plans[: limits.plan_limit // 2]:
+            below = _nodes_below(plan.sources, keep)
+            if len(keep) + len(below) > limits.node_limit // 2 and plan.used < self.tick - 1:
                 break
             keep |= below
             count += 1
-        for stage, key, _ in steps[count:]:
-            stage.following.pop(key, None)
+        for position, key, _ in plans[count:]:
+            position.following.pop(key, None)
         _forget_except(keep)
         self._count = count
         self._nodes_kept = len(keep)
         self._nodes_before = statistics.nodes - len(keep)
 
-    def steps(self) -> list[tuple[CacheNode, Any, CachedPlan]]:
-        """Return every plan with its stage and key, the first of each sequence first."""
+    def all(self) -> list[tuple[CacheNode, Any, CachedPlan]]:
+        """Return every plan with its cache node and key, the first of each sequence first."""
         found, queue, seen = [], deque([self.root]), {self.root}
         while queue:
             here = queue.popleft()
-            for key, step in list(here.following.items()):
-                found.append((here, key, step))
-                if step.following not in seen:
-                    seen.add(step.following)
-                    queue.append(step.following)
+            for key, plan in list(here.following.items()):
+                found.append((here, key, plan))
+                if plan.following not in seen:
+                    seen.add(plan.following)
+                    queue.append(plan.following)
         return found
 
 

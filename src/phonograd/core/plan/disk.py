@@ -2,9 +2,9 @@
 
 Takes nodes from :func:`phonograd.core.plan.cache.choose_program`; hands a program back, from disk or from the planner.
 Planning takes more time than loading kernels does, and a script that is started again needs the same plans. Everything
-that a plan depends on is described (:func:`described`): the operators, their attributes, shapes and dtypes, the edges
+that a plan depends on is described (:func:`describe`): the operators, their attributes, shapes and dtypes, the edges
 and the order of the graph, the available values, the targets, and the settings that the planner reads. The sources, the
-compiler and the processor are part of every key of the store. The recipe of the plan is stored under a digest of the
+compiler and the processor are part of every key of the disk. The recipe of the plan is stored under a digest of the
 description: numbers only, and the names of its kernels. See docs/decisions/0013.
 
 The planner's other knowledge (which nodes a kernel computes, and why) is not stored. The plan is made when an observer
@@ -30,19 +30,19 @@ from ..kernels.launch import Written
 from ..ops.math.structural import LEAF
 from ..run import driver, kernel_cache
 from ..run.disk_cache import DiskCache, is_ours
-from ..run.gc_pause import not_collecting
+from ..run.gc_pause import gc_paused
 from ..run.host import host
-from ..run.program import Aliased, Called, Launched, Recipe, RecipeProgram, Rows
+from ..run.program import AliasStep, NumpyStep, Recipe, RecipeLaunch, RecipeProgram, RowStep
 from ..run.programs import Memory, Note, Part
 from ..run.reference import order, resolve
 
 if TYPE_CHECKING:
     from .native_program import NativeProgram
 
-__all__ = ["RecalledProgram", "decoded", "described", "encoded", "program_for"]
+__all__ = ["DiskProgram", "decode", "describe", "encode", "program_for"]
 
-#: plans that one process stores at most: programs whose graphs never repeat should not fill the disk
-MOST_KEPT = 256
+#: maximum number of plans that one process stores: programs whose graphs never repeat must not fill the disk
+MOST_STORED = 256
 #: the largest plan that is stored, and the share of the limit of the directory that it may take
 LARGEST_BYTES, LEAST_SHARE = 8 << 20, 16
 #: how far below an available value rules look at the nodes from which it was computed
@@ -51,70 +51,70 @@ _DEPTH = 3
 _HEAD = struct.Struct("<QQ")
 _DTYPES: dict[int, DType] = {dtype.num: dtype for dtype in (*CODES, UINT32, UINT64)}
 
-_kept = 0
+_stored = 0
 
 
 def program_for(
     targets: Iterable[Node], available: Callable[[Node], bool], keep_all: bool
-) -> NativeProgram | RecalledProgram:
+) -> NativeProgram | DiskProgram:
     """Return the program that computes nodes: from disk, or planned now and stored."""
-    store = kernel_cache.store() if kernel_cache.available() else None
-    if store is None:
-        return _planned(targets, available, keep_all)
-    with not_collecting():
+    disk = kernel_cache.disk_cache() if kernel_cache.available() else None
+    if disk is None:
+        return _plan(targets, available, keep_all)
+    with gc_paused():
         wanted = [resolve(node) for node in targets]
         inputs, computed = order(wanted, available)
         nodes = [*inputs, *computed]
-        description = described(wanted, inputs, computed, keep_all)
+        description = describe(wanted, inputs, computed, keep_all)
         if description is None:
-            return _planned(wanted, available, keep_all)
-        key = store.key(description, "p")
-        recalled = _recalled(store, key, nodes, wanted, inputs, keep_all)
+            return _plan(wanted, available, keep_all)
+        key = disk.key(description, "p")
+        recalled = _load(disk, key, nodes, wanted, inputs, keep_all)
         if recalled is not None:
             return recalled
-        planned = _planned(wanted, available, keep_all)
-        _keep(store, key, planned, nodes)
+        planned = _plan(wanted, available, keep_all)
+        _keep(disk, key, planned, nodes)
         return planned
 
 
-def _planned(targets: Iterable[Node], available: Callable[[Node], bool], keep_all: bool) -> NativeProgram:
-    driver.expect()
+def _plan(targets: Iterable[Node], available: Callable[[Node], bool], keep_all: bool) -> NativeProgram:
+    driver.precompile()
     # the planner is a third of the import time
     from .native_program import NativeProgram
 
     return NativeProgram(targets, available, keep_all)
 
 
-def _recalled(
-    store: DiskCache, key: str, nodes: Sequence[Node], wanted: list[Node], inputs: tuple[Node, ...], keep_all: bool
-) -> RecalledProgram | None:
-    data = store.load(key)
-    found = None if data is None else decoded(data, nodes)
+def _load(
+    disk: DiskCache, key: str, nodes: Sequence[Node], wanted: list[Node], inputs: tuple[Node, ...], keep_all: bool
+) -> DiskProgram | None:
+    data = disk.load(key)
+    found = None if data is None else decode(data, nodes)
     if found is None:
         return None
     recipe, names = found
     try:
-        kernels = kernel_cache.kept(names)
+        kernels = kernel_cache.load_kernels(names)
         if kernels is None:
             return None
-        program = RecalledProgram(recipe, kernels, wanted, inputs, keep_all)
+        program = DiskProgram(recipe, kernels, wanted, inputs, keep_all)
     except kernel_cache.CompilerLost as error:
-        kernel_cache.lost(error)
+        kernel_cache.disable_compiler(error)
         return None
     kernel_cache.statistics.plans_loaded += 1
     return program
 
 
-def _keep(store: DiskCache, key: str, planned: NativeProgram, nodes: Sequence[Node]) -> None:
-    global _kept
-    if _kept < MOST_KEPT:
-        data = encoded(planned.recipe, planned.kernels, planned.work, nodes)
-        if data is not None and len(data) <= min(LARGEST_BYTES, store.limit_bytes // LEAST_SHARE):
-            _kept += 1
-            store.save(key, data)
+def _keep(disk: DiskCache, key: str, planned: NativeProgram, nodes: Sequence[Node]) -> None:
+    global _stored
+    if _stored < MOST_STORED:
+        data = encode(planned.recipe, planned.kernels, planned.work, nodes)
+        if data is not None and len(data) <= min(LARGEST_BYTES, disk.limit_bytes // LEAST_SHARE):
+            _stored += 1
+            disk.save(key, data)
 
 
-class RecalledProgram(RecipeProgram):
+class DiskProgram(RecipeProgram):
     """A program whose recipe was read from disk."""
 
     __slots__ = ("_keep_all", "_planned", "_wanted")
@@ -131,20 +131,20 @@ class RecalledProgram(RecipeProgram):
         self._wanted = wanted
         self._keep_all = keep_all
         self._planned: NativeProgram | None = None
-        self._follow(recipe, kernels)
+        self._prepare(recipe, kernels)
 
     @property
     def parts(self) -> list[Part]:
-        """What a run does, in order; asking makes the plan."""
+        """The parts of a run, in order; the first access makes the plan."""
         return self._plan().parts
 
     @property
     def kernels(self) -> dict[Written, kernel_cache.Kernel]:
-        """The kernels by description; asking makes the plan."""
+        """The kernels by structure; the first access makes the plan."""
         return self._plan().kernels
 
     def run(self, inputs: list[Any], donated: Any = (), note: Note | None = None) -> list[Array]:
-        """Return the values of the kept nodes, as :meth:`Running.run` does; with ``note``, those of the planner."""
+        """Return the values of the kept nodes (see :class:`.programs.Program`); ``note`` sees the planner's parts."""
         if note is None:
             return super().run(inputs, donated)
         planned = self._plan()
@@ -154,17 +154,17 @@ class RecalledProgram(RecipeProgram):
     def _plan(self) -> NativeProgram:
         """Return the program of the planner."""
         if self._planned is None:
-            self._planned = _planned(self._wanted, set(self.inputs).__contains__, self._keep_all)
+            self._planned = _plan(self._wanted, set(self.inputs).__contains__, self._keep_all)
         return self._planned
 
 
 # -- descriptions
 
 
-def described(wanted: Sequence[Node], inputs: Sequence[Node], computed: Sequence[Node], keep_all: bool) -> bytes | None:
-    """Return everything that the plan for some nodes depends on as bytes that are equal in all processes.
+def describe(wanted: Sequence[Node], inputs: Sequence[Node], computed: Sequence[Node], keep_all: bool) -> bytes | None:
+    """Describe everything that the plan for some nodes depends on, as bytes that are equal in all processes.
 
-    None is returned where that is not possible: for operators of other libraries, and attributes that are objects.
+    Return None if a node has an operator of another library, or an attribute that is an object.
     """
     numbers = {node: number for number, node in enumerate((*inputs, *computed))}
     forms: dict[Any, int] = {}
@@ -174,7 +174,7 @@ def described(wanted: Sequence[Node], inputs: Sequence[Node], computed: Sequence
     append = words.append
     try:
         for node in inputs:
-            texts.append(_given(node, numbers, _DEPTH))
+            texts.append(_describe_available(node, numbers, _DEPTH))
         for node in computed:
             attributes, sources = node.attributes, node.inputs
             form = (node.operator, node.shape, node.kind, _exactly(attributes) if attributes else None)
@@ -211,12 +211,15 @@ def _form(node: Node) -> str:
     return f"{operator.name} {node.shape} {node.dtype.str} {_text(node.attributes)} {outputs}"
 
 
-def _given(node: Node, numbers: dict[Node, int], depth: int) -> str:
-    """Return the description of an available value, with as much of its computation as rules see."""
+def _describe_available(node: Node, numbers: dict[Node, int], depth: int) -> str:
+    """Describe an available value, with as much of its computation as rules see."""
     if node.operator is LEAF or not depth:
         return f"{node.shape} {node.dtype.str}"
     sources = [resolve(source) for source in node.inputs]
-    below = [f"#{numbers[source]}" if source in numbers else _given(source, numbers, depth - 1) for source in sources]
+    below = [
+        f"#{numbers[source]}" if source in numbers else _describe_available(source, numbers, depth - 1)
+        for source in sources
+    ]
     return f"{_form(node)} ({', '.join(below)})"
 
 
@@ -242,10 +245,10 @@ def _text(value: Any) -> str:
 # -- recipes as bytes
 
 
-def encoded(
+def encode(
     recipe: Recipe, kernels: dict[Written, kernel_cache.Kernel], work: dict[Written, int], nodes: Sequence[Node]
 ) -> bytes | None:
-    """Return a recipe as bytes, with nodes as numbers; None if it refers to a node or kernel without one."""
+    """Encode a recipe as bytes, with nodes as numbers; return None if a node or kernel has no number."""
     names = [kernel.key for kernel in kernels.values()]
     numbers = {node: number for number, node in enumerate(nodes)}
     words = _Words([recipe.width, recipe.arena_bytes, *recipe.memory])
@@ -287,11 +290,11 @@ class _Words(list[int]):
         self.extend(values)
 
 
-def _put_step(words: _Words, step: Rows | Called | Aliased, numbers: dict[Node, int]) -> None:
-    if isinstance(step, Called):
+def _put_step(words: _Words, step: RowStep | NumpyStep | AliasStep, numbers: dict[Node, int]) -> None:
+    if isinstance(step, NumpyStep):
         words.extend([1, numbers[step.node], step.target])
         words.put(step.sources)
-    elif isinstance(step, Aliased):
+    elif isinstance(step, AliasStep):
         words.extend([2, step.source, step.target])
         words.put(step.shape)
     else:
@@ -308,15 +311,15 @@ def _put_step(words: _Words, step: Rows | Called | Aliased, numbers: dict[Node, 
     words.put(step.done)
 
 
-def decoded(data: bytes, nodes: Sequence[Node]) -> tuple[Recipe, list[tuple[str, int]]] | None:
-    """Return a recipe, with names and work of the kernels that it numbers; None if the bytes hold none."""
+def decode(data: bytes, nodes: Sequence[Node]) -> tuple[Recipe, list[tuple[str, int]]] | None:
+    """Decode a recipe, with keys and work of its kernels; return None if the bytes are not a recipe."""
     try:
-        return _decoded(data, nodes)
+        return _decode(data, nodes)
     except (IndexError, KeyError, ValueError, struct.error):
         return None
 
 
-def _decoded(data: bytes, nodes: Sequence[Node]) -> tuple[Recipe, list[tuple[str, int]]]:
+def _decode(data: bytes, nodes: Sequence[Node]) -> tuple[Recipe, list[tuple[str, int]]]:
     count, numbers_size = _HEAD.unpack_from(data)
     end = _HEAD.size + 8 * count
     read = _Reader(np.frombuffer(data, np.int64, count, _HEAD.size).tolist())
@@ -358,25 +361,25 @@ class _Reader:
         """Return the words that follow their number."""
         return self.some(self.word())
 
-    def step(self, nodes: Sequence[Node]) -> Rows | Called | Aliased:
+    def step(self, nodes: Sequence[Node]) -> RowStep | NumpyStep | AliasStep:
         """Return a step of a recipe."""
         kind = self.word()
         if kind == 1:
-            return Called(nodes[self.word()], self.word(), self.list(), self.list())
+            return NumpyStep(nodes[self.word()], self.word(), self.list(), self.list())
         if kind == 2:
             source, target = self.some(2)
-            return Aliased(tuple(self.list()), source, target, self.list())
+            return AliasStep(tuple(self.list()), source, target, self.list())
         if kind:
             raise ValueError(f"unknown kind of step: {kind}")
         launches = [self._launch() for _ in range(self.word())]
         slots, regions = self.list(), self.list()
-        made = [self._made() for _ in range(self.word())]
-        return Rows(slots, launches, regions, made, self.list())
+        made = [self._allocation() for _ in range(self.word())]
+        return RowStep(slots, launches, regions, made, self.list())
 
-    def _launch(self) -> Launched:
+    def _launch(self) -> RecipeLaunch:
         kernel, extent, chunk, count = self.some(4)
-        return Launched(kernel, self.some(count), extent, chunk)
+        return RecipeLaunch(kernel, self.some(count), extent, chunk)
 
-    def _made(self) -> tuple[int, Shape, DType]:
+    def _allocation(self) -> tuple[int, Shape, DType]:
         slot, number = self.some(2)
         return slot, tuple(self.list()), _DTYPES[number]

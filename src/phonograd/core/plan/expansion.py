@@ -128,7 +128,7 @@ class Order:
         candidates = lowerings_of(node)
         expression, lowering = node, candidates[0] if candidates else NUMPY
         if lowering.is_expansion:
-            expression, lowering = self._chosen(node, candidates)
+            expression, lowering = self._choose(node, candidates)
         if expression is node and lowering is not NUMPY:
             rule = _SHORTER.get(node.operator)
             shorter = None if rule is None else rule(self, node)
@@ -147,26 +147,26 @@ class Order:
             whole = expression.inputs[0]
             self.below[node] = sources[0] if expression.operator is not _ITEM else source(whole.inputs[0])
 
-    def _chosen(self, node: Node, candidates: Sequence[Lowering]) -> tuple[Node, Lowering]:
+    def _choose(self, node: Node, candidates: Sequence[Lowering]) -> tuple[Node, Lowering]:
         """Return the expression that computes a node, and the first lowering that can be used."""
         for candidate in candidates[-1:] if node in self._as_they_are else candidates:
             if not candidate.is_expansion:
                 return node, candidate
-            found = self._expanded(node, candidate)
+            found = self._expand(node, candidate)
             if found is not None:
                 return found
         return node, NUMPY
 
-    def _expanded(self, node: Node, expansion: Lowering) -> tuple[Node, Lowering] | None:
+    def _expand(self, node: Node, expansion: Lowering) -> tuple[Node, Lowering] | None:
         """Return the expression a node expands to with its lowering, after adding everything below it."""
         sources = [self.source(source) for source in node.inputs]
         with attributed_to(node):
             # detached, so that no rule looks through a value that exists to those that do not
             given = [None if source.operator is _ABSENT else single(DETACH.apply((source,), ())) for source in sources]
             root = expansion.expression(node, given)
-        return None if root is None else self._rooted(root, sources)
+        return None if root is None else self._root(root, sources)
 
-    def _rooted(self, root: Node, sources: list[Node]) -> tuple[Node, Lowering] | None:
+    def _root(self, root: Node, sources: list[Node]) -> tuple[Node, Lowering] | None:
         """Return the expression of a new node with its lowering, after adding everything below it.
 
         None is returned if NumPy would have to evaluate some of it. ``sources`` are not looked into.
@@ -187,11 +187,11 @@ class Order:
             # readers read the node itself
             self._add(root)
             return root, SAME
-        return self._expanded(root, lowering) if lowering.is_expansion else (root, lowering)
+        return self._expand(root, lowering) if lowering.is_expansion else (root, lowering)
 
     # -- a few elements of a value
 
-    def _summed(self, node: Node) -> tuple[Node, Lowering] | None:
+    def _sum_of_one(self, node: Node) -> tuple[Node, Lowering] | None:
         """Return the sum along lines that hold one element each, and zeros: that element; None for other sums.
 
         It is the gradient of elements that were picked; the gradient of softmax needs its sum.
@@ -202,9 +202,9 @@ class Order:
         only = single(DETACH.apply((self.source(data.inputs[0]),), ()))
         with attributed_to(node):
             # adding zeros makes 0 of -0
-            return self._rooted(only + 0 if node.dtype.kind == "f" else only, [])
+            return self._root(only + 0 if node.dtype.kind == "f" else only, [])
 
-    def _taken(self, node: Node) -> tuple[Node, Lowering] | None:
+    def _take_few(self, node: Node) -> tuple[Node, Lowering] | None:
         """Return the expression of a few elements of a cheap value; None where the node reads the whole value.
 
         To pick one logarithm of each row, a softmax need not compute all of them.
@@ -218,7 +218,7 @@ class Order:
             root = self._elements(data, index, axis, data.shape, DEEPEST)
         if root is None or (root.shape, root.dtype) != (node.shape, node.dtype):
             return None
-        return self._rooted(root, [])
+        return self._root(root, [])
 
     def _is_cheap(self, node: Node) -> bool:
         """Return whether a node costs at most one operation per element."""
@@ -259,6 +259,6 @@ class Order:
 
 #: by operator a rule that finds a shorter expression
 _SHORTER: dict[Operator, Callable[[Order, Node], tuple[Node, Lowering] | None]] = {
-    _TAKE_ALONG: Order._taken,
-    _SUM_TO: Order._summed,
+    _TAKE_ALONG: Order._take_few,
+    _SUM_TO: Order._sum_of_one,
 }

@@ -26,11 +26,11 @@ from .group import (
     WriteTarget,
     folds_as_lines,
     line_strides,
-    squeezed,
-    squeezed_axes,
+    squeeze,
+    squeeze_axes,
     weight_of,
 )
-from .rematerialize import Again, Copies
+from .rematerialize import Copies, Rematerializer
 from .views import Views, over
 
 __all__ = ["Candidate", "Fusion"]
@@ -78,7 +78,7 @@ class Fusion:
         self.groups: list[Group] = []
         #: where values are read
         self.views = Views(order, self.copy)
-        self._again = Again(order, kept, self.views, self.values)
+        self._again = Rematerializer(order, kept, self.views, self.values)
         self._open: dict[tuple[int, Shape], list[Group]] = {}
         #: by space and reduced axes, the group that folded last
         self._folding: dict[tuple[Shape, Shape], Group] = {}
@@ -90,7 +90,7 @@ class Fusion:
         read, shape, sources = self.views.read, node.shape, self._sources[node]
         reads = [read(operand, shape) for operand in sources]
         weight = weight_of(expression)
-        self.assign_to_group(Candidate(node, expression, lowering, squeezed(shape), reads, weight, sources=sources))
+        self.assign_to_group(Candidate(node, expression, lowering, squeeze(shape), reads, weight, sources=sources))
 
     def take(self, node: Node, expression: Node, lowering: Gather) -> None:
         """Take elements at the places that an index names."""
@@ -105,7 +105,7 @@ class Fusion:
         found = self.views.of(index)
         pattern = lowering.index(found.pattern, node.shape, **parameters(expression, lowering.index))
         reads = [over(view.source, walk.pattern), over(found.source, pattern)]
-        space = squeezed(node.shape)
+        space = squeeze(node.shape)
         self.assign_to_group(
             Candidate(node, expression, lowering, space, reads, TAKE_WEIGHT, walk.index_stride, in_memory=1)
         )
@@ -114,7 +114,7 @@ class Fusion:
         """Write the value of a location, an input or a number to memory, in order."""
         if node not in self.values:
             reads = [self.views.read(node, node.shape)]
-            self.assign_to_group(Candidate(node, node, SAME, squeezed(node.shape), reads, 1.0, in_memory=1))
+            self.assign_to_group(Candidate(node, node, SAME, squeeze(node.shape), reads, 1.0, in_memory=1))
             self.values[node].is_written = True
 
     def draw(self, node: Node, lowering: Lowering) -> None:
@@ -122,7 +122,7 @@ class Fusion:
         counter = self._source(node.inputs[0])
         view = self.views.in_memory(counter)
         self.write_operands([over(view.source, view.pattern)])
-        stage, space = self.ready(view.source), squeezed(node.shape)
+        stage, space = self.ready(view.source), squeeze(node.shape)
         for group in self.recent(stage, space):
             if group.accepts((), DRAW_WEIGHT, draws=True):
                 break
@@ -140,7 +140,7 @@ class Fusion:
             # along axes of size one there is nothing to combine
             self.views.add_reshaped(node, source)
             return
-        space, reduced = squeezed(source.shape), squeezed_axes(source.shape, axes)
+        space, reduced = squeeze(source.shape), squeeze_axes(source.shape, axes)
         read = self.views.read(source, source.shape)
         home = self.home(read.source)
         member = home.holds(read, ELEMENT) if home is not None and home.space == space else None
@@ -157,7 +157,7 @@ class Fusion:
             copies = self._again.plan(read, group)
             if copies is None:
                 self.write_operands([read])
-            operand = read if copies is None else copies.made(group, self.write_operands)
+            operand = read if copies is None else copies.add_to(group, self.write_operands)
         level = operand.level if isinstance(operand, Member) else 0
         self.values[node] = group.join(Member(node, expression, lowering, (operand,), FOLD, level + 1, 1.0))
         self._folding[space, reduced] = group
@@ -182,13 +182,13 @@ class Fusion:
 
     def write_block(self, source: Node, node: Node, place: Read) -> int:
         """Write a value to a block of another one's memory; return the stage at which that happens."""
-        space = squeezed(source.shape)
+        space = squeeze(source.shape)
         read = self.views.read(source, source.shape)
         home = self.home(read.source)
         role = None if home is None else home.role_over(space)
         if home is not None and role is not None:
             member = home.holds(read, role)
-            spread = place if role == ELEMENT else home.spread(place)
+            spread = place if role == ELEMENT else home.spread_rows(place)
             # a value of rows is written once for each row, not to each of its elements
             fits = member is not None and (role != ELEMENT or member.role == ELEMENT)
             if member is not None and fits and home.accepts((spread.layout,), 0.0, member.level, role):
@@ -208,7 +208,7 @@ class Fusion:
         """Return whether a value is in a register of the kernel that computes it."""
         read = self.views.read(source, source.shape)
         home = self.home(read.source)
-        role = None if home is None else home.role_over(squeezed(source.shape))
+        role = None if home is None else home.role_over(squeeze(source.shape))
         return home is not None and role is not None and home.holds(read, role) is not None
 
     # -- finding a group
@@ -292,7 +292,7 @@ class Fusion:
                     return False
                 if role != ELEMENT and not group.can_spread(read):
                     return False
-                operands.append(read if role == ELEMENT else group.spread(read))
+                operands.append(read if role == ELEMENT else group.spread_rows(read))
                 continue
             view = sources[position] if sources else None
             operand = self._operand(group, read, role, position < first, view, node.shape)
@@ -309,7 +309,7 @@ class Fusion:
         settled: list[Member | Read] = []
         for operand in operands:
             if isinstance(operand, Copies):
-                operand = operand.made(group, self.write_operands)
+                operand = operand.add_to(group, self.write_operands)
             elif isinstance(operand, Read):
                 self.write(operand.source)
             settled.append(operand)
@@ -336,7 +336,7 @@ class Fusion:
                 return copies
         if self.ready(read.source) > group.stage or (role != ELEMENT and not group.can_spread(read)):
             return None
-        return read if role == ELEMENT else group.spread(read)
+        return read if role == ELEMENT else group.spread_rows(read)
 
     # -- values
 

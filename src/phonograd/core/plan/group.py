@@ -30,8 +30,8 @@ __all__ = [
     "WriteTarget",
     "folds_as_lines",
     "is_line",
-    "squeezed",
-    "squeezed_axes",
+    "squeeze",
+    "squeeze_axes",
     "weight_of",
 ]
 
@@ -222,7 +222,7 @@ class Group:
         """Return whether an operand of a value of rows can be bounded along a kept axis, if it has bounds."""
         return not read.bounds or bool(self.row_space)
 
-    def spread(self, read: Read) -> Read:
+    def spread_rows(self, read: Read) -> Read:
         """Return an operand of a value of rows as one over the space of the group."""
         assert self.reduced is not None
         strides, axes, row_axis = [0] * len(self.space), [], 0
@@ -326,12 +326,12 @@ def weight_of(expression: Node) -> float:
 
 
 @functools.lru_cache(4096)
-def squeezed(shape: Shape) -> Shape:
+def squeeze(shape: Shape) -> Shape:
     """Return a shape without axes of size one."""
     return tuple([extent for extent in shape if extent != 1])
 
 
-def squeezed_axes(shape: Shape, axes: Iterable[int]) -> Shape:
+def squeeze_axes(shape: Shape, axes: Iterable[int]) -> Shape:
     """Return the numbers of some axes in the shape without axes of size one.
 
     >>> squeezed_axes((1, 5, 1, 7), (0, 3))

@@ -29,9 +29,9 @@ from ..run.host import host
 from ..run.reference import resolve
 from .expansion import Order
 from .fusion import Fusion
-from .group import ELEMENT, Group, Read, Value, WriteTarget, line_strides, squeezed
-from .inplace import Overlays, is_apart
-from .library_kernels import Works
+from .group import ELEMENT, Group, Read, Value, WriteTarget, line_strides, squeeze
+from .inplace import InPlaceAssignments, can_write_beside
+from .library_kernels import LibraryKernels
 from .steps import Alias, NumpyCall, PlanStep
 from .views import over
 
@@ -61,9 +61,9 @@ def group_nodes(
         Assignments to a part of an array that must not write this part alone.
     """
     given, kept = frozenset(inputs), list(kept)
-    overlays = Overlays(computed, given, kept, source, refused)
-    order = Order(overlays.order, given, source, overlays.chosen)
-    grouping = Grouping(order, given, kept, overlays)
+    assignments = InPlaceAssignments(computed, given, kept, source, refused)
+    order = Order(assignments.order, given, source, assignments.chosen)
+    grouping = Grouping(order, given, kept, assignments)
     for node in order.nodes:
         grouping.place(node)
     for node in kept:
@@ -82,21 +82,23 @@ class Grouping:
         The nodes whose values are arrays already.
     kept
         The nodes whose values must be arrays at the end.
-    overlays
+    assignments
         Assignments that write a part of an array alone.
     """
 
-    def __init__(self, order: Order, inputs: frozenset[Node], kept: Iterable[Node], overlays: Overlays) -> None:
+    def __init__(
+        self, order: Order, inputs: frozenset[Node], kept: Iterable[Node], assignments: InPlaceAssignments
+    ) -> None:
         self.inputs = inputs
-        self.overlays = overlays
+        self.assignments = assignments
         self.source: Callable[[Node], Node] = order.source
         self._order = order
         self._fused = fused = Fusion(order, inputs, kept)
-        self._works = works = Works(order, kept, fused)
+        self._library = library = LibraryKernels(order, kept, fused)
         self._views, self._values = fused.views, fused.values
         # operations for lowerings that the parts of the planner have
         self.compute, self.fold, self.take, self.draw = fused.compute, fused.fold, fused.take, fused.draw
-        self.view, self.multiply = fused.views.add, works.multiply
+        self.view, self.multiply = fused.views.add, library.multiply
         #: steps that are no kernels, each with its stage
         self._others: list[tuple[int, NumpyCall | Alias]] = []
         #: by joined value its parts, and where they begin
@@ -119,7 +121,7 @@ class Grouping:
         numbered: list[tuple[int, int, PlanStep]] = [
             (group.stage, 0, group) for group in self.groups if group.targets or self.writes(group)
         ]
-        numbered += [(stage, 1, work) for stage, work in self._works.steps]
+        numbered += [(stage, 1, work) for stage, work in self._library.steps]
         numbered += [(stage, 2, other) for stage, other in self._others]
         # sorting is stable: within a stage, the order of creation
         return [step for _, _, step in sorted(numbered, key=lambda entry: entry[:2])]
@@ -132,10 +134,10 @@ class Grouping:
 
     def place(self, node: Node) -> None:
         """Decide where and when a node is computed."""
-        if node in self._values or node in self._works.absorbed:
+        if node in self._values or node in self._library.absorbed:
             return
-        if node in self._works.sums:
-            self._works.add_product(node)
+        if node in self._library.sums:
+            self._library.add_product(node)
         else:
             self._order.lowerings[node].place(self, node, self._order.expressions[node])
 
@@ -144,7 +146,7 @@ class Grouping:
     def launch(self, node: Node, expression: Node, plan: Plan) -> None:
         """Run kernels whose operands are the inputs of the expression, contiguous, and ``out``."""
         views = [self._views.in_order(self.source(source)) for source in expression.inputs]
-        self._works.launch(node, plan, dict(zip(expression.operator.input_names, views, strict=True)))
+        self._library.launch(node, plan, dict(zip(expression.operator.input_names, views, strict=True)))
 
     def evaluate(self, node: Node) -> None:
         """Let NumPy evaluate the operator of a node."""
@@ -174,8 +176,8 @@ class Grouping:
         """
         whole = self._views.of(source)
         parts = self._joined.get(whole.source, ())
-        made = squeezed(whole.source.shape)
-        can_divide = parts and made == squeezed(source.shape) and whole.pattern.is_contiguous
+        made = squeeze(whole.source.shape)
+        can_divide = parts and made == squeeze(source.shape) and whole.pattern.is_contiguous
         if not can_divide or not all([self._fused.is_in_register(part) for part, _ in parts]):
             return self._fused.write_block(source, node, over(node, place))
         along = iter([stride for stride, size in zip(place.strides, place.shape, strict=True) if size != 1])
@@ -188,22 +190,22 @@ class Grouping:
         """Replace a part of a value, in the memory of the old value or in a copy."""
         data, value = [self.source(source) for source in expression.inputs]
         fused, values = self._fused, self._values
-        base = self.overlays.begin(node)
+        base = self.assignments.begin(node)
         place, read = over(node, part), self._views.read(value, part.shape)
-        home, space = fused.home(read.source), squeezed(part.shape)
+        home, space = fused.home(read.source), squeeze(part.shape)
         if base is None:
             before = [fused.write_block(data, node, over(node, Pattern.contiguous(node.shape))) + 1]
             within: list[int] = []
         else:
             # after all readers of the old value, except those in the same kernel that read other elements
-            readers = [values[reader] for reader in self.overlays.readers(base) if reader in values]
+            readers = [values[reader] for reader in self.assignments.readers(base) if reader in values]
             before = [reader.stage + 1 for reader in readers if home is None or reader.group is not home]
             before.append(fused.ready(base))
             within = [] if home is None else [home.stage + 1]
         member = home.holds(read, ELEMENT) if home is not None and home.space == space else None
         if home is not None and member is not None and member.role == ELEMENT and home.stage >= max(before):
             accepted = home.accepts((place.layout,), 0.0, member.level)
-            if accepted and (base is None or is_apart(home, base, place)):
+            if accepted and (base is None or can_write_beside(home, base, place)):
                 self._write_overlay(home, node, WriteTarget(member, node, place.offset, place.strides))
                 return
         group = fused.new_group(max([*before, *within, fused.ready(read.source)]), space)
@@ -213,9 +215,9 @@ class Grouping:
     def _write_overlay(self, group: Group, node: Node, target: WriteTarget) -> None:
         """Make a group write a part of a node."""
         group.write(target)
-        self.overlays.writers[node] = group
+        self.assignments.writers[node] = group
         self._values[node] = Value(group.stage, is_written=True)
-        if node in self.overlays.begun:
+        if node in self.assignments.begun:
             self.arrays.add(node)
 
     # -- arrays
@@ -242,7 +244,7 @@ class Grouping:
         value = self._values.get(source)
         if value is not None and value.group is not None and not value.is_written:
             # the kernel that computes it writes it in this shape
-            place = Read(node, 0, line_strides(squeezed(source.shape)))
+            place = Read(node, 0, line_strides(squeeze(source.shape)))
             self._values[node] = Value(self._fused.write_block(source, node, place), is_written=True)
         else:
             stage = self.make_array(source)

@@ -1,13 +1,13 @@
-"""Overlays: assignments to a part of an array that write this part alone.
+"""In-place assignments: assignments to a part of an array that write only this part.
 
 An assignment makes a new value: the old one with a region replaced. If the old value has no later reader, the new one
 takes over its memory, and only the region is written. So a loop that assigns to one row after the other costs no more
-than the rows. A row of such *versions* is in the memory of its first one. That begins as a copy of the old value; or
-as its array, if the old value is an input to which nothing else refers when the plan runs.
+than the rows. A sequence of such *versions* is in the memory of its first one. That memory starts as a copy of the old
+value, or as its array, if the old value is an input to which nothing else refers when the plan runs.
 
-Grouping decides when a value is read, which may be later than it seems here. In the end :meth:`Overlays.late`
-therefore returns the assignments that would come before the last reader of the value that they replace; they are
-refused, and groups are formed anew.
+:mod:`~phonograd.core.plan.grouping` decides when a value is read, which may be later than it seems here. Therefore
+:meth:`InPlaceAssignments.late` finally returns the assignments that would come before the last reader of the value that
+they replace. They are refused, and groups are formed again.
 """
 
 from __future__ import annotations
@@ -22,26 +22,26 @@ from .expansion import lowerings_of
 from .group import Group, Read, WriteTarget
 from .steps import LibraryKernel, PlanStep, sources_of
 
-__all__ = ["Overlays", "is_apart"]
+__all__ = ["InPlaceAssignments", "can_write_beside"]
 
-#: elements of an array from which on its parts are written alone, and how many times larger it must be than the part
+#: minimum size of an array for in-place assignments, and the minimum ratio of its size to that of the part
 SMALLEST, LEAST_RATIO = 1 << 12, 4
 
 _RESHAPE: Operator = REGISTRY["_reshape"]
 _FOR_EVER = math.inf
 
 
-def overlay_of(node: Node) -> Lowering | None:
+def assignment_lowering(node: Node) -> Lowering | None:
     """Return the lowering of an assignment to a part, or None for any other node."""
     operator = node.operator
-    found = _overlays.get(operator)
+    found = _assignment_lowerings.get(operator)
     if found is None or found[0] is not operator.lowering:
         fitting = [lowering for lowering in alternatives(operator.lowering) if lowering.replaces_part]
-        found = _overlays[operator] = operator.lowering, fitting[0] if fitting else None
+        found = _assignment_lowerings[operator] = operator.lowering, fitting[0] if fitting else None
     return found[1]
 
 
-_overlays: dict[Operator, tuple[Lowering | None, Lowering | None]] = {}
+_assignment_lowerings: dict[Operator, tuple[Lowering | None, Lowering | None]] = {}
 
 
 def is_view(node: Node) -> bool:
@@ -49,8 +49,8 @@ def is_view(node: Node) -> bool:
     return any([lowering.is_view for lowering in lowerings_of(node)])
 
 
-class Overlays:
-    """Which assignments of a plan write their part alone, and whose memory they write to.
+class InPlaceAssignments:
+    """The assignments of a plan that write only their part, and the memory they write to.
 
     Parameters
     ----------
@@ -61,9 +61,9 @@ class Overlays:
     kept
         Those of the computed nodes whose values must be arrays at the end.
     source
-        Returns the node whose value is to be read as that of a node.
+        Returns the node whose value is read for a node.
     refused
-        Assignments that do not.
+        Assignments that must not write in place.
     """
 
     def __init__(
@@ -76,21 +76,23 @@ class Overlays:
     ) -> None:
         self._source = source
         self._inputs = inputs
-        #: the assignments that write their part alone
+        #: the assignments that write only their part
         self.chosen: set[Node] = set()
-        #: by assignment the value whose memory it takes over
+        #: the value whose memory an assignment takes over, by assignment
         self.replaced: dict[Node, Node] = {}
-        #: by version the node in whose memory it is
+        #: the node that owns the memory of a version, by version
         self._owners: dict[Node, Node] = {}
-        #: by node the input whose array it begins as
+        #: the input whose array a node starts as, by node
         self.begun: dict[Node, Node] = {}
-        #: by assignment the group that writes its part
+        #: the group that writes the part of an assignment, by assignment
         self.writers: dict[Node, Group] = {}
         self._readers: dict[Node, list[tuple[float, Node | None]]] = {}
         #: the nodes to compute, in an order in which more assignments can take over memory
         self.order = computed
         without = set(refused)
-        assigned = [node for node in computed if overlay_of(node) and node not in without and self._is_small(node)]
+        assigned = [
+            node for node in computed if assignment_lowering(node) and node not in without and self._is_small(node)
+        ]
         if assigned:
             kept = list(kept)
             bases = {node: self._base(node) for node in assigned}
@@ -100,7 +102,7 @@ class Overlays:
             self._choose(bases, self._places(bases, computed, kept), kept)
 
     def _is_small(self, node: Node) -> bool:
-        overlay = overlay_of(node)
+        overlay = assignment_lowering(node)
         if overlay is None or node.size < SMALLEST:
             return False
         part = math.prod([len(range(*bounds)) for bounds in zip(*overlay.region_of(node), strict=True)])
@@ -184,7 +186,7 @@ class Overlays:
             node = self._source(node.inputs[0])
 
     def _is_last(self, base: Node, node: Node, place: int) -> bool:
-        """Return whether a value is not needed after an assignment, as far as that can be seen."""
+        """Return whether, as far as the order shows, no node reads a value after an assignment."""
         return all(
             [
                 reader is not None and when <= place and bool(lowerings_of(reader))
@@ -195,7 +197,7 @@ class Overlays:
     # -- while groups are formed
 
     def begin(self, node: Node) -> Node | None:
-        """Return the value whose memory a chosen assignment takes over, or None; the owner is known from now on."""
+        """Set the owner of a chosen assignment; return the value whose memory it takes over, or None."""
         base = self.replaced.get(node)
         if base is None or base in self._inputs:
             self._owners[node] = node
@@ -234,7 +236,7 @@ class Overlays:
                     # NumPy may return a view of the memory that it reads
                     in_time = place < when and isinstance(step, (Group, LibraryKernel))
                     if place == when and isinstance(step, Group):
-                        in_time = is_apart(step, source, self._target(step, node))
+                        in_time = can_write_beside(step, source, self._target(step, node))
                     if not in_time:
                         found.add(node)
         return found
@@ -243,10 +245,10 @@ class Overlays:
         return next(target for target in group.targets if target.node is node)
 
 
-def is_apart(group: Group, source: Node, place: WriteTarget | Read) -> bool:
+def can_write_beside(group: Group, source: Node, place: WriteTarget | Read) -> bool:
     """Return whether a group may write to a place of the memory that it reads as the value of a node.
 
-    It may where it reads nothing there, or each element just where one is written.
+    It may if it reads nothing there, or reads each element exactly where it writes one.
     """
     reads = [target.value for target in group.targets if isinstance(target.value, Read)]
     for member in group.members:

@@ -22,9 +22,9 @@ from ..kernels.launch import Plan
 from ..lower.lowering import Fused
 from ..run import kernel_cache, memory_pool
 from .assembly import Assembler, Operand
-from .group import Group, Read, squeezed
+from .group import Group, Read, squeeze
 from .grouping import Grouping
-from .inplace import Overlays
+from .inplace import InPlaceAssignments
 from .steps import Alias, LibraryKernel, NumpyCall
 
 __all__ = ["Job", "Layout", "jobs_of", "regions_of"]
@@ -56,7 +56,7 @@ class Job(NamedTuple):
 
     @property
     def chunks(self) -> int:
-        """How many pieces there are to share out; 0 where launches depend on each other."""
+        """The number of chunks to share out; 0 if the launches depend on each other."""
         if len(self.plan.launches) != 1:
             return 0
         launch = self.plan.launches[0]
@@ -64,17 +64,17 @@ class Job(NamedTuple):
 
 
 def jobs_of(grouping: Grouping, kept: Iterable[Node] = ()) -> list[Job | NumpyCall | Alias]:
-    """Return the steps of a plan with the groups and works among them as jobs; some values are kept."""
+    """Return the steps of a plan, with groups and library kernels as jobs; some values are kept."""
     jobs: list[Job | NumpyCall | Alias] = []
-    assembler = Assembler(grouping.inputs, kernel_cache.expect)
-    overlays = grouping.overlays
-    owner = overlays.owner
-    begun: set[Node] = set(overlays.begun)
+    assembler = Assembler(grouping.inputs, kernel_cache.precompile)
+    assignments = grouping.assignments
+    owner = assignments.owner
+    begun: set[Node] = set(assignments.begun)
     for step in grouping.steps():
         if isinstance(step, Group):
             own = grouping.writes(step)
             plan, operands, written = assembler.assemble(step, own)
-            if overlays.chosen:
+            if assignments.chosen:
                 written = list(dict.fromkeys(map(owner, written)))
             # of several groups that write to one array, the first makes it
             made = [node for node in written if node not in begun]
@@ -85,36 +85,36 @@ def jobs_of(grouping: Grouping, kept: Iterable[Node] = ()) -> list[Job | NumpyCa
         elif isinstance(step, LibraryKernel):
             read = {name: Operand(view.source, view.pattern.offset) for name, view in step.operands.items()}
             operands, made = {**read, "out": Operand(step.node, 0)}, [step.node]
-            over = _added(step)
+            over = _find_sum(step)
             exchanged = ([new for new, _ in over], [old for _, old in over])
             jobs.append(Job(step.plan, operands, made, over, (step.node,), made, exchanged))
         else:
             jobs.append(step)
-    if not overlays.chosen:
+    if not assignments.chosen:
         return jobs
     moved: list[Job | NumpyCall | Alias] = []
     seen: set[Node] = set()
     for job in jobs:
         if isinstance(job, NumpyCall):
-            moved += _seen(job.sources, overlays, seen)
-        moved.append(_moved(job, overlays))
-    return moved + _seen(kept, overlays, seen)
+            moved += _aliases_of(job.sources, assignments, seen)
+        moved.append(_in_owner_memory(job, assignments))
+    return moved + _aliases_of(kept, assignments, seen)
 
 
-def _seen(nodes: Iterable[Node], overlays: Overlays, seen: set[Node]) -> list[Alias]:
+def _aliases_of(nodes: Iterable[Node], assignments: InPlaceAssignments, seen: set[Node]) -> list[Alias]:
     """Return aliases for nodes that are in memory of another shape, each of them once."""
-    found = [node for node in nodes if overlays.seen_as(node) is not overlays.owner(node) and node not in seen]
+    found = [node for node in nodes if assignments.seen_as(node) is not assignments.owner(node) and node not in seen]
     seen.update(found)
-    return [Alias(node, overlays.owner(node)) for node in dict.fromkeys(found)]
+    return [Alias(node, assignments.owner(node)) for node in dict.fromkeys(found)]
 
 
-def _moved(job: Job | NumpyCall | Alias, overlays: Overlays) -> Job | NumpyCall | Alias:
+def _in_owner_memory(job: Job | NumpyCall | Alias, assignments: InPlaceAssignments) -> Job | NumpyCall | Alias:
     """Return a job with each node replaced by the node in whose memory its value is."""
-    owner = overlays.owner
+    owner = assignments.owner
     if isinstance(job, Alias):
         return Alias(job.node, owner(job.source))
     if isinstance(job, NumpyCall):
-        return NumpyCall(job.node, tuple(map(overlays.seen_as, job.sources)))
+        return NumpyCall(job.node, tuple(map(assignments.seen_as, job.sources)))
     operands = {
         name: Operand(owner(source), start) if isinstance(source, Node) else Operand(source, start)
         for name, (source, start) in job.operands.items()
@@ -125,7 +125,7 @@ def _moved(job: Job | NumpyCall | Alias, overlays: Overlays) -> Job | NumpyCall 
     return job._replace(operands=operands, over=over, written=list(map(owner, job.written)), exchanged=(made, read))
 
 
-def _added(work: LibraryKernel) -> list[tuple[Node, Node]]:
+def _find_sum(work: LibraryKernel) -> list[tuple[Node, Node]]:
     """Return the sum of a product and the term it is added to, if it can be written there."""
     old = work.operands.get("old")
     others = [view.source for name, view in work.operands.items() if name != "old"]
@@ -147,7 +147,7 @@ def _replaceable(group: Group, made: list[Node]) -> tuple[list[tuple[Node, Node]
         for operand in member.operands:
             if isinstance(operand, Read):
                 source, offset, strides, bounds = operand
-                moved = offset or bounds or is_gather or squeezed(source.shape) != group.space
+                moved = offset or bounds or is_gather or squeeze(source.shape) != group.space
                 if strides == group.strides and not moved:
                     plain[source] = None
                 else:

@@ -1,6 +1,6 @@
-"""Works: kernels of their own, which compute one node each: library kernels and matrix products.
+"""Library kernels: kernels that compute one node each, such as matrix products, convolutions and pooling.
 
-:class:`Works` takes plans from lowerings and from :mod:`~phonograd.core.plan.products`, and hands steps to
+:class:`LibraryKernels` takes plans from lowerings and from :mod:`~phonograd.core.plan.products`, and hands steps to
 :mod:`~phonograd.core.plan.grouping`. Matrices that several products share in another form are converted once.
 """
 
@@ -20,10 +20,10 @@ from .group import Value, View
 from .products import panels_of, plan_product, sums_of_products, uses_of_operands
 from .steps import LibraryKernel
 
-__all__ = ["Works"]
+__all__ = ["LibraryKernels"]
 
 
-class Works:
+class LibraryKernels:
     """The kernels of a plan that are not fused.
 
     Parameters
@@ -32,17 +32,17 @@ class Works:
         The nodes to compute.
     kept
         The nodes whose values must be in memory at the end.
-    settling
+    fusion
         The fused kernels, which compute operands.
     """
 
-    def __init__(self, order: Order, kept: Iterable[Node], settling: Fusion) -> None:
-        self._settling, self._views = settling, settling.views
+    def __init__(self, order: Order, kept: Iterable[Node], fusion: Fusion) -> None:
+        self._fusion, self._views = fusion, fusion.views
         self._source, self._expressions = order.source, order.expressions
         #: steps, each with its stage
         self.steps: list[tuple[int, LibraryKernel]] = []
         self._chunks: dict[Written, int] = {}
-        #: matrices in the form in which products read them, by where they are and how they are packed
+        #: packed matrices, by their views and the launches that pack them
         self._panels: dict[tuple[View, Launch], Node] = {}
         #: sums that are computed with one of their products
         self.sums = sums_of_products(order, kept)
@@ -52,26 +52,26 @@ class Works:
 
     def launch(self, node: Node, plan: Plan, operands: dict[str, View]) -> None:
         """Compute a node by the kernels of a plan."""
-        settling = self._settling
-        stage = max([settling.ready(view.source) for view in operands.values()], default=0)
+        fusion = self._fusion
+        stage = max([fusion.ready(view.source) for view in operands.values()], default=0)
         for view in operands.values():
-            settling.write(view.source)
-        settling.values[node] = Value(stage, is_written=True)
+            fusion.write(view.source)
+        fusion.values[node] = Value(stage, is_written=True)
         self.steps.append((stage, LibraryKernel(node, plan, operands)))
         for structure, _, extent, chunk, products in plan.launches:
             before = self._chunks.get(structure, 0)
             self._chunks[structure] = before + max(extent // chunk, products)
             if not before or before <= kernel_cache.MUCH_WORK < self._chunks[structure]:
                 # these take longest to compile, and there is more to plan meanwhile
-                kernel_cache.expect(structure, self._chunks[structure])
+                kernel_cache.precompile(structure, self._chunks[structure])
 
     def add_product(self, node: Node) -> None:
-        """Compute a sum in its product, which is added to the other term."""
+        """Compute a sum in the kernel of its product, which adds the other term."""
         product, old = self.sums[node]
         self.multiply(node, self._expressions[product], old)
 
     def multiply(self, node: Node, expression: Node, old: Node | None = None) -> None:
-        """Multiply matrices where they are stored, and add ``old``; copy them only where no strides describe them."""
+        """Multiply matrices where they are stored, and add ``old``; copy them only if no strides describe them."""
         lhs, rhs = [self._source(source) for source in expression.inputs]
         views = [self._views.in_memory(lhs), self._views.in_memory(rhs)]
         uses = max(1, self._uses[rhs])
@@ -82,13 +82,13 @@ class Works:
             assert found is not None, node
         operands = {"lhs": views[0], "rhs": views[1]}
         for operand, name, packed in found.before:
-            operands[name] = self._packed(operands[operand], packed, node)
+            operands[name] = self._pack(operands[operand], packed, node)
         if old is not None:
             operands["old"] = self._views.in_order(old)
         self.launch(node, found.plan, operands)
 
-    def _packed(self, view: View, packed: Packed | Split, product: Node) -> View:
-        """Return matrices in the form in which a product reads them, converted once for all products."""
+    def _pack(self, view: View, packed: Packed | Split, product: Node) -> View:
+        """Return packed matrices for a product; matrices that several products share are packed once."""
         key = view, packed.launch
         node = self._panels.get(key)
         if node is None:

@@ -16,8 +16,8 @@ from ..graph.node import Node, Shape
 from ..graph.operator import ABSENT
 from ..kernels.launch import Launch, Plan, Reference, Written
 from ..run import kernel_cache
-from ..run.gc_pause import not_collecting
-from ..run.program import Aliased, Called, Launched, Recipe, RecipeProgram, Rows, Segment, segment_of
+from ..run.gc_pause import gc_paused
+from ..run.program import AliasStep, NumpyStep, Recipe, RecipeLaunch, RecipeProgram, RowStep, Segment, segment_of
 from ..run.programs import Memory, Part
 from ..run.reference import order, resolve
 from .expansion import lowering_of
@@ -43,11 +43,11 @@ class NativeProgram(RecipeProgram):
 
     def __init__(self, targets: Iterable[Node], available: Callable[[Node], bool], keep_all: bool = False) -> None:
         wanted = list(targets)
-        with not_collecting():
+        with gc_paused():
             try:
                 self._plan(wanted, available, keep_all)
             except kernel_cache.CompilerLost as error:
-                kernel_cache.lost(error)
+                kernel_cache.disable_compiler(error)
                 self._plan(wanted, available, keep_all)
 
     def _plan(self, targets: Iterable[Node], available: Callable[[Node], bool], keep_all: bool) -> None:
@@ -62,10 +62,10 @@ class NativeProgram(RecipeProgram):
             rewriting = Rewriting(computed, given, kept)
             source = rewriting.source
             made = [node for node in dict.fromkeys(map(source, kept)) if node not in given]
-            grouping = _grouped(rewriting.computed, self.inputs, made, source)
-            seen_as, begun = grouping.overlays.seen_as, grouping.overlays.begun
+            grouping = _group(rewriting.computed, self.inputs, made, source)
+            seen_as, begun = grouping.assignments.seen_as, grouping.assignments.begun
             jobs = jobs_of(grouping, made)
-            arrays = {*map(grouping.overlays.owner, grouping.arrays), *map(seen_as, grouping.arrays)}
+            arrays = {*map(grouping.assignments.owner, grouping.arrays), *map(seen_as, grouping.arrays)}
         else:
             source, made, arrays = resolve, kept, set(computed)
             jobs = [NumpyCall(node, tuple(map(resolve, node.inputs))) for node in computed]
@@ -89,24 +89,24 @@ class NativeProgram(RecipeProgram):
             layout.exchanges,
             Memory(layout.arena_bytes, _bytes(made), _bytes(others)),
         )
-        self._follow(self.recipe, list(self.kernels.values()))
+        self._prepare(self.recipe, list(self.kernels.values()))
 
-    def _noted(self) -> list[tuple[Part, Segment]]:
+    def _part_segments(self) -> list[tuple[Part, Segment]]:
         if self._apart is None:
             kernels = list(self.kernels.values())
-            segments = [segment_of(step, kernels) for step in self._maker.apart()]
+            segments = [segment_of(step, kernels) for step in self._maker.one_by_one()]
             self._apart = list(zip(self.parts, segments, strict=True))
         return self._apart
 
 
-def _grouped(
+def _group(
     computed: Sequence[Node], inputs: Sequence[Node], made: Sequence[Node], source: Callable[[Node], Node]
 ) -> Grouping:
     """Return the grouping of nodes into kernels in which no assignment precedes a reader of the replaced value."""
     refused: set[Node] = set()
     while True:
         grouping = group_nodes(computed, inputs, made, source, refused)
-        late = grouping.overlays.late(grouping.steps()) if grouping.overlays.replaced else set()
+        late = grouping.assignments.late(grouping.steps()) if grouping.assignments.replaced else set()
         if not late:
             return grouping
         refused |= late
@@ -197,9 +197,9 @@ class _Steps:
         self._kernels = kernels
         self._forms: dict[int, list[_Form]] = {}
 
-    def all(self) -> list[Rows | Called | Aliased]:
+    def all(self) -> list[RowStep | NumpyStep | AliasStep]:
         """Return the steps of a run, with consecutive launches in one row."""
-        steps: list[Rows | Called | Aliased] = []
+        steps: list[RowStep | NumpyStep | AliasStep] = []
         row: list[tuple[int, Job]] = []
         for index, job in enumerate(self._jobs):
             if isinstance(job, Job):
@@ -208,29 +208,29 @@ class _Steps:
             if row:
                 steps.append(self._row(row))
                 row = []
-            steps.append(self._other(index, job))
+            steps.append(self._numpy_or_alias(index, job))
         if row:
             steps.append(self._row(row))
         return steps
 
-    def apart(self) -> list[Rows | Called | Aliased]:
+    def one_by_one(self) -> list[RowStep | NumpyStep | AliasStep]:
         """Return a step for each job, so that each can be observed."""
         return [
-            self._row([(index, job)]) if isinstance(job, Job) else self._other(index, job)
+            self._row([(index, job)]) if isinstance(job, Job) else self._numpy_or_alias(index, job)
             for index, job in enumerate(self._jobs)
         ]
 
-    def _other(self, index: int, job: NumpyCall | Alias) -> Called | Aliased:
+    def _numpy_or_alias(self, index: int, job: NumpyCall | Alias) -> NumpyStep | AliasStep:
         slots, done = self._layout.slots, self._layout.done.get(index, [])
         if isinstance(job, Alias):
-            return Aliased(job.node.shape, slots[job.source], slots[job.node], done)
-        return Called(job.node, slots[job.node], [slots[source] for source in job.sources], done)
+            return AliasStep(job.node.shape, slots[job.source], slots[job.node], done)
+        return NumpyStep(job.node, slots[job.node], [slots[source] for source in job.sources], done)
 
-    def _row(self, jobs: list[tuple[int, Job]]) -> Rows:
+    def _row(self, jobs: list[tuple[int, Job]]) -> RowStep:
         """Return the launches of consecutive jobs."""
         layout = self._layout
         bases = {layout.number_slot: 0, layout.arena_slot: 1, layout.flag_slot: 2}
-        launches: list[Launched] = []
+        launches: list[RecipeLaunch] = []
         regions: list[int] = []
         region = -1
         made: list[tuple[int, Shape, DType]] = []
@@ -244,13 +244,13 @@ class _Steps:
                 regions += [1] * len(forms)
                 region = layout.regions[number]
             for form in forms:
-                launches.append(Launched(form.kernel, form.table(places), form.extent, form.chunk))
+                launches.append(RecipeLaunch(form.kernel, form.table(places), form.extent, form.chunk))
             for node in job.made:
                 slot = layout.slots.get(node)
                 if slot is not None:
                     made.append((slot, node.shape, node.dtype))
             done += layout.done.get(number, ())
-        return Rows(list(bases), launches, regions, made, done)
+        return RowStep(list(bases), launches, regions, made, done)
 
     def _forms_of(self, plan: Plan) -> list[_Form]:
         forms = self._forms.get(id(plan))

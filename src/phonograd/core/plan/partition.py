@@ -1,8 +1,8 @@
-"""Parting: how kernels are shared out among threads.
+"""Partition: splits the range of a kernel into chunks for the workers.
 
-A launch is divided along its range, in chunks that are worth handing to another thread. Where a sum leaves too few of
-them, the kernel computes partial results for parts of the summed axes, and others join these in the order of the parts:
-see :mod:`phonograd.core.kernels.fused.join`.
+Used by :mod:`~phonograd.core.plan.assembly`. A chunk is large enough to be worth handing to another thread. If a sum
+leaves too few chunks, the kernel computes partial results for parts of the summed axes, and other kernels join these in
+the order of the parts (:mod:`phonograd.core.kernels.fused.join`).
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from ..kernels.launch import Launch, Plan, Reference, align_up
 from ..kernels.structure import KEPT, REDUCED, Compute, Structure
 from ..lower.ir.emitter import ROW
 
-__all__ = ["CHUNK_ELEMENTS", "ENOUGH_CHUNKS", "Result", "chunk_of", "partitioned", "parts_of", "work_of"]
+__all__ = ["CHUNK_ELEMENTS", "ENOUGH_CHUNKS", "Result", "chunk_of", "partition", "parts_of", "work_of"]
 
-#: elements that one thread computes at a time where it does little with each: 2 to 8 microseconds of work. Handing a
-#: chunk over takes half a microsecond, and reading memory that another processor wrote ten times as long as one's own
+#: elements of a chunk with little work per element: 2 to 8 microseconds of work. Handing a chunk over takes half a
+#: microsecond, and reading memory that another processor wrote takes ten times as long as reading one's own
 CHUNK_ELEMENTS = 1 << 14
-#: operations per element that memory leaves time for
+#: operations per element that are hidden by memory access
 FREE_OPERATIONS = 4.0
 #: chunks that are enough for any number of threads
 MOST_CHUNKS = 256
-#: elements of a sum for which it is divided
+#: minimum elements of a sum whose axes are divided
 PART_ELEMENTS = 1 << 16
 #: chunks that are enough to share a sum out among threads; with fewer, the summed axes are divided too
 ENOUGH_CHUNKS = 8
@@ -45,7 +45,7 @@ class Result(NamedTuple):
 
 
 def chunk_of(structure: Structure, extents: Shape) -> int:
-    """Return how much of a kernel's range is worth handing to another thread."""
+    """Return the size of a chunk of a kernel's range."""
     axis = structure.range_axis
     if axis is None:
         return 1
@@ -59,13 +59,13 @@ def chunk_of(structure: Structure, extents: Shape) -> int:
 
 
 def work_of(structure: Structure, extents: Shape) -> float:
-    """Return how many chunks a kernel would have if there were no limit: some microseconds each."""
+    """Return the number of chunks of a kernel without a limit: some microseconds each."""
     return math.prod(extents) / CHUNK_ELEMENTS * max(1.0, _operations(structure) / FREE_OPERATIONS)
 
 
 @functools.lru_cache(4096)
 def _operations(structure: Structure) -> float:
-    """Return about how many operations a kernel needs for an element."""
+    """Return the approximate number of operations of a kernel per element."""
     total = float(len(structure.draws) * 10)
     for step in structure.steps:
         if isinstance(step, Compute) and not step.row:
@@ -75,7 +75,7 @@ def _operations(structure: Structure) -> float:
 
 
 def parts_of(structure: Structure, extents: Shape) -> int:
-    """Return into how many parts a kernel is divided along its outermost reduced axis; 0 if it is not partitioned."""
+    """Return the number of parts of a kernel along its outermost reduced axis; 0 if it is not partitioned."""
     elements = math.prod(extents)
     if elements < PART_ELEMENTS:
         return 0
@@ -89,10 +89,10 @@ def parts_of(structure: Structure, extents: Shape) -> int:
     return parts if parts > chunks and chunks < ENOUGH_CHUNKS and partial <= elements // 8 else 0
 
 
-def partitioned(
+def partition(
     structure: Structure, extents: Shape, words: list[int | Reference], results: list[Result], parts: int
 ) -> Plan:
-    """Return a kernel that computes partial results, and those that join them; ``words`` are of all other operands."""
+    """Return a plan of a kernel for partial results and kernels that join them; ``words`` are the other operands'."""
     joins, scratch_bytes = [], 0
     items, width = _items(structure, extents), ROW if structure.folds_rows else 1
     axis = structure.axes.index(REDUCED)
@@ -112,5 +112,5 @@ def partitioned(
 
 
 def _items(structure: Structure, extents: Shape) -> int:
-    """Return how many results a fold has."""
+    """Return the number of results of a fold."""
     return math.prod([extent for extent, kind in zip(extents, structure.axes, strict=True) if kind == KEPT])

@@ -25,7 +25,7 @@ import numpy as np
 from ..graph.node import Node
 from ..graph.operator import ABSENT, Array, item_operator
 from ..ops.math.structural import leaf
-from ..run.gc_pause import not_collecting
+from ..run.gc_pause import gc_paused
 from ..run.programs import Note, Part
 from ..run.reference import order, resolve
 from .disk import program_for
@@ -75,7 +75,7 @@ class PiecewiseProgram:
         keep_all: bool = False,
         ordered: tuple[tuple[Node, ...], list[Node]] | None = None,
     ) -> None:
-        with not_collecting():
+        with gc_paused():
             self._divide([resolve(node) for node in targets], available, keep_all, ordered)
 
     def _divide(
@@ -88,7 +88,7 @@ class PiecewiseProgram:
         self.inputs, computed = order(wanted, available) if ordered is None else ordered
         given = set(self.inputs)
         asked = {node for node in wanted if node not in given and node.operator is not _ABSENT}
-        pieces, moved = _divided(computed, asked)
+        pieces, moved = _split(computed, asked)
         slots = {node: slot for slot, node in enumerate(self.inputs)}
         self._steps: list[_Step] = []
         last_use: dict[int, list[int]] = {}
@@ -149,7 +149,7 @@ def _at(error: Exception, node: Node) -> Exception:
     return type(error)(f"{error}, called at {node.where()}")
 
 
-def _divided(computed: Sequence[Node], asked: Container[Node]) -> tuple[list[list[Node]], dict[Node, bool]]:
+def _split(computed: Sequence[Node], asked: Container[Node]) -> tuple[list[list[Node]], dict[Node, bool]]:
     """Return the nodes of each piece whose values are arrays, oldest first.
 
     Also return the nodes that NumPy makes, and whether each is a part of another array.
@@ -207,17 +207,17 @@ def _moving(node: Node, arrays: Container[Node], apart: bool) -> tuple[_Piece, l
 def _piece(nodes: Sequence[Node], arrays: Container[Node]) -> tuple[_Piece, list[Node]]:
     """Return the piece that computes some nodes, and the nodes whose values it reads."""
     read: dict[Node, int] = {}
-    key = tuple([_described(node, arrays, read) for node in nodes])
+    key = tuple([_describe(node, arrays, read) for node in nodes])
     found = _pieces.get(key)
     if found is None:
-        found = _planned(nodes, read)
+        found = _plan(nodes, read)
         if len(_pieces) >= MOST_PIECES:
             _pieces.clear()
         _pieces[key] = found
     return found, list(read)
 
 
-def _described(node: Node, arrays: Container[Node], read: dict[Node, int]) -> Any:
+def _describe(node: Node, arrays: Container[Node], read: dict[Node, int]) -> Any:
     """Return the key of a piece for a node, and note the nodes whose values it reads."""
     sources: list[Any] = []
     for source in node.inputs:
@@ -226,11 +226,11 @@ def _described(node: Node, arrays: Container[Node], read: dict[Node, int]) -> An
         if source in arrays:
             sources.append((read.setdefault(source, len(read)), source.shape, source.kind))
         else:
-            sources.append(_described(source, arrays, read))
+            sources.append(_describe(source, arrays, read))
     return node.operator, node.attributes, *sources
 
 
-def _planned(nodes: Sequence[Node], read: dict[Node, int]) -> _Piece:
+def _plan(nodes: Sequence[Node], read: dict[Node, int]) -> _Piece:
     """Return the program of a piece, for the same expressions of other leaves."""
     made: dict[Node, Node] = {node: leaf(number, node.shape, node.dtype) for node, number in read.items()}
 

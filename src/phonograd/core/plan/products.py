@@ -130,15 +130,15 @@ def plan_product(
     They can for operands that are contiguous. ``adds`` says whether the product is added to a contiguous ``old``,
     ``uses`` how many products of few rows read ``rhs``.
     """
-    return _planned(lhs, rhs, dtype, machine or host(), adds, uses)
+    return _plan(lhs, rhs, dtype, machine or host(), adds, uses)
 
 
 @functools.lru_cache(maxsize=1024)
-def _planned(lhs: Pattern, rhs: Pattern, dtype: DType, machine: Machine, adds: bool, uses: int) -> Product | None:
+def _plan(lhs: Pattern, rhs: Pattern, dtype: DType, machine: Machine, adds: bool, uses: int) -> Product | None:
     rows, terms = lhs.shape[-2:]
     columns = rhs.shape[-1]
     out_strides = contiguous_strides((*lhs.shape[:-2], rows, columns))
-    axes = _merged(lhs.shape[:-2], (lhs.strides[:-2], rhs.strides[:-2], out_strides[:-2]))
+    axes = _merge_axes(lhs.shape[:-2], (lhs.strides[:-2], rhs.strides[:-2], out_strides[:-2]))
     if len(axes) > 2:
         return None
     (outer, outer_strides), (inner, inner_strides) = [(1, (0, 0, 0))] * (2 - len(axes)) + axes
@@ -164,7 +164,7 @@ def _planned(lhs: Pattern, rhs: Pattern, dtype: DType, machine: Machine, adds: b
     return Product(plan, (Before("rhs", "rhs", panels(sizes, count, right, kernel, uses)),) if shared else ())
 
 
-def _merged(shape: Shape, operands: tuple[Shape, Shape, Shape]) -> list[tuple[int, tuple[int, int, int]]]:
+def _merge_axes(shape: Shape, operands: tuple[Shape, Shape, Shape]) -> list[tuple[int, tuple[int, int, int]]]:
     """Return extent and strides of as few axes as can walk all operands.
 
     >>> _merged((2, 3, 1, 4), ((12, 4, 4, 1), (12, 4, 4, 1), (24, 8, 8, 1)))

@@ -1,8 +1,8 @@
-"""Again: rematerialization of values of other groups that cost less to compute than to write and read.
+"""Rematerialization: computes values of other groups again if that costs less than writing and reading them.
 
-Bits are the same each time, so this is a matter of speed and memory alone. A value may also be computed for the
-elements of a view alone: a slice of a sum is the sum of slices. A value of which only such views are read is not
-written.
+Used by :mod:`~phonograd.core.plan.fusion`. The bits are the same each time, so only speed and memory depend on it. A
+value may also be computed only for the elements of a view: a slice of a sum is the sum of slices. A value is not
+written if only such views are read.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from .expansion import Order
 from .group import ELEMENT, Group, Layout, Member, Read, Value
 from .views import Move, Moves, Views, over
 
-__all__ = ["Again", "Copies"]
+__all__ = ["Copies", "Rematerializer"]
 
-#: operations per element that cost less than writing and reading it: if it stays in a cache, and if it does not
+#: operations per element that cost less than writing and reading it: if the value fits into a cache, and if not
 CHEAP, CHEAP_WHEN_LARGE = 4.0, 16.0
-#: elements that stay in a cache between two kernels
+#: elements that fit into a cache between two kernels
 SMALL = 1 << 18
-#: arrays that may be read in place of one
+#: maximum number of arrays that a group may read in place of one
 MORE_READS = 2
 
 
@@ -61,20 +61,20 @@ class Copies:
         """Number of passes over a row before the operand can be computed."""
         return self.members[-1].level
 
-    def fit(self, group: Group, more_reads: int) -> bool:
-        """Return whether a group accepts all of them."""
+    def fits(self, group: Group, more_reads: int) -> bool:
+        """Return whether a group accepts all members."""
         weight = sum([member.weight for member in self.members])
         return len(self.reads) <= more_reads and group.accepts(self.layouts, weight, self.level)
 
-    def made(self, group: Group, write: Callable[[Iterable[Read]], None]) -> Member:
-        """Return the operand, after adding all members to the group; ``write`` writes their operands to memory."""
+    def add_to(self, group: Group, write: Callable[[Iterable[Read]], None]) -> Member:
+        """Add all members to the group and return the operand; ``write`` writes their operands to memory."""
         for member in self.members:
             write([operand for operand in member.operands if isinstance(operand, Read)])
             group.join(member)
         return self.members[-1]
 
 
-class Again:
+class Rematerializer:
     """Decides which values of other groups a group computes again.
 
     Parameters
@@ -126,10 +126,10 @@ class Again:
         if member is None or member.role != ELEMENT:
             return None
         copies = Copies(_budget(group.space))
-        found = self._copied(member, home, group, copies, {})
-        return copies if found is not None and copies.fit(group, MORE_READS + must) else None
+        found = self._copy(member, home, group, copies, {})
+        return copies if found is not None and copies.fits(group, MORE_READS + must) else None
 
-    def _copied(
+    def _copy(
         self, member: Member, home: Group, group: Group, copies: Copies, done: dict[Member, Member]
     ) -> Member | None:
         if member in done:
@@ -158,7 +158,7 @@ class Again:
             return there
         readable = home.stage < group.stage
         if operand.role == ELEMENT and (not readable or self.is_free(operand.node)):
-            return self._copied(operand, home, group, copies, done)
+            return self._copy(operand, home, group, copies, done)
         if not readable:
             return None
         strides = home.strides if operand.role == ELEMENT else home.kept_strides
@@ -175,15 +175,17 @@ class Again:
         if home is None or home.stage >= group.stage or math.prod(group.space) > math.prod(home.space):
             return None
         copies = Copies(CHEAP)
-        found = self._seen(view, (), shape, group, copies)
+        found = self._view_elements(view, (), shape, group, copies)
         if not isinstance(found, Member):
             return None
-        return found if not copies.members else copies if copies.fit(group, MORE_READS) else None
+        return found if not copies.members else copies if copies.fits(group, MORE_READS) else None
 
-    def _seen(self, node: Node, moves: Moves, shape: Shape, group: Group, copies: Copies) -> Member | Read | None:
+    def _view_elements(
+        self, node: Node, moves: Moves, shape: Shape, group: Group, copies: Copies
+    ) -> Member | Read | None:
         """Return the elements of a node, moved and repeated to a shape: computed, or read from memory."""
         source, pattern = self._views.of(node)
-        found, below = _moved(pattern, moves, shape), self._views.moves(node)
+        found, below = _apply_moves(pattern, moves, shape), self._views.moves(node)
         if found is None or below is None:
             return None
         read = over(source, found)
@@ -203,7 +205,7 @@ class Again:
         operands: list[Member | Read] = []
         moves = (Move(Pattern.broadcast, (("shape", source.shape),)), *below, *moves)
         for operand in member.expression.inputs:
-            inner = self._seen(self._source(operand), moves, shape, group, copies)
+            inner = self._view_elements(self._source(operand), moves, shape, group, copies)
             if inner is None:
                 return None
             operands.append(inner)
@@ -214,7 +216,7 @@ def _budget(space: Shape) -> float:
     return CHEAP if math.prod(space) <= SMALL else CHEAP_WHEN_LARGE
 
 
-def _moved(pattern: Pattern, moves: Moves, shape: Shape) -> Pattern | None:
+def _apply_moves(pattern: Pattern, moves: Moves, shape: Shape) -> Pattern | None:
     for move in moves:
         found = move(pattern)
         if found is None:

@@ -15,7 +15,7 @@ from ..kernels.structure import Structure
 from ..lower.lowering import Fused
 from ..run.programs import Part
 from .expansion import lowering_of
-from .group import squeezed
+from .group import squeeze
 
 __all__ = ["Boundary", "boundaries"]
 
@@ -62,7 +62,7 @@ def _reason(node: Node, maker: Part, reader: Part) -> str:
         return "random numbers are drawn along one line"
     if _has(maker.nodes, Fused.FOLD) and _has(reader.nodes, Fused.FOLD):
         return "it is summed along other axes than what it is computed from"
-    if here != there and squeezed(node.shape) != there:
+    if here != there and squeeze(node.shape) != there:
         return "it is read over another shape, or in another order"
     return "kernels are not made larger than this, or it is read in another order"
 
@@ -88,4 +88,4 @@ def _has(nodes: Iterable[Node], form: Fused) -> bool:
 
 def _space(part: Part) -> Shape:
     """Return the largest shape among the nodes of a part, without axes of size one."""
-    return squeezed(max([node.shape for node in part.nodes], key=math.prod, default=()))
+    return squeeze(max([node.shape for node in part.nodes], key=math.prod, default=()))

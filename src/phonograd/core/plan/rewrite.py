@@ -46,7 +46,7 @@ class Rewriting:
         self._same: dict[Node, Node] = {}
         nodes = self._rewritten(computed, set(given))
         #: the nodes that must still be computed, each after those that it reads
-        self.computed = self._needed(nodes, wanted) if self._same else nodes
+        self.computed = self._still_needed(nodes, wanted) if self._same else nodes
 
     def source(self, node: Node) -> Node:
         """Return the node whose value is to be read as that of a node."""
@@ -77,7 +77,7 @@ class Rewriting:
         is_new = found.operator in (_FULL, _BROADCAST) and all([self.source(s) in present for s in found.inputs])
         return found if is_new else None
 
-    def _needed(self, nodes: list[Node], wanted: Iterable[Node]) -> list[Node]:
+    def _still_needed(self, nodes: list[Node], wanted: Iterable[Node]) -> list[Node]:
         needed = {self.source(node) for node in wanted}
         for node in reversed(nodes):
             if node in needed:
@@ -98,19 +98,19 @@ def _rule(name: str) -> Callable[[Rule], Rule]:
 # -- numbers
 
 
-def _filled(node: Node, value: Any) -> Node:
+def _fill(node: Node, value: Any) -> Node:
     """Return a number in every element, as a node of the shape and dtype of another one."""
     with attributed_to(node):
         return full(node.shape, value, node.dtype, node.context)
 
 
-def _folded(function: Callable[[Any, Any], Any], node: Node, lhs: Node, rhs: Node) -> Node | None:
+def _fold(function: Callable[[Any, Any], Any], node: Node, lhs: Node, rhs: Node) -> Node | None:
     """Return the result of arithmetic on two numbers; IEEE 754 defines it, so NumPy's is the kernels' result."""
     first, second = constant_value(lhs), constant_value(rhs)
     if first is None or second is None or node.dtype.kind != "f":
         return None
     with np.errstate(all="ignore"):
-        return _filled(node, function(first, second))
+        return _fill(node, function(first, second))
 
 
 def _is_number(node: Node, value: float) -> bool:
@@ -119,36 +119,36 @@ def _is_number(node: Node, value: float) -> bool:
     return found is not None and found == value and bool(np.signbit(found) == np.signbit(value))
 
 
-def _repeated(node: Node, data: Node) -> Node:
+def _repeat(node: Node, data: Node) -> Node:
     """Return a node whose elements are those of an operand, repeated to the shape of the result."""
     with attributed_to(node):
-        return _refilled(node, data) or broadcast(data, node.shape)
+        return _refill(node, data) or broadcast(data, node.shape)
 
 
 @_rule("broadcast_mul")
 def _multiplication(node: Node, lhs: Node, rhs: Node) -> Node | None:
     if _is_number(rhs, 1):
-        return _repeated(node, lhs)
+        return _repeat(node, lhs)
     if _is_number(lhs, 1):
-        return _repeated(node, rhs)
-    return _folded(np.multiply, node, lhs, rhs)
+        return _repeat(node, rhs)
+    return _fold(np.multiply, node, lhs, rhs)
 
 
 @_rule("broadcast_div")
 def _division(node: Node, lhs: Node, rhs: Node) -> Node | None:
     if _is_number(rhs, 1) and lhs.dtype == node.dtype:
-        return _repeated(node, lhs)
-    return _folded(np.divide, node, lhs, rhs)
+        return _repeat(node, lhs)
+    return _fold(np.divide, node, lhs, rhs)
 
 
 @_rule("broadcast_add")
 def _addition(node: Node, lhs: Node, rhs: Node) -> Node | None:
     nothing = _nothing_added(node.dtype)
     if _is_number(rhs, nothing):
-        return _repeated(node, lhs)
+        return _repeat(node, lhs)
     if _is_number(lhs, nothing):
-        return _repeated(node, rhs)
-    return _folded(np.add, node, lhs, rhs)
+        return _repeat(node, rhs)
+    return _fold(np.add, node, lhs, rhs)
 
 
 def _nothing_added(dtype: DType) -> float:
@@ -158,8 +158,8 @@ def _nothing_added(dtype: DType) -> float:
 @_rule("broadcast_sub")
 def _subtraction(node: Node, lhs: Node, rhs: Node) -> Node | None:
     if _is_number(rhs, 0):
-        return _repeated(node, lhs)
-    return _folded(np.subtract, node, lhs, rhs)
+        return _repeat(node, lhs)
+    return _fold(np.subtract, node, lhs, rhs)
 
 
 @_rule("negative")
@@ -167,17 +167,17 @@ def _negation(node: Node, data: Node) -> Node | None:
     if data.operator is node.operator:
         return data.inputs[0]
     value = constant_value(data)
-    return None if value is None or node.dtype.kind != "f" else _filled(node, np.negative(value))
+    return None if value is None or node.dtype.kind != "f" else _fill(node, np.negative(value))
 
 
 @_rule("ones_like")
 def _ones(node: Node, data: Node) -> Node:
-    return _filled(node, 1)
+    return _fill(node, 1)
 
 
 @_rule("zeros_like")
 def _zeros(node: Node, data: Node) -> Node:
-    return _filled(node, 0)
+    return _fill(node, 0)
 
 
 @_rule("_sum_to")
@@ -190,7 +190,7 @@ def _sum(node: Node, data: Node) -> Node | None:
     # whole numbers add up exactly, in any order, as long as they have no more digits than fit
     terms = data.size // node.size
     exact = abs(float(value)) * terms <= 2 / np.finfo(node.dtype).eps
-    return _filled(node, value * terms) if exact and terms and not np.signbit(value) else None
+    return _fill(node, value * terms) if exact and terms and not np.signbit(value) else None
 
 
 # -- the same elements
@@ -215,14 +215,14 @@ def _conversion(node: Node, data: Node) -> Node | None:
 
 @_rule("_broadcast")
 def _repetition(node: Node, data: Node) -> Node | None:
-    return data if data.shape == node.shape else _refilled(node, data)
+    return data if data.shape == node.shape else _refill(node, data)
 
 
 @_rule("_reshape")
 def _reshaping(node: Node, data: Node) -> Node | None:
     if data.operator is node.operator and data.inputs[0].shape == node.shape:
         return data.inputs[0]
-    return data if data.shape == node.shape else _refilled(node, data)
+    return data if data.shape == node.shape else _refill(node, data)
 
 
 @_rule("_permute")
@@ -234,21 +234,21 @@ def _permutation(node: Node, data: Node) -> Node | None:
         (before,) = data.attributes
         if _in_order(tuple([before[axis] for axis in axes])):
             return data.inputs[0]
-    return _refilled(node, data)
+    return _refill(node, data)
 
 
 @_rule("_slice_step")
 def _slicing(node: Node, data: Node) -> Node | None:
     begin, end, step = node.attributes
     whole = not any(begin) and end == data.shape and all([stride == 1 for stride in step])
-    return data if whole else _refilled(node, data)
+    return data if whole else _refill(node, data)
 
 
 def _in_order(axes: Shape) -> bool:
     return axes == tuple(range(len(axes)))
 
 
-def _refilled(node: Node, data: Node) -> Node | None:
+def _refill(node: Node, data: Node) -> Node | None:
     """Return a node whose elements are all the number that every element of another one is, or None."""
     value = constant_value(data)
-    return None if value is None else _filled(node, value)
+    return None if value is None else _fill(node, value)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from ..graph.node import Node, Shape
 from ..lower.pattern import Pattern
 from .expansion import Order
-from .group import Read, View, line_strides, squeezed
+from .group import Read, View, line_strides, squeeze
 
 __all__ = ["Move", "Moves", "Views", "over"]
 
@@ -32,12 +32,12 @@ class Move(NamedTuple):
 
     def __call__(self, pattern: Pattern) -> Pattern | None:
         """Return the pattern of the elements; None if no pattern describes them."""
-        found: Pattern | None = _moved(pattern, self.rule, self.parameters)
+        found: Pattern | None = _move(pattern, self.rule, self.parameters)
         return found
 
 
 @functools.lru_cache(4096)
-def _moved(pattern: Pattern, rule: Callable[..., Pattern | None], parameters: tuple[tuple[str, Any], ...]) -> Any:
+def _move(pattern: Pattern, rule: Callable[..., Pattern | None], parameters: tuple[tuple[str, Any], ...]) -> Any:
     return rule(pattern, **dict(parameters))
 
 
@@ -114,7 +114,7 @@ class Views:
         found = self._reads.get((node, shape))
         if found is None:
             if node not in self._views and node.shape == shape and not self.needs_no_memory(node):
-                found = Read(node, 0, line_strides(squeezed(shape)))
+                found = Read(node, 0, line_strides(squeeze(shape)))
             else:
                 view = self.of(node)
                 found = over(view.source, view.pattern.broadcast(shape))

@@ -1,8 +1,8 @@
-"""Tasks: work that is done by whoever comes first, the thread that needs the result or another one.
+"""Background tasks: functions that a pool thread runs, or the thread that needs the result, whichever comes first.
 
-Threads that help end when there is nothing left to do, so none of them is there while a program just runs. A process
-must not be forked while one of them is at work: what it holds would be held for ever in the child. The :class:`Gate`
-is for that.
+Used by :mod:`~phonograd.core.run.objects` to compile. Pool threads end when no task is left, so none exists while a
+program just runs. A process must not fork while one of them works: locks that it holds would stay locked in the child.
+:class:`Gate` prevents that.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from typing import Any, Generic, TypeVar
 
 from ..base import fork
 
-__all__ = ["Gate", "Task", "Tasks", "start"]
+__all__ = ["Gate", "Task", "TaskPool", "start"]
 
-#: what compilers and kernels need at least, with much to spare
+#: minimum stack size; compilers and kernels need much less
 STACK_BYTES = 1 << 20
 
 Result = TypeVar("Result")
@@ -25,13 +25,13 @@ _starting = threading.Lock()
 
 
 def start(thread: threading.Thread) -> None:
-    """Start a thread that compiles or runs kernels: with a stack that is large enough, however small others are to be.
+    """Start a thread that compiles or runs kernels, with a stack of at least ``STACK_BYTES``.
 
-    Raises RuntimeError where the system allows no more threads.
+    Raises RuntimeError if the system allows no more threads.
     """
     with _starting:
         others = threading.stack_size()
-        # what is not set is the default of the system: some megabytes
+        # 0 is the default of the system: some megabytes
         small = 0 < others < STACK_BYTES
         if small:
             threading.stack_size(STACK_BYTES)
@@ -43,7 +43,7 @@ def start(thread: threading.Thread) -> None:
 
 
 def _after_fork() -> None:
-    """Forget that a thread was being started: it exists in the parent only."""
+    """Replace the lock: the parent's thread that may hold it does not exist in the child."""
     global _starting
     _starting = threading.Lock()
 
@@ -52,7 +52,7 @@ fork.register("start of threads", after_in_child=_after_fork)
 
 
 class Gate:
-    """Lets threads in, any number of them, unless somebody holds it: who does has waited for all to leave.
+    """A gate that any number of threads can pass, except while a thread holds it.
 
     >>> gate = Gate()
     >>> with gate:
@@ -75,7 +75,7 @@ class Gate:
             self._changed.notify_all()
 
     def hold(self) -> None:
-        """Wait until nobody is inside, and let nobody in any more."""
+        """Wait until no thread is inside, and keep others out."""
         self._changed.acquire()
         while self._inside:
             self._changed.wait()
@@ -86,7 +86,7 @@ class Gate:
 
 
 class Task(Generic[Result]):
-    """A function that is called once, and what it returned or raised."""
+    """A function that is called once, and its result or exception."""
 
     __slots__ = ("_begun", "_done", "_error", "_result", "_work")
 
@@ -98,7 +98,7 @@ class Task(Generic[Result]):
         self._result: Any = None
 
     def run(self) -> None:
-        """Do the work, unless somebody else has begun."""
+        """Call the function, unless another thread has started to."""
         if not self._begun.acquire(blocking=False):
             return
         try:
@@ -108,12 +108,12 @@ class Task(Generic[Result]):
         finally:
             self._done.set()
 
-    def give_up(self) -> None:
-        """Leave the work undone, unless somebody has begun; the result must not be asked for."""
+    def cancel(self) -> None:
+        """Skip the call, unless a thread has started it; :meth:`result` must not be called afterwards."""
         self._begun.acquire(blocking=False)
 
     def result(self) -> Result:
-        """Return what the function returns, after doing the work or waiting for whoever does."""
+        """Return the result of the function, after calling it or waiting for the thread that does."""
         self.run()
         self._done.wait()
         if self._error is not None:
@@ -122,11 +122,11 @@ class Task(Generic[Result]):
         return found
 
 
-class Tasks:
-    """Threads that do tasks in the order in which they come, as long as there are any.
+class TaskPool:
+    """Threads that run tasks in the order of submission, and end when none is left.
 
     >>> tasks, task = Tasks(Gate()), Task(lambda: 6 * 7)
-    >>> tasks.share([task], threads=1)
+    >>> tasks.submit([task], threads=1)
     >>> task.result()
     42
     """
@@ -137,24 +137,24 @@ class Tasks:
         self._lock = threading.Lock()
         self._threads = 0
 
-    def share(self, tasks: Iterable[Task[Any]], threads: int) -> None:
-        """Have tasks done by up to some threads."""
+    def submit(self, tasks: Iterable[Task[Any]], threads: int) -> None:
+        """Queue tasks, and start up to ``threads`` threads for them."""
         with self._lock:
             self._waiting.extend(tasks)
             wanted = min(threads, len(self._waiting)) - self._threads
             self._threads += max(wanted, 0)
         for _ in range(wanted):
-            # not a daemon: the compiler must not be at work when its library is taken down
+            # not a daemon: no thread may compile while LLVM's library is being unloaded
             thread = threading.Thread(target=self._work, name="phonograd compiler")
             try:
                 start(thread)
             except RuntimeError:
-                # the system allows no more threads, or the interpreter is about to end: who needs a result works for it
+                # the system allows no more threads, or the interpreter is shutting down: `result` calls the function
                 with self._lock:
                     self._threads -= 1
 
-    def help(self) -> None:
-        """Do what is waiting, if there is anything."""
+    def run_waiting(self) -> None:
+        """Run all waiting tasks in this thread."""
         while True:
             try:
                 task = self._waiting.popleft()

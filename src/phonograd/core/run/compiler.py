@@ -1,8 +1,7 @@
-"""Compile LLVM text to object files with llvmlite, which is imported when something has to be compiled.
+"""The compiler: turns LLVM text into object files with llvmlite, which is imported at the first compilation.
 
-The import takes about 30 ms. Therefore the store keeps what LLVM knows about the processor beside the kernels
-(:class:`Description`), under a key that needs no llvmlite (:func:`fingerprint`): a process that finds all its kernels
-on disk never imports it.
+The import takes about 30 ms. A process that finds all its kernels on disk never imports it: the disk cache also stores
+LLVM's facts about the processor (:class:`Description`), under a key that needs no llvmlite (:func:`fingerprint`).
 
 llvmlite lets one thread at a time into LLVM. LLVM itself only forbids threads to share contexts and target machines.
 These are not shared here, so code generation, which takes most of the time, runs without llvmlite's lock.
@@ -22,34 +21,34 @@ from typing import Any, NamedTuple
 
 from ..base.assumptions import assumption_holds
 from .cpu_levels import limit
-from .object_bundle import files
+from .object_bundle import object_files
 
 __all__ = ["FULL", "QUICK", "Compiler", "Description", "Library", "fingerprint", "lock", "preload"]
 
-#: how much the code generator optimises
+#: optimization levels of the code generator
 QUICK, FULL = 0, 2
 
-#: what the system says about a processor beside how fast it is at the moment
+#: the constant facts that the system reports about a processor
 _PROCESSOR_FACTS = ("vendor_id", "cpu family", "model", "model name", "stepping", "flags")
 
 
 class Description(NamedTuple):
-    """What machine code depends on beside its text."""
+    """The compiler and the processor: everything that machine code depends on except its text."""
 
     versions: str
-    """The compiler and the processor that it compiles for."""
+    """Versions of the compiler, and the processor that it compiles for."""
     features: frozenset[str]
-    """What the processor can do."""
+    """Features of the processor, by LLVM's names."""
 
-    def encoded(self) -> bytes:
+    def to_bytes(self) -> bytes:
         """Return the description as bytes."""
         return "\n".join([*sorted(self.features), "", self.versions]).encode()
 
     @staticmethod
-    def decoded(data: bytes) -> Description:
-        """Return a description that was encoded.
+    def from_bytes(data: bytes) -> Description:
+        """Return the description that :meth:`to_bytes` encoded.
 
-        >>> Description.decoded(Description("LLVM 20", frozenset({"avx2", "fma"})).encoded()).versions
+        >>> Description.from_bytes(Description("LLVM 20", frozenset({"avx2", "fma"})).to_bytes()).versions
         'LLVM 20'
         """
         features, _, versions = data.decode().partition("\n\n")
@@ -59,13 +58,13 @@ class Description(NamedTuple):
 class Compiler:
     """LLVM for the processor of this computer; any number of threads can compile at once.
 
-    Raises ImportError, OSError or RuntimeError where llvmlite is missing, cannot be loaded, or does not know the
+    Raises ImportError, OSError or RuntimeError if llvmlite is missing, cannot be loaded, or does not know the
     processor.
 
     Parameters
     ----------
     cpu_level
-        The most that code may ask of the processor (:mod:`~phonograd.core.run.cpu_levels`).
+        The highest level of features that code may use (:mod:`~phonograd.core.run.cpu_levels`).
     """
 
     def __init__(self, cpu_level: str = "native") -> None:
@@ -80,18 +79,18 @@ class Compiler:
             binding.get_host_cpu_name(), binding.get_host_cpu_features().flatten(), cpu_level
         )
         self._versions = llvmlite.__version__, ".".join([str(part) for part in binding.llvm_version_info])
-        self._is_bare = assumption_holds(
+        self._unlocked = assumption_holds(
             "llvmlite keeps its lock in ffi.lib._lock, and the functions of LLVM without it in _cfn",
             "Threads compile one after the other, and a process must not be forked while one of them does",
-            lambda: _is_bare(binding),
+            lambda: _has_unlocked_calls(binding),
         )
-        #: by level the code generators that no thread uses
+        #: idle code generators, by level
         self._machines: dict[int, list[Any]] = {}
-        # whatever may fail fails here
-        self._give_back(QUICK, self._target_machine(QUICK))
+        # fail here rather than at the first kernel
+        self._release(QUICK, self._target_machine(QUICK))
 
     def description(self) -> Description:
-        """Return what is known about the compiler and the processor."""
+        """Return the versions of the compiler and the features of the processor."""
         usable = [name[1:] for name in self._features.split(",") if name.startswith("+")]
         facts = [*self._versions, self.binding.get_default_triple(), self._processor, self._features]
         return Description("\n".join(facts), frozenset(usable))
@@ -106,11 +105,11 @@ class Compiler:
             with self.binding.parse_assembly(text, self.binding.create_context()) as module:
                 return self._object_file(machine, module)
         finally:
-            self._give_back(level, machine)
+            self._release(level, machine)
 
     def _object_file(self, machine: Any, module: Any) -> bytes:
-        """Return the object file of a module without keeping others from compiling."""
-        if not self._is_bare:
+        """Return the object file of a module, without blocking other threads that compile."""
+        if not self._unlocked:
             code: bytes = machine.emit_object(module)
             return code
         ffi = self.binding.ffi
@@ -124,15 +123,15 @@ class Compiler:
             ffi.lib.LLVMPY_DisposeMemoryBuffer(buffer)
 
     def _target_machine(self, level: int) -> Any:
-        """Return LLVM's code generator for this processor; one thread at a time can use it."""
+        """Return a new LLVM code generator for this processor; only one thread at a time may use it."""
         target = self.binding.Target.from_default_triple()
         return target.create_target_machine(opt=level, cpu=self._processor, features=self._features)
 
-    def _give_back(self, level: int, machine: Any) -> None:
+    def _release(self, level: int, machine: Any) -> None:
         self._machines.setdefault(level, []).append(machine)
 
 
-def _is_bare(llvm: ModuleType) -> bool:
+def _has_unlocked_calls(llvm: ModuleType) -> bool:
     """Return whether the function that generates code can be called without llvmlite's lock."""
     ffi = llvm.ffi
     function = ffi.lib.LLVMPY_TargetMachineEmitToMemory._cfn
@@ -142,13 +141,13 @@ def _is_bare(llvm: ModuleType) -> bool:
 
 
 def lock() -> contextlib.AbstractContextManager[Any]:
-    """Return the lock that llvmlite takes for each call of LLVM; one that is no lock if it is not imported."""
+    """Return the lock that llvmlite holds during each call of LLVM; a null context if llvmlite is not imported."""
     ffi = sys.modules.get("llvmlite.binding.ffi")
     return getattr(getattr(ffi, "lib", None), "_lock", None) or contextlib.nullcontext()
 
 
 class Library:
-    """Memory for machine code of some kernels that LLVM puts there; they keep it alive."""
+    """Machine code of some kernels, loaded by LLVM; the kernels keep it alive."""
 
     def __init__(self, llvm: ModuleType) -> None:
         self._llvm = llvm
@@ -157,19 +156,19 @@ class Library:
         self._engine: Any = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
         self.addresses: dict[str, int] = {}
 
-    def add(self, codes: Mapping[str, bytes]) -> None:
-        """Take code in, by the name of its function, which is new here."""
-        for code in codes.values():
-            for file in files(code):
+    def add(self, code_by_name: Mapping[str, bytes]) -> None:
+        """Load code, by the names of its functions, which must be new."""
+        for code in code_by_name.values():
+            for file in object_files(code):
                 # an object file takes a third of the memory of a module that stays in the engine
                 self._engine.add_object_file(self._llvm.ObjectFileRef.from_data(file))
         self._engine.finalize_object()
-        for name in codes:
+        for name in code_by_name:
             self.addresses[name] = int(self._engine.get_function_address(name))
 
 
 def preload() -> None:
-    """Load llvmlite's shared library while all other threads run: an import would keep them waiting for it."""
+    """Load llvmlite's shared library without the GIL: an import would block all other threads."""
     library = _library()
     if library is not None and os.path.exists(library):
         load = ctypes.CDLL(None).dlopen
@@ -191,9 +190,9 @@ def _library() -> str | None:
 
 
 def fingerprint() -> str | None:
-    """Return a text that is another one where the compiler or the processor is, found without importing llvmlite.
+    """Return a text that identifies the compiler and the processor, without importing llvmlite.
 
-    None is returned where that cannot be said.
+    Return None if the system does not provide the facts.
     """
     library = _library()
     if library is None:
@@ -208,6 +207,6 @@ def fingerprint() -> str | None:
 
 
 def _processor(text: str) -> list[str]:
-    """Return what does not change among the facts about one processor."""
+    """Return the constant facts about one processor."""
     pairs = [line.partition(":") for line in text.splitlines()]
     return [f"{name.strip()}: {value.strip()}" for name, _, value in pairs if name.strip() in _PROCESSOR_FACTS]

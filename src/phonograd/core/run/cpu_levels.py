@@ -1,8 +1,8 @@
-"""Levels of x86-64 processors: which features kernels may use where the setting ``cpu_level`` leaves some out.
+"""CPU levels: the features of x86-64 processors that kernels may use under the setting ``cpu_level``.
 
-Takes what LLVM reports about the processor of this computer, and hands the compiler what it may use of it. The levels
-are those of the x86-64 psABI; LLVM knows processors of the same names, so that code for a level does not depend on the
-processor that it is compiled on, as long as that has all of the level.
+Takes LLVM's report about the processor of this computer, and hands the permitted features to the compiler. The levels
+are those of the x86-64 psABI. LLVM knows processors of the same names, so code for a level is the same on every
+processor that has all of its features.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _SECOND = _FIRST | {"crc32", "cx16", "popcnt", "sahf", "sse3", "sse4.1", "sse4.2
 _THIRD = _SECOND | {"avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe", "xsave"}
 _FOURTH = _THIRD | {"avx512bw", "avx512cd", "avx512dq", "avx512f", "avx512vl"}
 
-#: by level the features that its processors have, by LLVM's names
+#: the features of each level, by LLVM's names
 FEATURES: dict[str, frozenset[str]] = {
     "x86-64": _FIRST,
     "x86-64-v2": _SECOND,
@@ -24,7 +24,7 @@ FEATURES: dict[str, frozenset[str]] = {
 
 
 def limit(processor: str, features: str, level: str) -> tuple[str, str]:
-    """Return a processor and its features as LLVM takes them, without the features that are above a level.
+    """Return a processor and its features in LLVM's form, without the features above a level.
 
     Features are only ever removed: one that the processor lacks stays off at every level.
 

@@ -1,14 +1,13 @@
-"""The store: machine code and plans on disk, one file for each, shared by all processes of a user.
+"""The disk cache: machine code and plans, one file each, shared by all processes of a user.
 
-A file is found by its *key*: a digest of everything that its contents depend on. That is the description of the kernel
-or of the plan, the sources that make them, the versions of the compiler, and the processor. So a file is never out of
-date: what has changed is looked for under another name, and old files are dropped when the directory grows beyond its
-limit, least recently used ones first.
+A file is named by its *key*: a digest of the description of the kernel or plan, the sources that write it, the versions
+of the compiler, and the processor. So a file is never out of date. When the directory exceeds its limit, the least
+recently used files are dropped.
 
-A file begins with a digest of its key and contents: what was cut off, damaged, or put there under another name is not
-looked at again. Files appear whole or not at all, so any number of processes can use a directory at once. Machine code
-is executed, so the directory must belong to the user, and nobody else may write to it. Where it cannot be used (it is
-read-only, or the disk is full), kernels are compiled in every process anew, and a warning says so once.
+A file begins with a digest of its key and contents; truncated, damaged or renamed files are ignored. Writes are atomic,
+so any number of processes can use a directory at once. Machine code is executed, so the directory must belong to the
+user, and no other user may write to it. If it cannot be used (it is read-only, or the disk is full), every process
+compiles its own kernels, and a warning says so once.
 """
 
 from __future__ import annotations
@@ -42,17 +41,17 @@ _MAGIC = b"phonograd kernel 2\n"
 _DIGEST_SIZE = 32
 _OWN = __name__.partition(".")[0]
 _DIRECTORY = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-#: the packages that decide what kernels look like: they are part of every key
+#: the packages that write kernels: their sources are part of every key
 _WRITERS = (f"{_OWN}.core.kernels", f"{_OWN}.core.lower", f"{_OWN}.core.ops")
-#: when this process read the sources; what has been edited since is not what it runs
+#: when this process read the sources; it does not run later edits
 _STARTED = time.time()
-#: a file that was used within this time is not marked as used again
+#: a file that was used more recently than this is not marked as used again
 _RECENT_SECONDS = 24 * 3600.0
-#: what a crashed process may have left behind is removed after this time
+#: temporary files of crashed processes are removed after this time
 _ABANDONED_SECONDS = 3600.0
-#: files written between two looks at the size of the directory
+#: number of writes between two checks of the directory's size
 _WRITES_PER_LOOK = 256
-#: names of files here, and of those that are being written: whatever else is in the directory is left alone
+#: names of our files and of temporary ones; other files in the directory are left alone
 _OWN_NAME = re.compile(r"[a-z][0-9a-f]{64}(\.quick)?|.+\.tmp")
 
 
@@ -62,11 +61,11 @@ class DiskCache:
     Parameters
     ----------
     directory
-        Where the files are; made when the first one is written.
+        The directory of the files; the first write makes it.
     limit_bytes
-        The size of all files above which some are dropped.
+        Total size above which files are dropped.
     versions
-        Whatever else the contents depend on, as text: part of every key.
+        Everything else that the contents depend on, as text; part of every key.
     """
 
     def __init__(self, directory: str | os.PathLike[str], limit_bytes: int, versions: str) -> None:
@@ -80,15 +79,15 @@ class DiskCache:
             self._give_up("others can write to it")
 
     def key(self, description: str | bytes, kind: str = "k") -> str:
-        """Return the name under which something with a description is kept: letters and digits, a letter first.
+        """Return the file name for a description: one letter for the kind, then hexadecimal digits.
 
-        The letter says what it is: ``k`` for kernels.
+        The letter is ``k`` for kernels.
         """
         encoded = description.encode() if isinstance(description, str) else description
         return kind + digest(self._versions.encode() + encoded).hex()
 
     def load(self, key: str) -> bytes | None:
-        """Return the code of a kernel, or None if it is not there as it was written."""
+        """Return the contents of a file; None if it is missing or damaged."""
         if not self._readable:
             return None
         path = os.path.join(self.directory, key)
@@ -97,7 +96,7 @@ class DiskCache:
                 facts = os.fstat(file.fileno())
                 content, used = file.read(), facts.st_mtime
         except OSError:
-            # usually it does not exist; whatever else is the matter, it will be compiled
+            # usually it does not exist; whatever the error, the caller compiles instead
             return None
         start = len(_MAGIC) + _DIGEST_SIZE
         if content[:start] != _MAGIC + _digest(key, content[start:]):
@@ -108,7 +107,7 @@ class DiskCache:
         return content[start:]
 
     def save(self, key: str, code: bytes) -> None:
-        """Keep the code of a kernel."""
+        """Write a file."""
         if not self._writable:
             return
         try:
@@ -123,13 +122,13 @@ class DiskCache:
             self.trim()
 
     def remove(self, key: str) -> None:
-        """Forget a kernel."""
+        """Delete a file."""
         if self._writable:
             with contextlib.suppress(OSError):
                 os.unlink(os.path.join(self.directory, key))
 
     def trim(self) -> None:
-        """Drop the least recently used files if there is more than the limit, until an eighth of it is free."""
+        """Drop the least recently used files above the limit, until an eighth of it is free."""
         now, files, total = time.time(), [], 0
         for entry, facts in self._entries():
             if entry.name.endswith(".tmp") and now - facts.st_mtime > _ABANDONED_SECONDS:
@@ -172,7 +171,7 @@ class DiskCache:
 
 
 def digest(data: bytes) -> bytes:
-    """Return 32 bytes that follow from some data, and from no other."""
+    """Return the 32-byte BLAKE2b digest of some data."""
     return blake2b(data, digest_size=_DIGEST_SIZE).digest()
 
 
@@ -181,9 +180,9 @@ def _digest(key: str, code: bytes) -> bytes:
 
 
 def _is_private(directory: str) -> bool:
-    """Return whether only this user, or the administrator, can put files into a directory.
+    """Return whether only this user or the administrator can write to a directory.
 
-    A missing one will be made that way.
+    A missing directory counts as private: it will be made that way.
     """
     if not hasattr(os, "geteuid"):
         return True
@@ -198,10 +197,10 @@ def _is_private(directory: str) -> bool:
 
 
 def describe(structure: Any) -> str | None:
-    """Return a text that says what a kernel is, equal in all processes; None where that cannot be said.
+    """Return a text that identifies a kernel in all processes; None if there is none.
 
-    It can for descriptions made of plain values, whose writer is part of this library. What an operator contributes is
-    described by its name, unless it is declared outside of the library.
+    There is one for structures of plain values whose writer is part of this library. Operators are described by name;
+    operators that are declared outside of the library have no description.
 
     >>> describe(("add", np.dtype("float32"), (1, 0.5)))
     "('add',<f4 float32,(1,0.5))"
@@ -249,7 +248,7 @@ _known_fields: dict[type[Any], tuple[str, ...]] = {}
 
 
 def _fields(kind: type[Any]) -> tuple[str, ...]:
-    """Return the names of a record's fields; raises TypeError where a class is none, or not one of the writers'."""
+    """Return the names of a record's fields; raise TypeError if the class is no record of the library."""
     found = _known_fields.get(kind)
     if found is None:
         if not kind.__module__.startswith(_WRITERS):
@@ -263,7 +262,7 @@ def _fields(kind: type[Any]) -> tuple[str, ...]:
 
 
 def _check_origin(name: str) -> None:
-    """Raise TypeError where the lowering of an operator is not part of the library: it may change at any time."""
+    """Raise TypeError if the lowering of an operator is not part of the library: it may change at any time."""
     lowering = REGISTRY[name].lowering
     assert lowering is not None, name
     if not _is_ours(lowering):
@@ -283,24 +282,24 @@ def _is_ours(lowering: Lowering) -> bool:
 
 
 def _module_of(function: Any) -> str:
-    """Return the name of the module that a function comes from; not every one has one."""
+    """Return the name of a function's module; empty if it has none."""
     return getattr(function, "__module__", None) or ""
 
 
-# -- what everything depends on
+# -- the sources that everything depends on
 
-#: the packages that decide what plans and machine code look like, beside the modules of the library itself
+#: the packages that make plans and write kernels, in addition to the modules of the library itself
 _PLANNERS = ("core",)
 
 
 def source_digest(memory: DiskCache | None = None, when_new: Callable[[], None] | None = None) -> str | None:
     """Return a digest of all sources that make plans and write kernels.
 
-    None is returned where that says nothing: only compiled ones are installed, or they are being edited. Reading them
-    takes 8 ms, so the digest is kept in ``memory``, by the sizes of the files and the times of their last changes.
-    Where it is not there, nothing is that these sources have made: ``when_new`` is called before they are read.
+    Return None if only compiled files are installed, or if the sources are being edited. Reading them takes 8 ms, so
+    ``memory`` stores the digest under the sizes of the files and the times of their last changes. If it is not there,
+    neither is anything that these sources have made: ``when_new`` is called before they are read.
     """
-    listed = _listed_sources()
+    listed = _list_sources()
     if listed is None:
         return None
     key = None if memory is None else memory.key("\n".join(listed), "s")
@@ -324,8 +323,8 @@ def source_digest(memory: DiskCache | None = None, when_new: Callable[[], None] 
     return whole.hexdigest()
 
 
-def _listed_sources() -> list[str] | None:
-    """Return path, size and times of every source; None if there are none, or one has changed since it was read."""
+def _list_sources() -> list[str] | None:
+    """Return path, size and times of every source; None if there are none, or one changed after the start."""
     listed: list[str] = []
     packages = ["", *_PLANNERS]
     while packages:

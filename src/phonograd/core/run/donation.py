@@ -94,7 +94,7 @@ def is_unshared(items: list[Any], index: int, others: int) -> bool:
     """Return whether an array of a list may be written over: nothing else can see its memory.
 
     Its count of references must be exactly that of the list and of ``others`` more, which the caller knows. It must be
-    writable. If it lies in the memory of another array, only it may refer to that one, and so on to the owner.
+    writable. If it is a view of another array, only it may refer to that one, and so on to the owner.
     """
     if _references(items, index) != _HELD + others:
         return False
@@ -116,18 +116,18 @@ def _references_to_base(array: Array) -> int:
     return sys.getrefcount(array.base)
 
 
-#: what is counted for something that only a list refers to, and for memory that only an array does: interpreters differ
+#: reference counts of an item that only a list refers to, and of a base that only an array does: interpreters differ
 _HELD = _references([np.empty(1)], 0)
 _BASE_HELD = _references_to_base(np.empty(2)[1:])
 
 
 def _sharing_is_seen() -> bool:
-    """Return whether :func:`is_unshared` tells arrays that nothing else can see from others."""
+    """Return whether :func:`is_unshared` distinguishes unshared arrays from shared ones."""
     for others in range(3):
         lists = [[np.empty(3)] for _ in range(8)]
         lists[1] = [np.empty(6)[::2]]
         lists[2] = [np.ndarray((3,), np.float64, np.empty(24, np.uint8).view(_Memory))]
-        # from here on something else sees each of them
+        # the following arrays are shared
         owner = np.empty(6)
         lists[3] = [owner[:3]]
         name, view, exported = lists[4][0], lists[5][0][1:], lists[6][0].data
@@ -141,12 +141,12 @@ def _sharing_is_seen() -> bool:
 
 
 class _Memory(np.ndarray[Any, Any]):
-    """Bytes that results lie in, as those of the pool."""
+    """Bytes behind results, like those of the memory pool."""
 
     __slots__ = ()
 
 
-#: whether inputs are ever written over. Without the GIL counts are not to be relied on
+#: whether inputs are ever donated. Without the GIL, reference counts are not reliable
 COUNTS = HAS_GIL and assumption_holds(
     "sys.getrefcount is exact for the items of a list and for the bases of arrays",
     "No result takes the place of an input, so updates of weights take more time and memory",

@@ -1,13 +1,13 @@
-"""Images: machine code in memory, put there without LLVM.
+"""The ELF loader: loads object files into executable memory without LLVM.
 
-A compiled kernel is an object file: sections of code and of constants, and *relocations*, places in them where
-addresses must be filled in once it is known where the sections lie. LLVM can do that too, but importing it takes longer
-than everything else that a process does whose kernels are on disk. Here is what kernels need: on Linux and x86-64, the
-absolute and relative addresses that the compiler writes there. Whatever else is found makes :func:`load` return None,
-and LLVM is asked.
+Takes object files from :mod:`~phonograd.core.run.objects` and hands addresses to
+:mod:`~phonograd.core.run.kernel_cache`. An object file has sections of code and constants, and *relocations*: places to
+fill in once the addresses of the sections are known. LLVM can load files too, but importing it would dominate the start
+of a process whose kernels are on disk. This loader supports the relocations that kernels need on Linux and x86-64. For
+anything else :func:`load` returns None, and the caller uses LLVM.
 
-An image is memory of its own: first the code, which nobody can write to any more, then the data. It is returned when
-the image is dropped.
+The memory begins with the code, which is read-only after loading; the data follow. It is freed with its
+:class:`LoadedCode`.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from ..base.assumptions import assumption_holds
-from .object_bundle import files as files_of
+from .object_bundle import object_files as files_of
 
-__all__ = ["Image", "load", "possible"]
+__all__ = ["LoadedCode", "is_supported", "load"]
 
 _X86_64, _RELOCATABLE = 62, 1
 #: kinds of sections
 _PROGRAM, _SYMBOLS, _RELOCATIONS, _ZEROS = 1, 2, 4, 8
-#: kinds that mean nothing here: nothing at all, tables of names, and how to unwind the stack: kernels raise nothing
+#: kinds that can be ignored: none, string tables, and stack unwinding (kernels raise no exceptions)
 _HARMLESS = {0, 3, 0x70000001}
-#: what sections are: in memory at run time, executable, one for each thread
+#: flags of sections: in memory at run time, executable, thread-local
 _LOADED, _CODE, _THREAD = 0x2, 0x4, 0x400
 #: kinds of relocations: the address itself, and its distance from where it is written
 _ABSOLUTE, _RELATIVE, _RELATIVE_CALL, _RELATIVE_LONG = 1, 2, 4, 24
@@ -54,12 +54,12 @@ class _Section(NamedTuple):
 
     @property
     def is_loaded(self) -> bool:
-        """Whether it is in memory at run time."""
+        """Return whether the section is in memory at run time."""
         return bool(self.flags & _LOADED) and self.kind not in _HARMLESS
 
 
-class _Unknown(Exception):
-    """Something in an object file that only LLVM can deal with."""
+class _UnsupportedError(Exception):
+    """An object file that only LLVM can load."""
 
 
 _HEAD = struct.Struct("<16sHHIQQQIHHHHHH")
@@ -68,8 +68,8 @@ _SYMBOL = struct.Struct("<IBBHQQ")
 _RELOCATION = struct.Struct("<QQq")
 
 
-class Image:
-    """Some functions in executable memory, which is there as long as this object is."""
+class LoadedCode:
+    """Functions in executable memory, which lives as long as this object."""
 
     __slots__ = ("__weakref__", "_memory", "addresses")
 
@@ -78,27 +78,27 @@ class Image:
         self.addresses = addresses
 
 
-def possible() -> bool:
-    """Return whether images can be made on this system; warn once if it should be one of those, and is not."""
+def is_supported() -> bool:
+    """Return whether this system is supported; warn once if it should be but a test load fails."""
     return (
         sys.platform == "linux"
         and platform.machine() == "x86_64"
         and assumption_holds(
             "code that is written to memory, with its addresses filled in, can be made executable",
             "LLVM loads all code: a process whose kernels are on disk starts slower by tens of milliseconds",
-            _answers,
+            _runs_example,
         )
     )
 
 
-def load(codes: Mapping[str, bytes]) -> Image | None:
-    """Return an image of the code of functions, by name; None where only LLVM can load some of it."""
-    return _loaded(codes) if possible() else None
+def load(code_by_name: Mapping[str, bytes]) -> LoadedCode | None:
+    """Load the code of functions, by name; return None if only LLVM can load some of it."""
+    return _load(code_by_name) if is_supported() else None
 
 
-def _loaded(codes: Mapping[str, bytes]) -> Image | None:
+def _load(code_by_name: Mapping[str, bytes]) -> LoadedCode | None:
     try:
-        kernels = {name: [_File(name, part) for part in files_of(code)] for name, code in codes.items()}
+        kernels = {name: [_File(name, part) for part in files_of(code)] for name, code in code_by_name.items()}
         files = [file for parts in kernels.values() for file in parts]
         code_size = _arrange(files, 0, is_code=True)
         size = _arrange(files, -(-code_size // _PAGE) * _PAGE, is_code=False)
@@ -108,27 +108,27 @@ def _loaded(codes: Mapping[str, bytes]) -> Image | None:
             for file in parts:
                 file.place(memory, start, parts)
         addresses = {name: _address(name, parts, start) for name, parts in kernels.items()}
-    except (_Unknown, struct.error, IndexError, OverflowError, ValueError, OSError):
-        # none of it has been run, and nothing was written outside of the new memory
+    except (_UnsupportedError, struct.error, IndexError, OverflowError, ValueError, OSError):
+        # no code has run yet, and nothing was written outside of the new memory
         return None
     protect = ctypes.CDLL(None).mprotect
     protect.argtypes = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
     if protect(start, code_size, mmap.PROT_READ | mmap.PROT_EXEC):
         return None
-    return Image(memory, addresses)
+    return LoadedCode(memory, addresses)
 
 
 def _address(name: str, files: Sequence[_File], start: int) -> int:
-    """Return where a function is that one of some files has."""
+    """Return the address of a function in one of some files."""
     for file in files:
-        found = file.named(name, start)
+        found = file.find_function(name, start)
         if found is not None:
             return found
-    raise _Unknown
+    raise _UnsupportedError
 
 
 def _arrange(files: list[_File], end: int, is_code: bool) -> int:
-    """Return where the sections of one kind end, after giving each of them a place."""
+    """Assign an offset to each section of code or of data; return the end of the last one."""
     for file in files:
         for number, section in enumerate(file.sections):
             if section.is_loaded and bool(section.flags & _CODE) is is_code:
@@ -140,28 +140,28 @@ def _arrange(files: list[_File], end: int, is_code: bool) -> int:
 
 
 class _File:
-    """An object file that is being read."""
+    """An object file that is being loaded."""
 
     def __init__(self, name: str, code: bytes) -> None:
         self.name = name
         self._code = code
         ident, kind, machine, _, _, _, offset, _, _, _, _, size, count, _ = _HEAD.unpack_from(code)
         if ident[:6] != b"\x7fELF\x02\x01" or (kind, machine, size) != (_RELOCATABLE, _X86_64, _SECTION.size):
-            raise _Unknown
+            raise _UnsupportedError
         self.sections = [_Section(*_SECTION.unpack_from(code, offset + size * number)) for number in range(count)]
-        #: by number of a section, where it begins in the image
+        #: offsets of sections in memory, by their numbers
         self.places: dict[int, int] = {}
         for section in self.sections:
             if section.is_loaded:
                 fits = section.kind == _ZEROS or section.offset + section.size <= len(code)
                 known = section.kind in (_PROGRAM, _ZEROS) and not section.flags & _THREAD
                 if not fits or not known or section.alignment > _PAGE:
-                    raise _Unknown
+                    raise _UnsupportedError
             elif section.kind not in _HARMLESS | {_PROGRAM, _SYMBOLS, _RELOCATIONS}:
-                raise _Unknown
+                raise _UnsupportedError
 
     def place(self, memory: mmap.mmap, start: int, files: Sequence[_File]) -> None:
-        """Put everything into memory that begins at an address; what is called may be in other files that lie there."""
+        """Copy the sections to memory at an address and relocate them; symbols may be defined in other files."""
         for number, place in self.places.items():
             section = self.sections[number]
             if section.kind == _PROGRAM:
@@ -170,8 +170,8 @@ class _File:
             if section.kind == _RELOCATIONS and section.info in self.places:
                 self._relocate(section, memory, start, files)
 
-    def named(self, wanted: str, start: int) -> int | None:
-        """Return the address of a function, if it is here."""
+    def find_function(self, wanted: str, start: int) -> int | None:
+        """Return the address of a function; None if this file does not define it."""
         for table in self.sections:
             if table.kind == _SYMBOLS:
                 for offset in range(table.offset, table.offset + table.size, _SYMBOL.size):
@@ -193,50 +193,50 @@ class _File:
             value = self._value(symbols, kind_and_symbol >> 32, start, files) + addend
             is_long = kind in (_ABSOLUTE, _RELATIVE_LONG)
             if where + (8 if is_long else 4) > room:
-                raise _Unknown
+                raise _UnsupportedError
             where += place
             if kind == _ABSOLUTE:
                 struct.pack_into("<Q", memory, where, value)
             elif kind in (_RELATIVE, _RELATIVE_CALL, _RELATIVE_LONG):
-                # what does not fit is an error of struct
+                # struct raises an error if the distance does not fit
                 struct.pack_into("<q" if is_long else "<i", memory, where, value - start - where)
             else:
-                raise _Unknown
+                raise _UnsupportedError
 
     def _value(self, table: _Section, number: int, start: int, files: Sequence[_File]) -> int:
         name, _, _, section, value, _ = _SYMBOL.unpack_from(self._code, table.offset + _SYMBOL.size * number)
         if section in self.places:
             return start + self.places[section] + int(value)
         if section != _UNDEFINED:
-            raise _Unknown
+            raise _UnsupportedError
         wanted = self._name(table, name)
         for file in files:
-            found = None if file is self else file.named(wanted, start)
+            found = None if file is self else file.find_function(wanted, start)
             if found is not None:
                 return found
         return _function(wanted)
 
 
 def _function(name: str) -> int:
-    """Return the address of a function of C's library, which compilers call to copy memory and the like."""
+    """Return the address of a function of the C library, which compilers call to copy memory, for example."""
     found = getattr(ctypes.CDLL(None), name, None)
     address = ctypes.cast(found, ctypes.c_void_p).value if found is not None else None
     if address is None:
-        raise _Unknown
+        raise _UnsupportedError
     return address
 
 
-# -- the test of all this
+# -- the self-test
 
 
-def _answers() -> bool:
-    """Return whether a function that was put into memory finds its data there."""
-    found = _loaded({"answer": _example()})
+def _runs_example() -> bool:
+    """Return whether an example loads, and its function finds its data."""
+    found = _load({"answer": _example()})
     return found is not None and ctypes.CFUNCTYPE(ctypes.c_int64)(found.addresses["answer"])() == 42
 
 
 def _example() -> bytes:
-    """Return an object file whose function reads the address of a number, and returns the number::
+    """Return an object file whose function reads the address of a number and returns the number::
 
     answer:  mov rax, [rip + second]      first:   .quad 42
              mov rax, [rax]               second:  .quad first

@@ -1,7 +1,7 @@
-"""Collection: planning without looking for garbage.
+"""Pause the garbage collector during planning.
 
-A plan is made of very many small objects, none of which is garbage. Looking for some while they are made takes up to a
-third of the time, and looking through all of them once afterwards some hundredths.
+A plan consists of very many small objects, none of which is garbage. Collections during planning take up to a third of
+the time, and one collection afterwards some hundredths.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ import contextlib
 import gc
 from collections.abc import Iterator
 
-__all__ = ["not_collecting"]
+__all__ = ["gc_paused"]
 
-#: new objects that are not worth looking through
+#: number of new objects above which they skip the young generation
 MANY = 10_000
 
 
 @contextlib.contextmanager
-def not_collecting() -> Iterator[None]:
-    """Look for no garbage meanwhile, nor, if very many objects were made, at these soon afterwards."""
+def gc_paused() -> Iterator[None]:
+    """Pause the collector; if very many objects were made, move them to the oldest generation afterwards."""
     collecting = gc.isenabled()
     gc.disable()
     try:
@@ -26,7 +26,7 @@ def not_collecting() -> Iterator[None]:
     finally:
         if collecting:
             if gc.get_count()[0] > MANY and hasattr(gc, "freeze") and not gc.get_freeze_count():
-                # what is frozen and let go is old; nobody else has frozen anything
+                # objects that are frozen and released are in the oldest generation; no other object is frozen
                 gc.freeze()
                 gc.unfreeze()
             gc.enable()

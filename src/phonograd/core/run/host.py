@@ -1,4 +1,4 @@
-"""The processor that kernels are compiled for, as far as their writers must know it."""
+"""The host: the features of this processor that the writers of kernels must know."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from .pointers import system_function
 __all__ = ["converts_halves", "host"]
 
 
-#: what Linux is asked to let a process do: use the registers of the matrix unit
+#: arguments of the Linux system call that permits a process to use the registers of the matrix unit
 _ASK_FOR_STATE, _TILE_STATE, _ARCH_PRCTL = 0x1023, 18, 158
 
 
 def host() -> Machine:
-    """Return the processor of this computer, without the features that settings leave out."""
+    """Return the processor of this computer, without the features that the settings turn off."""
     features = kernel_cache.description().features
     return _processor(features)._replace(matrix_unit=settings.current().matrix_unit and _has_matrix_unit(features))
 
@@ -37,17 +37,17 @@ def _processor(features: frozenset[str]) -> Machine:
 
 @functools.cache
 def _has_matrix_unit(features: frozenset[str]) -> bool:
-    """Return whether there is a matrix unit that this process may use: for that it has to ask."""
+    """Ask the system for the matrix unit, and return whether this process may use one."""
     if not features >= {"amx-tile", "amx-bf16", "avx512f", "avx512bw"}:
         return False
     if not sys.platform.startswith("linux") or platform.machine() != "x86_64":
         return False
-    # refused by older systems, by some sandboxes, and where a thread has a small stack for signals
+    # older systems and some sandboxes refuse, and so does Linux if a thread has a small stack for signals
     return not system_function("syscall")(_ARCH_PRCTL, _ASK_FOR_STATE, _TILE_STATE)
 
 
 def converts_halves() -> bool:
-    """Return whether this processor converts between float16 and float32; else compilers call a function for it."""
+    """Return whether this processor converts between float16 and float32; if not, compilers emit a function call."""
     if platform.machine().lower() in ("aarch64", "arm64"):
         return True
     return "f16c" in kernel_cache.description().features

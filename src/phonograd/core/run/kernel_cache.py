@@ -1,24 +1,21 @@
-"""Kernels: from the description of a kernel to the address of its machine code, remembered.
+"""The kernel cache: maps the structure of a kernel to the address of its machine code.
 
-Sizes are no part of a description, so a new batch size or sequence length compiles nothing new. Kernels are looked for
-in memory, in a cache that forgets the least recently used ones, then on disk (:mod:`~phonograd.core.run.disk_cache`),
-and are compiled only where they are in neither.
+Takes structures from :mod:`phonograd.core.plan` and hands :class:`Kernel` objects to :mod:`~phonograd.core.run.driver`.
+A structure contains no sizes, so a new batch size or sequence length compiles nothing new. The cache searches memory
+(least recently used kernels are dropped), then the disk (:mod:`~phonograd.core.run.disk_cache`), then compiles.
 
-Nobody should have to wait for a compiler, so kernels are compiled *quickly* first: with the optimisations of LLVM's
-code generator switched off that takes a third of the time. Kernels of plans that are run again are *improved*: a thread
-compiles them once more, in full, and exchanges their addresses. Bits do not depend on it, because each operation is
-rounded as it is written. A quick kernel takes 1 to 2 times as long to run, and would take 7 times as long where numbers
-must stay in registers (matrix products): such functions are compiled in full
-(:mod:`~phonograd.core.run.object_bundle`), and so is everything that has much work to do. Where there are several
-processors, kernels of one plan are compiled by several threads, beginning as soon as one is known to be needed
-(:func:`expect`).
+Kernels are first compiled *quickly*, without the optimizations of LLVM's code generator, in a third of the time. When a
+plan runs again, its kernels *tier up*: a background thread compiles them in full and exchanges their addresses. The
+results are the same bits, because each operation is rounded as it is written. A quick kernel takes 1 to 2 times as long
+to run. It would take 7 times as long if values must stay in registers (matrix products), so inner functions are always
+compiled in full (:mod:`~phonograd.core.run.object_bundle`), and so are kernels with much work. On several processors,
+several threads compile the kernels of one plan, and start as soon as the planner knows one (:func:`precompile`).
 
-Machine code lies in images of its own (:mod:`~phonograd.core.run.elf_loader`), or where these are not possible in
-*libraries* of some hundred kernels each, which LLVM manages. Either is returned when none of its kernels is cached or
-part of a plan any more.
+Machine code is loaded by :mod:`~phonograd.core.run.elf_loader`, or by LLVM into *libraries* of some hundred kernels
+each. The memory is freed when none of its kernels is cached or part of a plan.
 
-The compiler is imported when something is neither in memory nor on disk. Where llvmlite is missing, :func:`available`
-is false and says so once; everything is then evaluated by NumPy.
+llvmlite is imported when a kernel is neither in memory nor on disk. If llvmlite is missing, :func:`available` warns
+once and returns False; NumPy then evaluates everything.
 """
 
 from __future__ import annotations
@@ -40,8 +37,8 @@ from . import compiler, elf_loader, pointers
 from .background import Gate
 from .compiler import Description, Library
 from .disk_cache import DiskCache
-from .objects import Codes, CompilerLost, Found
-from .tier_up import Improver
+from .objects import CompilerLost, ObjectCache, ObjectCode
+from .tier_up import TierUpThread
 
 __all__ = [
     "CompilerLost",
@@ -51,28 +48,28 @@ __all__ = [
     "compile_module",
     "compile_text",
     "description",
-    "expect",
-    "expect_module",
-    "finish",
-    "improve",
-    "kept",
+    "disable_compiler",
+    "disk_cache",
     "kernel",
     "kernels",
-    "lost",
+    "load_kernels",
+    "precompile",
+    "precompile_module",
     "statistics",
-    "store",
+    "tier_up",
+    "wait_for_tier_up",
 ]
 
-#: compiled kernels to remember; about 6 KB each
+#: maximum number of cached kernels; about 6 KB each
 KERNEL_LIMIT = 4096
-#: kernels in one library; an empty library takes 0.8 MB
+#: maximum number of kernels in one library; an empty library takes 0.8 MB
 LIBRARY_SIZE = 256
-#: chunks of work above which a kernel is compiled in full at once: when the quick one would take longer than that saves
+#: chunks of work above which a kernel is compiled in full at once: a quick kernel would lose more than it saves
 MUCH_WORK = 1000
 
 
 class Statistics:
-    """Counts of what is expensive, so that tests can assert that a loop does not repeat it."""
+    """Counts of expensive events, so that tests can assert that a loop does not repeat them."""
 
     __slots__ = (
         "kernels_compiled",
@@ -98,52 +95,52 @@ class Statistics:
         return {name: getattr(self, name) for name in self.__slots__}
 
 
-#: kernels compiled, loaded from disk, found in memory and improved, native calls made, plans loaded from disk, and the
-#: seconds that somebody waited for kernels, in this process
+#: counts of this process: kernels compiled, loaded from disk, found in memory and tiered up, native calls, plans loaded
+#: from disk, and the seconds that threads waited for kernels
 statistics = Statistics()
 
 
 class Kernel:
-    """Compiled code: where its address stands, valid as long as this object lives."""
+    """The machine code of one kernel; its address is valid as long as this object lives."""
 
     __slots__ = ("__weakref__", "_memory", "_word", "cell", "improvable", "key", "structure")
 
     def __init__(
         self,
         address: int,
-        memory: elf_loader.Image | Library,
+        memory: elf_loader.LoadedCode | Library,
         key: str | None = None,
         improvable: bool = False,
         structure: Written | None = None,
     ) -> None:
         self._word = pointers.Word(address)
-        #: address of the word that holds the address of the code
+        #: address of the word that contains the address of the code
         self.cell = self._word.address
-        #: whether it should be compiled in full, if it turns out to be used often
+        #: whether the kernel was compiled quickly and can tier up
         self.improvable = improvable
-        #: the name under which it is kept on disk, if it is
+        #: key of its file on disk, if it has one
         self.key = key
-        #: what it computes, as long as it may be compiled once more; None if only its file tells
+        #: its structure, as long as it can tier up; None if only its file contains the text
         self.structure = structure if improvable else None
-        self._memory: tuple[elf_loader.Image | Library, ...] = (memory,)
+        self._memory: tuple[elf_loader.LoadedCode | Library, ...] = (memory,)
 
     @property
     def address(self) -> int:
-        """The address of the code; another one once it has been improved."""
+        """The address of the code. Tier-up changes it."""
         return self._word.value
 
-    def replace(self, address: int, memory: elf_loader.Image | Library) -> None:
-        """Use other code from now on; the old one stays, because it may be running."""
+    def replace(self, address: int, memory: elf_loader.LoadedCode | Library) -> None:
+        """Use other code from now on. The old code stays in memory, because a thread may be running it."""
         self._memory = (*self._memory, memory)
         self.improvable, self.structure = False, None
         self._word.value = address
 
 
-class _Kernels:
+class _KernelCache:
     """The kernels of this process."""
 
     def __init__(self) -> None:
-        self.codes = Codes(_gate)
+        self.objects = ObjectCache(_gate)
         self._library: Library | None = None
         self._kernels: OrderedDict[Written, Kernel] = OrderedDict()
         self._by_key: weakref.WeakValueDictionary[str, Kernel] = weakref.WeakValueDictionary()
@@ -151,22 +148,22 @@ class _Kernels:
         self.last_used = 0.0
 
     def compile(self, write: Callable[..., str], arguments: tuple[Any, ...], name: str, quick: bool) -> Kernel:
-        """Return the compiled function of a module that a function writes."""
-        code = self.codes.of_module(write, arguments, quick)
+        """Return the compiled function of the module that ``write`` returns."""
+        code = self.objects.module_code(write, arguments, quick)
         with self.lock:
-            memory = self._placed({name: code})
+            memory = self._load_code({name: code})
         return Kernel(memory.addresses[name], memory)
 
     def kernels(self, wanted: Mapping[Written, int]) -> dict[Written, Kernel]:
-        """Return kernels by description, given how many chunks of work each has to do."""
+        """Return kernels by structure, given the chunks of work of each."""
         with self.lock:
             known = self._kernels
             missing = [structure for structure in wanted if structure not in known]
             statistics.kernels_found += len(wanted) - len(missing)
             if missing:
                 start = time.perf_counter()
-                found = self.codes.found([(structure, _is_quick(wanted[structure])) for structure in missing])
-                known.update(zip(missing, self._admitted(found, missing), strict=True))
+                found = self.objects.obtain([(structure, _is_quick(wanted[structure])) for structure in missing])
+                known.update(zip(missing, self._load_kernels(found, missing), strict=True))
                 statistics.seconds += time.perf_counter() - start
                 self.last_used = time.monotonic()
             for structure in wanted:
@@ -176,40 +173,40 @@ class _Kernels:
                 known.popitem(last=False)
         for structure, kernel in results.items():
             if kernel.improvable and wanted[structure] > MUCH_WORK:
-                # it was compiled for little work
+                # it was compiled quickly for a smaller launch
                 self.improve(kernel)
         return results
 
-    def kept(self, wanted: Iterable[tuple[str, int]]) -> list[Kernel] | None:
-        """Return kernels by the names of their files, given how much work they have to do; None if some are missing."""
+    def load(self, wanted: Iterable[tuple[str, int]]) -> list[Kernel] | None:
+        """Return kernels by the keys of their files, given the chunks of work of each; None if one is missing."""
         with self.lock:
             start = time.perf_counter()
             here: list[Kernel | None] = []
-            found: list[Found] = []
+            found: list[ObjectCode] = []
             for key, work in wanted:
                 kernel = self._by_key.get(key)
                 if kernel is None or (kernel.improvable and not _is_quick(work)):
-                    entry = self.codes.kept(key, _is_quick(work))
+                    entry = self.objects.load(key, _is_quick(work))
                     if entry is None:
                         return None
                     found.append(entry)
                     kernel = None
                 here.append(kernel)
-            loaded = iter(self._admitted(found))
+            loaded = iter(self._load_kernels(found))
             statistics.seconds += time.perf_counter() - start
             return [next(loaded) if kernel is None else kernel for kernel in here]
 
-    def expect(self, structure: Written, work: int) -> None:
-        """Begin to compile a kernel that will be asked for, with so many chunks of work to do."""
+    def precompile(self, structure: Written, work: int) -> None:
+        """Start to compile a kernel with some chunks of work in another thread."""
         if structure not in self._kernels:
-            self.codes.expect(structure, _is_quick(work))
+            self.objects.precompile(structure, _is_quick(work))
 
-    def _admitted(self, found: Sequence[Found], structures: Sequence[Written] = ()) -> list[Kernel]:
-        """Return kernels made of code, after putting it into memory."""
+    def _load_kernels(self, found: Sequence[ObjectCode], structures: Sequence[Written] = ()) -> list[Kernel]:
+        """Load object code into memory and return its kernels."""
         made: list[Kernel] = []
         for start in range(0, len(found), LIBRARY_SIZE):
             part = found[start : start + LIBRARY_SIZE]
-            memory = self._placed({entry.name: entry.code for entry in part})
+            memory = self._load_code({entry.name: entry.code for entry in part})
             for number, (name, key, _, quick, compiled) in enumerate(part, start):
                 structure = structures[number] if structures else None
                 made.append(Kernel(memory.addresses[name], memory, key, quick, structure))
@@ -221,60 +218,60 @@ class _Kernels:
                     statistics.kernels_loaded += 1
         return made
 
-    def _placed(self, codes: Mapping[str, bytes]) -> elf_loader.Image | Library:
-        """Return memory in which object files lie, each with a function of its name."""
-        found = elf_loader.load(codes)
+    def _load_code(self, code_by_name: Mapping[str, bytes]) -> elf_loader.LoadedCode | Library:
+        """Load object files, each with a function of its name, and return the memory that contains them."""
+        found = elf_loader.load(code_by_name)
         if found is not None:
             return found
         addresses = {} if self._library is None else self._library.addresses
-        is_new = len(addresses) + len(codes) > LIBRARY_SIZE or not addresses.keys().isdisjoint(codes)
+        is_new = len(addresses) + len(code_by_name) > LIBRARY_SIZE or not addresses.keys().isdisjoint(code_by_name)
         if self._library is None or is_new:
-            self._library = Library(self.codes.compiler().binding)
-        self._library.add(codes)
+            self._library = Library(self.objects.compiler().binding)
+        self._library.add(code_by_name)
         return self._library
 
     def improve(self, kernel: Kernel) -> None:
-        """Compile a kernel in full and have it used from now on; called by the thread that does this."""
+        """Compile a kernel in full and use that code from now on; the tier-up thread calls this."""
         if not kernel.improvable:
             return
-        found = self.codes.improved(kernel.key, kernel.structure)
+        found = self.objects.compile_in_full(kernel.key, kernel.structure)
         with self.lock:
             if found is None:
-                # its file has been dropped, or other settings look elsewhere: it stays as it is
+                # its file was dropped, or the cache directory changed: keep the quick code
                 kernel.improvable = False
             elif kernel.improvable:
-                memory = self._placed({found.name: found.code})
+                memory = self._load_code({found.name: found.code})
                 kernel.replace(memory.addresses[found.name], memory)
                 statistics.kernels_improved += 1
 
 
 def _is_quick(work: int) -> bool:
-    """Return whether a kernel with some chunks of work is compiled quickly."""
+    """Return whether to compile a kernel with some chunks of work quickly."""
     return work <= MUCH_WORK and settings.current().quick_kernels
 
 
 _gate = Gate()
-_kernels: _Kernels | None = None
+_kernels: _KernelCache | None = None
 _missing: Exception | None = None
 _start = threading.RLock()
-#: the lock of llvmlite, while a process is forked
+#: holds the lock of llvmlite during a fork
 _held = contextlib.ExitStack()
 
 
-def _new_improver() -> Improver:
-    return Improver(lambda kernel: _started().improve(kernel), lambda: _started().last_used)
+def _new_tier_up_thread() -> TierUpThread:
+    return TierUpThread(lambda kernel: _cache().improve(kernel), lambda: _cache().last_used)
 
 
-_improver = _new_improver()
+_tier_up_thread = _new_tier_up_thread()
 
 
 def _before_fork() -> None:
-    """Wait until no thread compiles: locks that are held when a process is forked are never free in the child."""
+    """Wait until no thread compiles: a lock that a thread holds during a fork stays locked in the child."""
     _start.acquire()
     if _kernels is not None:
         _kernels.lock.acquire()
     _gate.hold()
-    # threads that end give memory back to LLVM without the gate
+    # threads that end free LLVM memory without passing the gate
     _held.enter_context(compiler.lock())
 
 
@@ -287,21 +284,21 @@ def _after_fork() -> None:
 
 
 def _after_fork_in_child() -> None:
-    global _improver
-    # threads exist in the parent only
-    _improver = _new_improver()
+    global _tier_up_thread
+    # a child has none of the parent's threads
+    _improver = _new_tier_up_thread()
     if _kernels is not None:
-        _kernels.codes.forget_expected()
+        _kernels.objects.forget_pending()
     _after_fork()
 
 
 fork.register("compiler", before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork_in_child)
-# the compiler must not be at work when its library is taken down
-atexit.register(lambda: _improver.stop())
+# no thread may compile while LLVM's library is being unloaded
+atexit.register(lambda: _tier_up_thread.stop())
 
 
 def available() -> bool:
-    """Return whether kernels can be compiled; warns at the first call if not."""
+    """Return whether kernels can be compiled; warn at the first call if not."""
     global _kernels
     if _kernels is not None or _missing is not None:
         return _kernels is not None
@@ -310,16 +307,16 @@ def available() -> bool:
             try:
                 if not pointers.are_usable():
                     raise OSError("machine code cannot be called by its address")
-                _kernels = _Kernels()
+                _kernels = _KernelCache()
                 settings.fix("cpu_level", "the compiler has started; change it before the first value is computed")
-            # its shared library cannot be loaded, or LLVM does not know the processor
+            # llvmlite's shared library cannot be loaded, or LLVM does not know the processor
             except (ImportError, OSError, RuntimeError) as error:
-                lost(error)
+                disable_compiler(error)
     return _kernels is not None
 
 
-def lost(error: Exception) -> None:
-    """Do without the compiler from now on, and say so."""
+def disable_compiler(error: Exception) -> None:
+    """Evaluate with NumPy from now on, and warn that the compiler is missing."""
     global _kernels, _missing
     _kernels, _missing = None, error
     file, line = user_line() or (__file__, 0)
@@ -334,71 +331,71 @@ def lost(error: Exception) -> None:
 
 
 def kernels(wanted: Mapping[Written, int]) -> dict[Written, Kernel]:
-    """Return the compiled kernels of some descriptions, given how many chunks of work each has to do."""
-    return _started().kernels(wanted)
+    """Return the kernels of some structures, given the chunks of work of each."""
+    return _cache().kernels(wanted)
 
 
 def kernel(structure: Written) -> Kernel:
-    """Return the compiled kernel of a description."""
+    """Return the kernel of a structure."""
     return kernels({structure: 0})[structure]
 
 
-def kept(wanted: Iterable[tuple[str, int]]) -> list[Kernel] | None:
-    """Return kernels by the names of their files, given how much work they have to do; None if some are missing."""
-    return _started().kept(wanted)
+def load_kernels(wanted: Iterable[tuple[str, int]]) -> list[Kernel] | None:
+    """Return kernels by the keys of their files, given the chunks of work of each; None if one is missing."""
+    return _cache().load(wanted)
 
 
-def expect(structure: Written, work: int) -> None:
-    """Begin to compile a kernel, which will be asked for with so many chunks of work to do, in another thread."""
-    _started().expect(structure, work)
+def precompile(structure: Written, work: int) -> None:
+    """Start to compile a kernel with some chunks of work in another thread, because a plan will need it."""
+    _cache().precompile(structure, work)
 
 
-def expect_module(write: Callable[..., str], arguments: tuple[Any, ...]) -> None:
-    """Begin to compile a module that will be asked for, quickly, in another thread; see :func:`compile_module`."""
-    _started().codes.expect_module(write, arguments)
+def precompile_module(write: Callable[..., str], arguments: tuple[Any, ...]) -> None:
+    """Start to compile a module quickly in another thread; see :func:`compile_module`."""
+    _cache().objects.precompile_module(write, arguments)
 
 
-def improve(some: Iterable[Kernel]) -> None:
-    """Have kernels compiled in full, by another thread, where they are not."""
+def tier_up(some: Iterable[Kernel]) -> None:
+    """Queue the quickly compiled ones among some kernels for tier-up in the background thread."""
     improvable = [kernel for kernel in some if kernel.improvable]
     if improvable:
-        _improver.submit(improvable)
+        _tier_up_thread.submit(improvable)
 
 
-def finish() -> None:
-    """Wait until every kernel is as fast as it can be that is about to be."""
-    _improver.finish()
+def wait_for_tier_up() -> None:
+    """Block until all queued tier-up compilations finish."""
+    _tier_up_thread.finish()
 
 
 def compile_text(text: str, name: str, quick: bool = False) -> Kernel:
-    """Return the compiled function of a module that is written by hand; see :func:`compile_module`."""
-    return compile_module(_as_it_is, (text,), name, quick)
+    """Return the compiled function of a module given as text; see :func:`compile_module`."""
+    return compile_module(_identity, (text,), name, quick)
 
 
-def _as_it_is(text: str) -> str:
+def _identity(text: str) -> str:
     return text
 
 
 def compile_module(write: Callable[..., str], arguments: tuple[Any, ...], name: str, quick: bool = False) -> Kernel:
-    """Return the compiled function of a module that a function of the library writes, given plain values.
+    """Return the compiled function of the module that a function of the library writes, given plain values.
 
-    It is called only where machine code for these is not on disk. Quickly, if the speed of the code is of little
-    importance: it stays as it is in this process.
+    ``write`` is called only if the machine code for these values is not on disk. ``quick`` is for code whose speed
+    hardly matters: it does not tier up in this process.
     """
-    return _started().compile(write, arguments, name, quick)
+    return _cache().compile(write, arguments, name, quick)
 
 
-def store() -> DiskCache | None:
-    """Return where machine code and plans are kept on disk, if they are."""
-    return _started().codes.store()
+def disk_cache() -> DiskCache | None:
+    """Return the disk cache of machine code and plans; None if the settings turn it off."""
+    return _cache().objects.disk_cache()
 
 
 def description() -> Description:
-    """Return what is known about the compiler and the processor."""
-    return _started().codes.description()
+    """Return the versions of the compiler and the features of the processor."""
+    return _cache().objects.description()
 
 
-def _started() -> _Kernels:
+def _cache() -> _KernelCache:
     if not available():
         raise RuntimeError("kernels cannot be compiled without llvmlite")
     assert _kernels is not None

@@ -1,22 +1,22 @@
-"""Launching: rows of kernels that Python calls as functions of machine code, with the list of all values of a run.
+"""The launcher: makes each row of launches a Python function of machine code, which takes the list of all values.
 
-What a row needs beside its kernels takes longer in Python than most small kernels: new arrays for its results, a look
-at whether its inputs are contiguous, memory for what only kernels see, and a foreign call. Here all of it is one
-function::
+A row needs arrays for its results, a check that its inputs are contiguous, an arena, and a foreign call. In Python this
+takes longer than most small kernels, so all of it is one function of machine code, used by
+:mod:`~phonograd.core.run.driver`::
 
     launch(front, values):
         for slot, axes, extents, dtype in front.made:
             if values[slot] is None:
                 values[slot] = PyArray_Empty(axes, extents, dtype)
         objects = [values[slot] for slot in front.slots]
-        if one of them is not contiguous, or no plain array:
+        if one of them is not a contiguous plain array:
             return False
         objects[ARENA] = memory on the stack, if the arena is small
         without the GIL:
             driver(front.record, objects)
         return True
 
-Where that is not possible (other interpreters, no GIL) :class:`~phonograd.core.run.driver.Row` is called as it is.
+Without it (other interpreters, no GIL), Python does the same and calls :meth:`phonograd.core.run.driver.Row.run`.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ from .object_layout import (
     DATA,
     FLAGS,
     PythonFunction,
-    are_makeable,
+    can_make_arrays,
     empty,
     object_address,
 )
 
-__all__ = ["MOST_ON_STACK", "Launching", "expect", "possible"]
+__all__ = ["MOST_ON_STACK", "Launcher", "is_supported", "precompile"]
 
-#: bytes of an arena that lies on the stack
+#: maximum bytes of an arena on the stack
 MOST_ON_STACK = 1 << 15
-#: where the arena stands among the arrays of a row
+#: number of the arena among the arrays of a row
 _ARENA = 1
-#: functions of Python's C interface that the code calls
+#: functions of the Python C API that the code calls
 _API = (
     "PyList_GetItem",
     "PyList_SetItem",
@@ -56,7 +56,7 @@ _API = (
     "PyEval_RestoreThread",
     "Py_IncRef",
 )
-#: what else stands in its table, after these
+#: the other entries of its table
 _OTHERS = ("empty", "driver", "array", "none", "true", "false")
 
 #: words of the description of a row, and of an array that it makes
@@ -64,30 +64,30 @@ _RECORD, _SLOT_COUNT, _SLOTS, _MADE_COUNT, _MADE, _ROOM = range(6)
 _MADE_WORDS = 4
 
 
-class _Code(FunctionBuilder):
-    """The text of the function."""
+class _LauncherBuilder(FunctionBuilder):
+    """Builds the text of ``launch``."""
 
-    def known(self, name: str) -> str:
-        """Return an entry of the table."""
+    def entry(self, name: str) -> str:
+        """Load an entry of the table."""
         return self.load_word("@state", str((*_API, *_OTHERS).index(name)), "ptr")
 
     def call(self, kind: str, name: str, arguments: str = "") -> str:
-        """Call a function of the table and return what it returns."""
-        text = f"call {kind} {self.known(name)}({arguments})"
+        """Call a function of the table and return its result."""
+        text = f"call {kind} {self.entry(name)}({arguments})"
         if kind != "void":
             return self.assign(text)
         self.line(text)
         return ""
 
     def give_back(self, name: str) -> None:
-        """Return an object of the table."""
-        self.call("void", "Py_IncRef", f"ptr {self.known(name)}")
-        self.line(f"ret ptr {self.known(name)}")
+        """Write the return of an object of the table."""
+        self.call("void", "Py_IncRef", f"ptr {self.entry(name)}")
+        self.line(f"ret ptr {self.entry(name)}")
 
 
-def launching_text() -> str:
-    """Return the text of the module; ``launching`` writes the addresses of its table and of ``launch``."""
-    f = _Code("launch", "ptr %self, ptr %values", "ptr", internal=True)
+def launcher_text() -> str:
+    """Return the text of the module; its function ``launcher`` stores the addresses of the table and of ``launch``."""
+    f = _LauncherBuilder("launch", "ptr %self, ptr %values", "ptr", internal=True)
     front = f.call("ptr", "PyLong_AsVoidPtr", "ptr %self")
     made, slots, count = f.load_word(front, str(_MADE), "ptr"), f.load_word(front, str(_SLOTS), "ptr"), "%count"
     f.line(f"%count = load i64, ptr {f.address(front, str(_SLOT_COUNT), 'i64')}, align 8")
@@ -100,7 +100,7 @@ def launching_text() -> str:
         slot = f.load_word(entry, "0")
         before = f.call("ptr", "PyList_GetItem", f"ptr %values, i64 {slot}")
         f.leave_unless(f.assign(f"icmp ne ptr {before}, null"), "error")
-        f.choose(f.assign(f"icmp eq ptr {before}, {f.known('none')}"), lambda: make(entry, slot), tuple)
+        f.choose(f.assign(f"icmp eq ptr {before}, {f.entry('none')}"), lambda: make(entry, slot), tuple)
         return ()
 
     def make(entry: str, slot: str) -> tuple[()]:
@@ -117,7 +117,7 @@ def launching_text() -> str:
     def take(index: Index, _: list[Value]) -> tuple[()]:
         value = f.call("ptr", "PyList_GetItem", f"ptr %values, i64 {f.load_word(slots, index)}")
         f.leave_unless(f.assign(f"icmp ne ptr {value}, null"), "error")
-        f.leave_unless(f.assign(f"icmp eq ptr {f.load_word(value, '1', 'ptr')}, {f.known('array')}"), "other")
+        f.leave_unless(f.assign(f"icmp eq ptr {f.load_word(value, '1', 'ptr')}, {f.entry('array')}"), "other")
         flags = f.assign(f"load i32, ptr {f.address(value, str(FLAGS), 'i8')}, align 8")
         bit = f.assign(f"and i32 {flags}, {CONTIGUOUS}")
         f.leave_unless(f.assign(f"icmp ne i32 {bit}, 0"), "other")
@@ -125,7 +125,7 @@ def launching_text() -> str:
         return ()
 
     def put_arena() -> tuple[()]:
-        # laid out as an object is, as far as the driver looks
+        # the driver reads only the data address, so this looks like an array to it
         f.store_word(objects, str(_ARENA), f.address(cell, str(-DATA), "i8"), "ptr")
         return ()
 
@@ -143,7 +143,7 @@ def launching_text() -> str:
     return (
         f"@state = internal global [{len(_API) + len(_OTHERS)} x ptr] zeroinitializer, align 8\n"
         f"{f.text()}"
-        "define void @launching(ptr %found) nounwind {\n"
+        "define void @launcher(ptr %found) nounwind {\n"
         "  store ptr @state, ptr %found, align 8\n"
         "  %second = getelementptr ptr, ptr %found, i64 1\n"
         "  store ptr @launch, ptr %second, align 8\n"
@@ -151,19 +151,19 @@ def launching_text() -> str:
     )
 
 
-def possible() -> bool:
-    """Return whether rows can be launched this way on this interpreter."""
-    return settings.current().native_calls and are_makeable()
+def is_supported() -> bool:
+    """Return whether this interpreter supports the launcher, and the settings allow it."""
+    return settings.current().native_calls and can_make_arrays()
 
 
-def expect() -> None:
-    """Have the function compiled by another thread, where it will be asked for."""
-    if possible():
-        kernel_cache.expect_module(launching_text, ())
+def precompile() -> None:
+    """Start to compile the function in another thread, if it will be used."""
+    if is_supported():
+        kernel_cache.precompile_module(launcher_text, ())
 
 
-class Launching:
-    """The compiled function, and the functions for rows made with it.
+class Launcher:
+    """The compiled function, which makes Python functions of rows.
 
     Parameters
     ----------
@@ -172,7 +172,7 @@ class Launching:
     """
 
     def __init__(self, driver: int) -> None:
-        self._kernel = kernel_cache.compile_module(launching_text, (), "launching", quick=True)
+        self._kernel = kernel_cache.compile_module(launcher_text, (), "launcher", quick=True)
         found = np.zeros(2, np.int64)
         pointers.foreign_function(self._kernel.address, "nothing", "address")(pointers.address(found))
         state, launch = found.tolist()
@@ -184,18 +184,18 @@ class Launching:
     def function(
         self, record: int, slots: Sequence[int], made: Sequence[tuple[int, Shape, DType]], room: int
     ) -> tuple[Callable[[list[Any]], bool], Any]:
-        """Return the function of a row, and what has to live as long as it does.
+        """Return the function of a row, and the objects that must live as long as it does.
 
         Parameters
         ----------
         record
-            The address of what the driver is told.
+            The address of the row's record for the driver.
         slots
-            Where the arrays of the row stand in the list of values.
+            The slots of the row's arrays in the list of values.
         made
-            Slot, shape and dtype of arrays that are made before, unless something stands there already.
+            Slot, shape and dtype of the arrays to make first, unless the slot is filled.
         room
-            The size of the arena if it is to lie on the stack, else 0: then it is one of the arrays.
+            The size of an arena on the stack; 0 if the arena is one of the arrays.
         """
         places = np.array(slots, np.int64)
         extents = [np.array(shape, np.int64) for _, shape, _ in made]
@@ -206,5 +206,5 @@ class Launching:
         words = np.array(entries, np.int64).reshape(-1)
         tables = pointers.address(places), len(made), pointers.address(words)
         front = np.array([record, len(places), *tables, room], np.int64)
-        function = self._function.bound(pointers.address(front), __name__)
+        function = self._function.bind(pointers.address(front), __name__)
         return function, (self, places, extents, [dtype for _, _, dtype in made], words, front)

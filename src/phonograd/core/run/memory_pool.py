@@ -1,13 +1,13 @@
-"""Memory of plans: the arena in which intermediate values lie, and the pool that arenas and results come from.
+"""The memory of plans: the layout of arenas, and the pool that arenas and results come from.
 
-:func:`arrange` decides once per plan where in an *arena* each value lies that only kernels see: values that are not
-needed at the same time share a place, and a value may take the place of one that it is computed from.
+:func:`arrange` decides once per plan where each intermediate value is in the *arena*. Values with disjoint lifetimes
+share a place, and a value may take the place of one of its operands.
 
-Arrays that plans hand out come from :func:`allocate`, and arenas from :func:`take`. Larger ones are *blocks* of a pool:
-when the last array that lies in a block is gone, its memory waits for the next one of that size. So the second turn of
-a loop needs nothing from the system: pages that were never touched cost more than most kernels take to fill them.
-Blocks begin at multiples of 64 bytes. Memory that waits is bounded (``settings.spare_bytes``); sizes that have not been
-asked for the longest are returned first.
+:func:`allocate` makes the arrays that plans return, and :func:`take` makes arenas. Larger ones are *blocks* of a pool:
+when the last array on a block is freed, the block waits for the next request of its size. So the second iteration of a
+loop takes no memory from the system: a page fault costs more than most kernels take to fill the page. Blocks begin at
+multiples of 64 bytes. ``settings.spare_bytes`` bounds the waiting memory; the least recently requested sizes are freed
+first.
 """
 
 from __future__ import annotations
@@ -32,24 +32,24 @@ from .pointers import address
 __all__ = ["Lifetime", "Pool", "allocate", "arrange", "pool", "room_for", "take"]
 
 ALIGNMENT = 64
-#: arrays below this size are NumPy's own: a block costs 1.3 us more, a quarter of what it takes to fill it
+#: NumPy allocates smaller arrays: a block costs 1.3 us more, a quarter of the time to fill it
 SMALLEST_BLOCK = 1 << 16
 
 
 class Lifetime(NamedTuple):
-    """How many bytes a value takes, and the first and last step at which they are in use."""
+    """The bytes of a value, and the first and last step that use them."""
 
     size: int
     first: int
     last: int
     over: int | None = None
-    """The number of a value that ends with the step that this one begins with, and whose place it can take."""
+    """The number of a value whose last step is the first one of this value, which can take its place."""
 
 
 def arrange(lifetimes: Sequence[Lifetime]) -> tuple[list[int], int]:
     """Return the offset of each value in an arena, and the size of the arena.
 
-    A value takes the smallest place that is free and large enough. The time taken is n log n.
+    A value takes the smallest free place that is large enough (best fit), in O(n log n) time.
 
     >>> arrange([Lifetime(100, 0, 1), Lifetime(100, 1, 2), Lifetime(100, 2, 3)])
     ([0, 128, 0], 256)
@@ -77,18 +77,18 @@ def arrange(lifetimes: Sequence[Lifetime]) -> tuple[list[int], int]:
 
 
 class _Free:
-    """The free places of an arena while values are put into it. It grows where none is large enough."""
+    """The free places of an arena during its layout. The arena grows if none is large enough."""
 
     def __init__(self) -> None:
         #: (size, offset) of every free place, in order; neighbours are one place
         self._places: list[tuple[int, int]] = []
-        #: sizes by where places begin, and where they begin by where they end
+        #: sizes of places by their beginnings, and beginnings by their ends
         self._sizes: dict[int, int] = {}
         self._starts: dict[int, int] = {}
         self.end = 0
 
     def take(self, size: int) -> int:
-        """Return where a place of a size begins, which is not free any more."""
+        """Reserve a place of a size and return its offset."""
         found = bisect.bisect_left(self._places, (size, 0))
         if found < len(self._places):
             room, offset = self._places[found]
@@ -96,7 +96,7 @@ class _Free:
             if room > size:
                 self._add(offset + size, room - size)
             return offset
-        # what is free at the end is part of what is added
+        # extend the free place at the end, if there is one
         offset = self._starts.get(self.end, self.end)
         if offset < self.end:
             self._remove(offset, self.end - offset)
@@ -104,7 +104,7 @@ class _Free:
         return offset
 
     def give(self, offset: int, size: int) -> None:
-        """Make a place free."""
+        """Free a place."""
         following = self._sizes.get(offset + size)
         if following is not None:
             self._remove(offset + size, following)
@@ -127,7 +127,7 @@ class _Free:
 
 
 def room_for(size: int) -> int:
-    """Return a size rounded up to one of eight steps between powers of two, and to the alignment.
+    """Round a size up to one of eight steps between powers of two, and to the alignment.
 
     >>> room_for(0), room_for(100), room_for(1100)
     (64, 128, 1152)
@@ -138,48 +138,48 @@ def room_for(size: int) -> int:
 
 
 class _Memory(np.ndarray[Any, Any]):
-    """Bytes that belong to a pool. A class of its own, because arrays refer to the owner of plain arrays directly."""
+    """Bytes that a pool owns. A subclass, because the base of a view of plain arrays would be their owner."""
 
     __slots__ = ()
 
 
-#: memory that has come back and is not sorted in yet
+#: freed memory that the pool has not sorted in yet
 _returned: deque[Any] = deque()
 
 
 class _Block(np.ndarray[Any, Any]):
-    """Bytes that are in use: the base of whatever arrays lie in them, gone when the last of these is."""
+    """Bytes that are in use: the base of all arrays on them, freed with the last of these."""
 
     __slots__ = ()
 
     def __del__(self, returned: deque[Any] = _returned, is_late: Callable[[], bool] = sys.is_finalizing) -> None:
-        # arrays may end at any moment, also while the pool is being changed, so this only puts the memory down
+        # arrays may be freed at any moment, even while the pool changes, so this only appends the memory
         returned.append(self.base)
-        # it is sorted in when the next block is asked for, or now if it is much: some may have to be returned
+        # the next request sorts it in; much memory is sorted in now, because some may have to be freed
         if (self.nbytes >= 1 << 20 or len(returned) > 64) and not is_late():
             pool.sort_in()
 
 
 class Pool:
-    """Blocks of memory that are used again."""
+    """Blocks of memory for reuse."""
 
     def __init__(self) -> None:
         self._free: OrderedDict[int, list[_Memory]] = OrderedDict()
         self._lock = threading.Lock()
-        #: bytes that wait for use
+        #: bytes of waiting blocks
         self.spare_bytes = 0
-        #: bytes of blocks in use, and the most that there ever were
+        #: bytes of blocks in use, and their maximum so far
         self.used_bytes = 0
         self.peak_bytes = 0
-        #: blocks that were made because none was waiting
+        #: number of blocks made because none was waiting
         self.blocks_made = 0
 
     def after_fork(self) -> None:
-        """Begin with a new lock: a thread that the new process does not have may have taken the old one."""
+        """Replace the lock: a thread of the parent may hold the old one."""
         self._lock = threading.Lock()
 
     def take(self, room: int) -> Array:
-        """Return memory of a size that :func:`room_for` gave; it comes back by itself."""
+        """Return a block of a size that :func:`room_for` returned; it returns to the pool when it is freed."""
         memory: _Memory | None = None
         with self._lock:
             if _returned:
@@ -195,8 +195,8 @@ class Pool:
         return _new_block(room) if memory is None else memory.view(_Block)
 
     def sort_in(self) -> None:
-        """Make memory that has come back available, unless another thread is about to."""
-        # never waits: this may be the thread that has the lock, interrupted by the end of an array
+        """Make freed memory available, unless another thread is doing it."""
+        # never waits: this thread may hold the lock itself, interrupted by the end of an array
         if self._lock.acquire(blocking=False):
             try:
                 self._sort_in()
@@ -224,7 +224,7 @@ class Pool:
                 del free[room]
 
     def clear(self) -> None:
-        """Return all memory that waits to the system."""
+        """Free all waiting blocks."""
         with self._lock:
             self._sort_in()
             self._free.clear()
@@ -245,5 +245,5 @@ fork.register("memory pool", after_in_child=pool.after_fork)
 
 
 def allocate(shape: Shape, dtype: DType, room: int) -> Array:
-    """Return an array with any contents, which takes a room that :func:`room_for` gave."""
+    """Return an uninitialized array of a size that :func:`room_for` returned."""
     return np.empty(shape, dtype) if room < SMALLEST_BLOCK else np.ndarray(shape, dtype, take(room))

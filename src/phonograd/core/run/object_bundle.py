@@ -1,9 +1,9 @@
-"""Bundles: machine code of one kernel in several object files, because its parts are compiled in different ways.
+"""Bundles: one kernel in several object files, because its parts are compiled at different levels.
 
-Most of a kernel with loops of its own says where things lie, and some *inner* functions do the work
-(:func:`~phonograd.core.kernels.routine.module` marks them). Compiled quickly, the latter take many times as long to
-run, and compiled in full, the former take most of the compiler's time. So where a kernel is compiled quickly its inner
-functions are compiled in full, as a module of their own, which another thread may do.
+In a library kernel, outer functions compute addresses and *inner* functions do the work (the text marks them with
+:data:`phonograd.core.kernels.launch.INNER`). Inner functions run many times slower if they are compiled quickly. Outer
+functions take most of the compiler's time if they are compiled in full. So a quickly compiled kernel has its inner
+functions in a second module, which is compiled in full, possibly by another thread.
 
 A bundle of one object file is that file.
 """
@@ -16,15 +16,15 @@ from collections.abc import Sequence
 
 from ..kernels.launch import INNER
 
-__all__ = ["bundled", "divided", "files"]
+__all__ = ["bundle", "object_files", "split_module"]
 
 _MAGIC = b"phonograd bundle\n"
 _SIZE = struct.Struct("<Q")
 _HIDDEN = "define internal "
 
 
-def divided(text: str) -> tuple[str, str] | None:
-    """Return a module without its inner functions and one with nothing else; None if there are none.
+def split_module(text: str) -> tuple[str, str] | None:
+    """Split a module into its outer and its inner functions; return None if there are no inner ones.
 
     >>> text = '''declare float @llvm.fma.f32(float, float, float)
     ... ; inner
@@ -36,7 +36,7 @@ def divided(text: str) -> tuple[str, str] | None:
     ...   ret void
     ... }
     ... '''
-    >>> outer, inner = divided(text)
+    >>> outer, inner = split_module(text)
     >>> print(outer)
     declare float @llvm.fma.f32(float, float, float)
     declare void @tile(ptr) nounwind
@@ -65,17 +65,17 @@ def divided(text: str) -> tuple[str, str] | None:
     return "".join(outer), "".join(inner)
 
 
-def bundled(codes: Sequence[bytes]) -> bytes:
-    """Return object files as one piece of code.
+def bundle(codes: Sequence[bytes]) -> bytes:
+    """Join object files into one piece of code.
 
-    >>> files(bundled([b"one", b"two"])), files(bundled([b"one"]))
+    >>> object_files(bundle([b"one", b"two"])), object_files(bundle([b"one"]))
     ([b'one', b'two'], [b'one'])
     """
     return codes[0] if len(codes) == 1 else b"".join([_MAGIC, *[_SIZE.pack(len(code)) + code for code in codes]])
 
 
-def files(code: bytes) -> list[bytes]:
-    """Return the object files of a piece of code; raises struct.error where it is cut off."""
+def object_files(code: bytes) -> list[bytes]:
+    """Return the object files of a piece of code; raise struct.error if it is truncated."""
     if not code.startswith(_MAGIC):
         return [code]
     found, place = [], len(_MAGIC)

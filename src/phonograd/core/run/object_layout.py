@@ -1,8 +1,8 @@
-"""Locate what machine code reads in Python objects and NumPy arrays.
+"""The layout of foreign objects: the fields of Python objects and NumPy arrays that machine code reads.
 
 :mod:`~phonograd.core.run.driver` reads the data addresses of arrays. :mod:`~phonograd.core.run.launcher` also reads
-their types and flags, and makes arrays with NumPy's own function. This module says where these are, and tests it on
-arrays whose contents it knows.
+their types and flags, and makes arrays with NumPy's own function. This module defines the offsets, and tests them on
+known arrays.
 """
 
 from __future__ import annotations
@@ -24,29 +24,29 @@ __all__ = [
     "FLAGS",
     "ITEMS",
     "PythonFunction",
-    "are_makeable",
-    "are_readable",
+    "can_make_arrays",
+    "can_read_addresses",
     "empty",
     "items",
     "object_address",
 ]
 
-#: where an array keeps its data address, and its flags after number of axes, extents, strides, base and dtype
+#: offsets of an array's data address, and of its flags after number of axes, extents, strides, base and dtype
 DATA, FLAGS = object.__basicsize__, object.__basicsize__ + 6 * 8
-#: where a tuple keeps its items
+#: offset of a tuple's items
 ITEMS = tuple.__basicsize__
-#: the flag of arrays whose elements lie in the order of their indices, without gaps
+#: the flag of C-contiguous arrays
 CONTIGUOUS = 1
 
-#: entries of the table of functions and types that NumPy offers to extensions; they keep their places in all versions
+#: entries of NumPy's C API table; their numbers are the same in all versions
 _VERSION, _ARRAY_TYPE, _EMPTY = 0, 2, 184
-#: what NumPy 1 and NumPy 2 say that they are
+#: ABI versions of NumPy 1 and NumPy 2
 _BINARY_VERSIONS = (0x01000009, 0x02000000)
 _METH_O = 0x8
 
 
-def are_readable() -> bool:
-    """Return whether the data addresses of arrays can be read out of a tuple of them; warn once if not."""
+def can_read_addresses() -> bool:
+    """Return whether machine code can read data addresses from a tuple of arrays; warn once if not."""
     return sys.implementation.name == "cpython" and assumption_holds(
         "arrays keep their data address, and tuples their items, behind their heads",
         "NumPy is asked for addresses: each run of kernels takes some microseconds longer",
@@ -54,13 +54,13 @@ def are_readable() -> bool:
     )
 
 
-def are_makeable() -> bool:
+def can_make_arrays() -> bool:
     """Return whether machine code can examine arrays and make new ones; warn once if an assumption does not hold.
 
-    It cannot without the GIL, nor where Python counts all references for debugging: that is known.
+    It cannot without the GIL, nor in debug builds that count all references; neither warns.
     """
     return (
-        are_readable()
+        can_read_addresses()
         and HAS_GIL
         and not hasattr(sys, "gettotalrefcount")
         and assumption_holds(
@@ -90,31 +90,31 @@ def _types_and_flags_are_found() -> bool:
     arrays = _examples()
     types = [words_at(id(array) + 8, 1)[0] for array in arrays]
     flags = [ctypes.c_int.from_address(id(array) + FLAGS).value for array in arrays]
-    # the text of a launch says so, too
+    # the text of the launcher assumes these offsets, too
     return DATA == 16 and types == [id(np.ndarray)] * 4 and flags == [array.flags.num for array in arrays]
 
 
 def _empty_makes_arrays() -> bool:
     table = _table()
     version = ctypes.CFUNCTYPE(ctypes.c_uint)(words_at(table + 8 * _VERSION, 1)[0])()
-    # no function of the table is called unless it is the table
+    # check that this is the table before calling a function of it
     if words_at(table + 8 * _ARRAY_TYPE, 1)[0] != id(np.ndarray) or version not in _BINARY_VERSIONS:
         return False
     dtype, extents = np.dtype(np.float32), np.array([3, 5], np.int64)
     kinds = ctypes.c_int, ctypes.c_void_p, ctypes.py_object, ctypes.c_int
-    # NumPy takes a reference over
+    # PyArray_Empty steals a reference
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(dtype))
     made = ctypes.PYFUNCTYPE(ctypes.py_object, *kinds)(empty())(2, address(extents), dtype, 0)
     return type(made) is np.ndarray and made.shape == (3, 5) and made.dtype == dtype and made.flags.owndata
 
 
 def items(arrays: tuple[Any, ...]) -> int:
-    """Return where the addresses of the objects in a tuple stand; the caller holds the tuple."""
+    """Return the address of a tuple's items; the caller must hold the tuple."""
     return id(arrays) + ITEMS
 
 
 def object_address(value: object) -> int:
-    """Return the address of an object, valid as long as the caller holds it."""
+    """Return the address of an object; valid as long as the caller holds it."""
     return id(value)
 
 
@@ -146,14 +146,14 @@ class _Definition(ctypes.Structure):
 
 
 class PythonFunction:
-    """Machine code that takes an object of its own and one argument, as Python functions; these need it to live."""
+    """Machine code that takes ``self`` and one argument; makes Python functions, which must not outlive this object."""
 
     def __init__(self, name: str, place: int, doc: str) -> None:
         self._definition = _Definition(name.encode(), place, _METH_O, doc.encode())
         kinds = ctypes.c_void_p, ctypes.py_object, ctypes.py_object
         self._new = ctypes.PYFUNCTYPE(ctypes.py_object, *kinds)(python_function("PyCFunction_NewEx"))
 
-    def bound(self, own: object, module: str) -> Callable[[Any], Any]:
-        """Return the function with its own object."""
+    def bind(self, own: object, module: str) -> Callable[[Any], Any]:
+        """Return the Python function with an object as ``self``."""
         made: Callable[[Any], Any] = self._new(ctypes.byref(self._definition), own, module)
         return made

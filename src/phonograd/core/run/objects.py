@@ -1,11 +1,12 @@
-"""Codes: the machine code of kernels as object files, from the disk or from the compiler.
+"""Object code of kernels: load it from disk, or compile it.
 
-Files are found by a digest of everything that their contents depend on (:mod:`~phonograd.core.run.disk_cache`). The
-compiler (:mod:`~phonograd.core.run.compiler`) is loaded when something is not there. Where there are several
-processors, several threads compile, beginning as soon as a kernel is known to be needed (:meth:`Codes.expect`).
+Takes structures and modules from :mod:`~phonograd.core.run.kernel_cache` and hands object files back. Files are named
+by a digest of everything that their contents depend on (:mod:`~phonograd.core.run.disk_cache`). If one is missing, the
+compiler (:mod:`~phonograd.core.run.compiler`) is loaded. On several processors, several threads compile, and start as
+soon as the planner knows a kernel (:meth:`ObjectCache.precompile`).
 
-A kernel that was compiled quickly is kept together with its text, so that it can be improved by a process that knows
-nothing but the name of its file.
+A quickly compiled kernel is stored together with its text, so that a process that knows only its key can compile it in
+full.
 """
 
 from __future__ import annotations
@@ -18,51 +19,51 @@ from typing import Any, NamedTuple
 from ..base import settings
 from ..kernels.launch import Written
 from . import elf_loader
-from .background import Gate, Task, Tasks
+from .background import Gate, Task, TaskPool
 from .compiler import FULL, QUICK, Compiler, Description, fingerprint, preload
 from .disk_cache import DiskCache, describe, source_digest
-from .object_bundle import bundled, divided
+from .object_bundle import bundle, split_module
 
-__all__ = ["Codes", "CompilerLost", "Found", "write"]
+__all__ = ["CompilerLost", "ObjectCache", "ObjectCode", "write"]
 
-#: kernels that may have been compiled for plans that never asked for them
-MOST_EXPECTED = 64
-#: threads that compile for one plan
+#: maximum number of precompiled kernels that no plan has used yet
+MOST_PENDING = 64
+#: maximum number of threads that compile for one plan
 MOST_COMPILERS = 4
 
 _LENGTH = struct.Struct("<Q")
 
 
 class CompilerLost(RuntimeError):
-    """The compiler was there when kernels on disk were compiled, and cannot be imported now."""
+    """Kernels on disk were compiled earlier, but the compiler cannot be imported now."""
 
 
-class Found(NamedTuple):
-    """Code of a kernel."""
+class ObjectCode(NamedTuple):
+    """The object code of one kernel."""
 
     name: str
-    """That of its function."""
+    """Name of its function."""
     key: str | None
-    """The name of its file, if it has one."""
+    """Key of its file on disk, if it has one."""
     code: bytes
     quick: bool
     compiled: bool
 
 
 def write(structure: Written, name: str) -> str:
-    """Return the text of a kernel as a module of its own."""
+    """Return the LLVM text of a kernel, as a module."""
     return structure.write(name)
 
 
-class Codes:
-    """Where the machine code of this process comes from.
+class ObjectCache:
+    """Obtains the object code of this process from the disk or the compiler.
 
-    Raises ImportError, OSError or RuntimeError where there is no compiler.
+    Raises ImportError, OSError or RuntimeError if there is no compiler.
 
     Parameters
     ----------
     gate
-        Where threads are while they compile.
+        Threads enter it while they compile.
     """
 
     def __init__(self, gate: Gate) -> None:
@@ -72,26 +73,26 @@ class Codes:
         self._description: Description | None = None
         self._starting = threading.Lock()
         self._names = 0
-        #: what others have been asked to compile, and whether quickly
-        self._expected: dict[Written, tuple[Task[Found], bool]] = {}
-        self._tasks = Tasks(gate)
-        #: modules that others have been asked to compile, by the functions that write them
-        self._expected_modules: dict[Callable[..., str], Task[bytes]] = {}
-        #: modules that are no kernels and were compiled quickly, by the keys they have on disk
+        #: kernels that other threads compile, and whether they do it quickly
+        self._pending: dict[Written, tuple[Task[ObjectCode], bool]] = {}
+        self._tasks = TaskPool(gate)
+        #: modules that other threads compile, by the functions that write them
+        self._pending_modules: dict[Callable[..., str], Task[bytes]] = {}
+        #: disk keys of quickly compiled modules that are not kernels
         self._quick_modules: list[str] = []
-        self._store: DiskCache | None = None
-        self._store_settings: tuple[str, int] | None = None
-        self._vouched: DiskCache | None = None
-        # where images are not possible, the compiler must load what is on disk
-        known = self.store() if elf_loader.possible() else None
+        self._disk: DiskCache | None = None
+        self._disk_settings: tuple[str, int] | None = None
+        self._described_disk: DiskCache | None = None
+        # without the ELF loader, LLVM must load the object files on disk
+        known = self.disk_cache() if elf_loader.is_supported() else None
         found = None if known is None else known.load(known.key("compiler", "c"))
         if found is None:
             self.compiler()
         else:
-            self._description = Description.decoded(found)
+            self._description = Description.from_bytes(found)
 
     def compiler(self) -> Compiler:
-        """Return the compiler, which is imported if it has not been."""
+        """Return the compiler; the first call imports it."""
         with self._starting:
             if self._compiler is None:
                 try:
@@ -103,130 +104,130 @@ class Codes:
             return self._compiler
 
     def description(self) -> Description:
-        """Return what is known about the compiler and the processor."""
+        """Return the versions of the compiler and the features of the processor."""
         if self._description is None:
             self._description = self.compiler().description()
         return self._description
 
     # -- kernels
 
-    def found(self, wanted: Iterable[tuple[Written, bool]]) -> list[Found]:
-        """Return the code of kernels, given whether compiling them quickly is enough."""
-        store = self.store()
-        tasks: list[Task[Found]] = []
+    def obtain(self, wanted: Iterable[tuple[Written, bool]]) -> list[ObjectCode]:
+        """Return the code of kernels, given for each whether quickly compiled code is enough."""
+        disk = self.disk_cache()
+        tasks: list[Task[ObjectCode]] = []
         for structure, quick in wanted:
-            task, is_quick = self._expected.pop(structure, (None, False))
+            task, is_quick = self._pending.pop(structure, (None, False))
             if task is None or (is_quick and not quick):
-                task = self._task(store, structure, quick)
+                task = self._task(disk, structure, quick)
             tasks.append(task)
-        if len(self._expected) > MOST_EXPECTED:
-            self._expected.clear()
+        if len(self._pending) > MOST_PENDING:
+            self._pending.clear()
         threads = min(_threads(), len(tasks) - 1)
         if threads > 0:
-            # this thread begins at the other end
-            self._tasks.share(reversed(tasks[1:]), threads)
+            # this thread starts at the other end
+            self._tasks.submit(reversed(tasks[1:]), threads)
         for task in tasks:
             task.run()
-        # what another thread has begun may be in several parts
-        self._tasks.help()
+        # a task of another thread may have submitted a part of its work
+        self._tasks.run_waiting()
         return [task.result() for task in tasks]
 
-    def expect(self, structure: Written, quick: bool) -> None:
-        """Begin to compile a kernel that will be asked for, if another thread can do it."""
+    def precompile(self, structure: Written, quick: bool) -> None:
+        """Start to compile a kernel in another thread, if there is one."""
         threads = _threads()
         if not threads:
             return
-        before, is_quick = self._expected.get(structure, (None, True))
+        before, is_quick = self._pending.get(structure, (None, True))
         if before is None or (is_quick and not quick):
             if before is not None:
-                before.give_up()
-            task = self._task(self.store(), structure, quick)
-            self._expected[structure] = task, quick
-            self._tasks.share([task], threads)
+                before.cancel()
+            task = self._task(self.disk_cache(), structure, quick)
+            self._pending[structure] = task, quick
+            self._tasks.submit([task], threads)
 
-    def forget_expected(self) -> None:
-        """Forget what other threads were to do: they are not there any more."""
-        self._tasks = Tasks(self._gate)
-        self._expected.clear()
-        self._expected_modules.clear()
+    def forget_pending(self) -> None:
+        """Forget the tasks of other threads: after a fork these threads do not exist."""
+        self._tasks = TaskPool(self._gate)
+        self._pending.clear()
+        self._pending_modules.clear()
 
-    def _task(self, store: DiskCache | None, structure: Written, quick: bool) -> Task[Found]:
-        return Task(lambda: self._obtained(store, structure, quick))
+    def _task(self, disk: DiskCache | None, structure: Written, quick: bool) -> Task[ObjectCode]:
+        return Task(lambda: self._obtain(disk, structure, quick))
 
-    def _obtained(self, store: DiskCache | None, structure: Written, quick: bool) -> Found:
-        description = None if store is None else describe(structure)
-        key = None if store is None or description is None else store.key(description)
+    def _obtain(self, disk: DiskCache | None, structure: Written, quick: bool) -> ObjectCode:
+        description = None if disk is None else describe(structure)
+        key = None if disk is None or description is None else disk.key(description)
         if key is not None:
-            found = self.kept(key, quick, store)
+            found = self.load(key, quick, disk)
             if found is not None:
                 return found
         name = key or self._new_name()
         text = write(structure, name)
         code = self._emit(text, quick)
-        self._keep(store, key, code, text if quick else None)
-        return Found(name, key, code, quick, compiled=True)
+        self._keep(disk, key, code, text if quick else None)
+        return ObjectCode(name, key, code, quick, compiled=True)
 
-    def kept(self, key: str, quick: bool, store: DiskCache | None = None) -> Found | None:
-        """Return what is on disk under a key, compiled quickly if that is enough."""
-        store = store or self.store()
-        if store is None:
+    def load(self, key: str, quick: bool, disk: DiskCache | None = None) -> ObjectCode | None:
+        """Return the code on disk under a key; quickly compiled code if that is enough."""
+        disk = disk or self.disk_cache()
+        if disk is None:
             return None
-        code = store.load(key)
+        code = disk.load(key)
         if code is not None:
-            return Found(key, key, code, quick=False, compiled=False)
-        code = _partitioned(store.load(_quick(key)))[0] if quick else None
-        return None if code is None else Found(key, key, code, quick=True, compiled=False)
+            return ObjectCode(key, key, code, quick=False, compiled=False)
+        code = _split_quick(disk.load(_quick(key)))[0] if quick else None
+        return None if code is None else ObjectCode(key, key, code, quick=True, compiled=False)
 
-    def improved(self, key: str | None, structure: Written | None) -> Found | None:
-        """Return the code of a kernel compiled in full; its description is known, or its text is on disk.
+    def compile_in_full(self, key: str | None, structure: Written | None) -> ObjectCode | None:
+        """Compile a kernel in full and return its code, given its structure or the key of its text on disk.
 
-        None is returned if it is not there any more.
+        Return None if the text is not on disk any more.
         """
-        store = self.store()
+        disk = self.disk_cache()
         name = key or self._new_name()
-        text = self._quick_text(store, key) if structure is None else write(structure, name)
+        text = self._quick_text(disk, key) if structure is None else write(structure, name)
         if text is None:
             return None
         code = self._emit(text, quick=False)
-        self._keep(store, key, code, None)
+        self._keep(disk, key, code, None)
         if self._quick_modules:
             other = self._quick_modules.pop()
-            text = self._quick_text(store, other)
+            text = self._quick_text(disk, other)
             if text is not None:
-                self._keep(store, other, self._emit(text, quick=False), None)
-        return Found(name, key, code, quick=False, compiled=True)
+                self._keep(disk, other, self._emit(text, quick=False), None)
+        return ObjectCode(name, key, code, quick=False, compiled=True)
 
-    def _quick_text(self, store: DiskCache | None, key: str | None) -> str | None:
-        """Return the text of what was compiled quickly, if that is on disk."""
-        return None if store is None or key is None else _partitioned(store.load(_quick(key)))[1]
+    def _quick_text(self, disk: DiskCache | None, key: str | None) -> str | None:
+        """Return the text of a quickly compiled module, if it is on disk."""
+        return None if disk is None or key is None else _split_quick(disk.load(_quick(key)))[1]
 
-    def of_module(self, write: Callable[..., str], arguments: tuple[Any, ...], quick: bool) -> bytes:
-        """Return the code of a module that a function of the library writes, which is called if it is not on disk.
+    def module_code(self, write: Callable[..., str], arguments: tuple[Any, ...], quick: bool) -> bytes:
+        """Return the code of the module that ``write`` returns; it is called if the code is not on disk.
 
-        What is compiled quickly here is compiled in full for processes to come.
+        The tier-up thread compiles a quickly compiled module in full, for later processes.
         """
-        task = self._expected_modules.pop(write, None)
-        return self._module(write, arguments, quick) if task is None else task.result()
+        task = self._pending_modules.pop(write, None)
+        return self._obtain_module(write, arguments, quick) if task is None else task.result()
 
-    def expect_module(self, write: Callable[..., str], arguments: tuple[Any, ...]) -> None:
-        """Begin to compile quickly what a function of the library writes, if another thread can do it."""
+    def precompile_module(self, write: Callable[..., str], arguments: tuple[Any, ...]) -> None:
+        """Start to compile the module that ``write`` returns quickly in another thread, if there is one."""
         if threads := _threads():
-            task = self._expected_modules[write] = Task(lambda: self._module(write, arguments, quick=True))
-            self._tasks.share([task], threads)
+            task = self._pending_modules[write] = Task(lambda: self._obtain_module(write, arguments, quick=True))
+            self._tasks.submit([task], threads)
 
-    def _module(self, write: Callable[..., str], arguments: tuple[Any, ...], quick: bool) -> bytes:
-        store = self.store()
+    def _obtain_module(self, write: Callable[..., str], arguments: tuple[Any, ...], quick: bool) -> bytes:
+        disk = self.disk_cache()
         given = describe(arguments)
-        named = store is not None and given is not None
-        key = store.key(f"{write.__module__}.{write.__qualname__}{given}") if store is not None and named else None
-        found = None if key is None else self.kept(key, quick, store)
+        named = disk is not None and given is not None
+        key = disk.key(f"{write.__module__}.{write.__qualname__}{given}") if disk is not None and named else None
+        found = None if key is None else self.load(key, quick, disk)
         if quick and key is not None and (found is None or found.quick):
             self._quick_modules.append(key)
         if found is not None:
             return found.code
         text = write(*arguments)
         code = self._emit(text, quick)
-        self._keep(store, key, code, text if quick else None)
+        self._keep(disk, key, code, text if quick else None)
         return code
 
     def _new_name(self) -> str:
@@ -234,55 +235,55 @@ class Codes:
         return f"kernel{self._names}"
 
     def _emit(self, text: str, quick: bool) -> bytes:
-        """Return the code of a module, which other threads may help to compile."""
-        parts = divided(text) if quick and elf_loader.possible() else None
+        """Compile a module and return its code; other threads may compile a part of it."""
+        parts = split_module(text) if quick and elf_loader.is_supported() else None
         if parts is None:
-            return self._compiled(text, QUICK if quick else FULL)
+            return self._compile(text, QUICK if quick else FULL)
         outer, inner = parts
-        task = Task(lambda: self._compiled(inner, FULL))
+        task = Task(lambda: self._compile(inner, FULL))
         if threads := _threads():
-            self._tasks.share([task], threads)
-        return bundled([self._compiled(outer, QUICK), task.result()])
+            self._tasks.submit([task], threads)
+        return bundle([self._compile(outer, QUICK), task.result()])
 
-    def _compiled(self, text: str, level: int) -> bytes:
+    def _compile(self, text: str, level: int) -> bytes:
         with self._gate:
             return self.compiler().emit(text, level)
 
     # -- the disk
 
-    def _keep(self, store: DiskCache | None, key: str | None, code: bytes, text: str | None) -> None:
-        """Keep code on disk; with the text that it was made from, if it was made quickly."""
-        if store is None or key is None:
+    def _keep(self, disk: DiskCache | None, key: str | None, code: bytes, text: str | None) -> None:
+        """Store code on disk; quickly compiled code together with its text."""
+        if disk is None or key is None:
             return
-        if self._vouched is not store:
-            self._vouched = store
-            store.save(store.key("compiler", "c"), self.description().encoded())
+        if self._described_disk is not disk:
+            self._described_disk = disk
+            disk.save(disk.key("compiler", "c"), self.description().to_bytes())
         if text is None:
-            store.save(key, code)
-            store.remove(_quick(key))
+            disk.save(key, code)
+            disk.remove(_quick(key))
         else:
-            store.save(_quick(key), _LENGTH.pack(len(code)) + code + text.encode())
+            disk.save(_quick(key), _LENGTH.pack(len(code)) + code + text.encode())
 
-    def store(self) -> DiskCache | None:
-        """Return the store that the settings ask for."""
+    def disk_cache(self) -> DiskCache | None:
+        """Return the disk cache that the settings ask for; None if they turn it off."""
         now = settings.current()
         wanted = now.cache_directory, now.cache_bytes
-        if wanted != self._store_settings:
-            self._store = self._opened(*wanted) if now.cache_directory else None
-            self._store_settings = wanted
-        return self._store
+        if wanted != self._disk_settings:
+            self._disk = self._open(*wanted) if now.cache_directory else None
+            self._disk_settings = wanted
+        return self._disk
 
     def _preload(self) -> None:
-        """Have another thread load the compiler, which will be needed."""
+        """Start to load the compiler in another thread."""
         if self._compiler is None and _threads():
-            self._tasks.share([Task(self._load)], 1)
+            self._tasks.submit([Task(self._load_compiler)], 1)
 
-    def _load(self) -> None:
+    def _load_compiler(self) -> None:
         with self._gate:
             preload()
             self.compiler()
 
-    def _opened(self, directory: str, limit_bytes: int) -> DiskCache | None:
+    def _open(self, directory: str, limit_bytes: int) -> DiskCache | None:
         sources = source_digest(DiskCache(directory, limit_bytes, "sources"), self._preload)
         if sources is None:
             return None
@@ -291,12 +292,12 @@ class Codes:
 
 
 def _quick(key: str) -> str:
-    """Return the name of the file for a kernel that was compiled quickly."""
+    """Return the file name of a quickly compiled kernel."""
     return f"{key}.quick"
 
 
-def _partitioned(data: bytes | None) -> tuple[bytes | None, str | None]:
-    """Return the code and the text of a kernel that was compiled quickly."""
+def _split_quick(data: bytes | None) -> tuple[bytes | None, str | None]:
+    """Return the code and the text in the file of a quickly compiled kernel."""
     if data is None:
         return None, None
     (length,) = _LENGTH.unpack_from(data)
@@ -305,5 +306,5 @@ def _partitioned(data: bytes | None) -> tuple[bytes | None, str | None]:
 
 
 def _threads() -> int:
-    """Return how many threads can compile beside this one."""
+    """Return the number of threads that can compile in addition to this one."""
     return min(settings.current().num_threads, MOST_COMPILERS) - 1

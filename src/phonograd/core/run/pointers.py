@@ -1,7 +1,7 @@
-"""Addresses: where our own memory lies, words at an address, and functions at an address.
+"""Pointers: addresses of our own memory, words at an address, and functions at an address.
 
-Other modules reach memory that they own and machine code through these few functions; they use no ctypes themselves.
-The layout of foreign objects is the subject of :mod:`~phonograd.core.run.object_layout`.
+Other modules access their memory and machine code through these few functions, and use no ctypes themselves. The layout
+of foreign objects is in :mod:`~phonograd.core.run.object_layout`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ __all__ = [
 
 _KINDS: dict[str, Any] = {"address": ctypes.c_void_p, "word": ctypes.c_int64, "nothing": None}
 
-#: what a function of machine code takes or returns
+#: kind of an argument or a result of machine code
 Kind = Literal["address", "word", "nothing"]
 
 
@@ -106,7 +106,7 @@ def words_at(place: int, count: int) -> Any:
 
 
 def foreign_function(place: int, result: Kind, *arguments: Kind) -> Callable[..., Any]:
-    """Return the function at an address; other Python threads run while it does."""
+    """Return the function at an address; calls release the GIL."""
     return ctypes.CFUNCTYPE(_KINDS[result], *[_KINDS[kind] for kind in arguments])(place)
 
 
@@ -124,7 +124,7 @@ def system_function(name: str) -> Callable[..., int]:
 
 
 def writable(values: Array) -> Array:
-    """Return an array on the memory of another one that can be written to, also if NumPy forbids it for that one."""
+    """Return a writable array on the memory of another one, even if that one is read-only."""
     memory: Any = (ctypes.c_char * values.nbytes).from_address(address(values))
     memory.owner = values
     return np.frombuffer(memory, values.dtype).reshape(values.shape)

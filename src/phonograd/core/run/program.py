@@ -1,10 +1,9 @@
-"""Running: executes the recipe of a plan, in terms of slots, words and kernels.
+"""Recipe programs: run the recipe of a plan.
 
 Takes a :class:`Recipe` from the planner (:mod:`~phonograd.core.plan.native_program`) or from disk
-(:mod:`~phonograd.core.plan.disk`) and hands values back. While a plan runs, its arrays are in a list of slots
-(:mod:`~phonograd.core.plan.layout`). The steps of a recipe are rows of launches, each of which is one native call,
-calls of NumPy, and arrays seen in another shape. A recipe contains nothing about the planner, so it can be kept on
-disk.
+(:mod:`~phonograd.core.plan.disk`) and hands values back. During a run the arrays are in a list of slots
+(:mod:`~phonograd.core.plan.layout`). A step of a recipe is a row of launches (one native call), a call of NumPy, or a
+reshaped array. A recipe is independent of the planner, so it can be stored on disk.
 """
 
 from __future__ import annotations
@@ -25,20 +24,20 @@ from .donation import Donation
 from .driver import Row, can_launch, prepare
 from .launcher import MOST_ON_STACK
 from .programs import Memory, Note, Part
-from .reference import located
+from .reference import locate_error
 
-__all__ = ["Aliased", "Called", "Launched", "Recipe", "RecipeProgram", "Rows", "Segment", "segment_of"]
+__all__ = ["AliasStep", "NumpyStep", "Recipe", "RecipeLaunch", "RecipeProgram", "RowStep", "Segment", "segment_of"]
 
-#: a part of a run, as a function of the list of all values
+#: runs one step, given the list of all values
 Segment = Callable[[list[Any]], None]
 
 _ARRAY = np.ndarray
 _BYTE = np.dtype(np.uint8)
-#: the place of the flag among the arrays of a row, after the numbers and the arena
+#: number of the flag among the arrays of a row, after the numbers and the arena
 _FLAG = 2
 
 
-class Launched(NamedTuple):
+class RecipeLaunch(NamedTuple):
     """One launch: the number of the kernel, its table, and its range."""
 
     kernel: int
@@ -47,21 +46,21 @@ class Launched(NamedTuple):
     chunk: int
 
 
-class Rows(NamedTuple):
-    """Launches that follow each other in one native call."""
+class RowStep(NamedTuple):
+    """Launches that run one after the other in one native call."""
 
     slots: list[int]
     """The slots of the arrays, in the order in which tables number them: numbers, arena and flag are the first."""
-    launches: list[Launched]
+    launches: list[RecipeLaunch]
     regions: list[int]
     made: list[tuple[int, Shape, DType]]
-    """Slot, shape and dtype of every array that is made first."""
+    """Slot, shape and dtype of every array to make first."""
     done: list[int]
-    """Slots that are emptied afterwards."""
+    """Slots to empty afterwards."""
 
 
-class Called(NamedTuple):
-    """A call of NumPy: the node that it computes, the slot of its value, and the slots of the operands."""
+class NumpyStep(NamedTuple):
+    """A call of NumPy: its node, the slot of its value, and the slots of its operands."""
 
     node: Node
     target: int
@@ -69,7 +68,7 @@ class Called(NamedTuple):
     done: list[int]
 
 
-class Aliased(NamedTuple):
+class AliasStep(NamedTuple):
     """An array that shares the memory of another one in another shape."""
 
     shape: Shape
@@ -79,9 +78,9 @@ class Aliased(NamedTuple):
 
 
 class Recipe(NamedTuple):
-    """All that is needed to run a plan."""
+    """A plan as plain data: everything that a run needs except the kernels."""
 
-    steps: list[Rows | Called | Aliased]
+    steps: list[RowStep | NumpyStep | AliasStep]
     width: int
     """The number of slots."""
     numbers: bytes
@@ -90,23 +89,24 @@ class Recipe(NamedTuple):
     kept: list[tuple[Node, int]]
     """The nodes whose values a run returns, and their slots."""
     begun: list[tuple[int, int, Shape]]
-    """Numbers of inputs, and slots and shapes of arrays that begin as them or as copies of them."""
+    """Numbers of inputs, and slots and shapes of arrays that start as these inputs or as copies of them."""
     exchanges: list[tuple[list[tuple[int, Shape]], list[int]]]
     """Slots and shapes of results, and the numbers of inputs whose memory they can take."""
     memory: Memory
 
     @property
     def uses_numpy(self) -> bool:
-        """Whether NumPy computes some of the values."""
-        return any([isinstance(step, Called) for step in self.steps])
+        """Return whether NumPy computes some of the values."""
+        return any([isinstance(step, NumpyStep) for step in self.steps])
 
     @property
-    def tells(self) -> bool:
-        """Whether the native call sets a word when it is done: where one call computes all and may write over inputs.
+    def sets_flag(self) -> bool:
+        """Return whether the native call sets a flag at its end.
 
-        Inputs that are lost in the middle of several calls cannot be restored.
+        It does if a single call computes everything and may write over inputs. Inputs that are lost between several
+        calls cannot be restored, so no flag is needed.
         """
-        kernels = [isinstance(step, Rows) for step in self.steps]
+        kernels = [isinstance(step, RowStep) for step in self.steps]
         is_one_row = sum(kernels) == 1 and kernels[0] and not self.uses_numpy
         return is_one_row and bool(self.begun or self.exchanges)
 
@@ -121,13 +121,13 @@ class RecipeProgram:
         "_aliases",
         "_arena_room",
         "_begun",
+        "_checks_layout",
         "_exchanges",
         "_fixed",
         "_kept_slots",
-        "_looks",
         "_on_stack",
         "_segments",
-        "_tells",
+        "_sets_flag",
         "_used",
         "_uses_numpy",
         "donatable",
@@ -141,22 +141,22 @@ class RecipeProgram:
 
     inputs: tuple[Node, ...]
 
-    def _follow(self, recipe: Recipe, kernels: Sequence[kernel_cache.Kernel]) -> None:
-        """Prepare to run a recipe, given the kernels that it numbers."""
+    def _prepare(self, recipe: Recipe, kernels: Sequence[kernel_cache.Kernel]) -> None:
+        """Prepare to run a recipe, given the kernels that it refers to by number."""
         self._used = kernels
         self._uses_numpy = recipe.uses_numpy
-        self._tells = recipe.tells
+        self._sets_flag = recipe.sets_flag
         room = memory_pool.room_for(recipe.arena_bytes) if recipe.arena_bytes else 0
         self._arena_room = room
-        #: whether rows check themselves that their inputs are contiguous, and whether the only row has its own arena
-        self._looks = not self._uses_numpy and can_launch()
-        is_only = len([step for step in recipe.steps if isinstance(step, Rows)]) == 1
-        self._on_stack = self._looks and is_only and 0 < room <= MOST_ON_STACK
+        #: whether rows check that their inputs are contiguous, and whether the only row has its arena on the stack
+        self._checks_layout = not self._uses_numpy and can_launch()
+        is_only = len([step for step in recipe.steps if isinstance(step, RowStep)]) == 1
+        self._on_stack = self._checks_layout and is_only and 0 < room <= MOST_ON_STACK
         own = room if self._on_stack else 0
-        self._segments = [segment_of(step, kernels, self._tells, own) for step in recipe.steps]
-        self._aliases = [step for step in recipe.steps if isinstance(step, Aliased)]
+        self._segments = [segment_of(step, kernels, self._sets_flag, own) for step in recipe.steps]
+        self._aliases = [step for step in recipe.steps if isinstance(step, AliasStep)]
         numbers = np.frombuffer(recipe.numbers, np.uint8)
-        # the slot of an arena that is not needed must still be something with a data address
+        # the slot of an unused arena still needs an object with a data address
         fixed = [numbers, numbers, np.zeros(1, np.int64)]
         self._fixed = [*fixed, *[None] * (recipe.width - len(self.inputs) - len(fixed))]
         self.kept = recipe.kept
@@ -164,8 +164,8 @@ class RecipeProgram:
         self._begun = recipe.begun
         self._exchanges = recipe.exchanges
         donatable = [] if self._uses_numpy else [number for number, _, _ in recipe.begun]
-        donatable += [number for _, numbers in recipe.exchanges for number in numbers if self._tells]
-        # an input may also be a result, if its value is the same
+        donatable += [number for _, numbers in recipe.exchanges for number in numbers if self._sets_flag]
+        # an input may also be a result, if nothing changes its value
         self.donatable = tuple(dict.fromkeys([number for number in donatable if number not in self._kept_slots]))
         self.memory = recipe.memory
         self.runs = 0
@@ -173,12 +173,12 @@ class RecipeProgram:
     def run(self, inputs: list[Any], donated: Container[int] = (), note: Note | None = None) -> list[Array]:
         """Return the values of the kept nodes, given those of the inputs (see :class:`.programs.Program`).
 
-        The second run lets the kernels be compiled in full, because more runs are likely to follow.
+        The second run queues the kernels for tier-up, because more runs are likely to follow.
         """
-        if self._looks and note is None and not donated and not self._begun:
+        if self._checks_layout and note is None and not donated and not self._begun:
             values = inputs + self._fixed
         else:
-            values = [value if _is_contiguous(value) else _contiguous(value) for value in inputs]
+            values = [value if _is_contiguous(value) else _as_contiguous(value) for value in inputs]
             values += self._fixed
         for number in self.donatable:
             if values[number] is None:
@@ -187,11 +187,11 @@ class RecipeProgram:
             self._exchange(values, donated, note is None)
         for number, slot, shape in self._begun:
             given = values[number].reshape(shape)
-            values[slot] = given if number in donated else _copied(given)
+            values[slot] = given if number in donated else _copy(given)
         if self._arena_room and not (self._on_stack and note is None):
             values[len(inputs) + 1] = memory_pool.allocate((self._arena_room,), _BYTE, self._arena_room)
         if note is not None:
-            self._run_noted(values, note)
+            self._run_parts(values, note)
         elif self._uses_numpy:
             with np.errstate(all="ignore"):
                 for segment in self._segments:
@@ -202,51 +202,54 @@ class RecipeProgram:
         if self.runs < 2:
             self.runs += 1
             if self.runs == 2:
-                kernel_cache.improve(self._used)
+                kernel_cache.tier_up(self._used)
         return [values[slot] for slot in self._kept_slots]
 
     def _exchange(self, values: list[Any], donated: Container[int], is_one_call: bool) -> None:
-        """Let results take the memory of inputs that may be written over."""
+        """Give results the memory of donated inputs."""
         for made, numbers in self._exchanges:
             free = [values[number] for number in numbers if number in donated and number in self.donatable]
             for (slot, shape), array in zip(made, free):
                 values[slot] = array if array.shape == shape else array.reshape(shape)
         if isinstance(donated, Donation):
-            values[len(self.inputs) + _FLAG] = donated.begin(values, is_one_call and self._tells)
+            values[len(self.inputs) + _FLAG] = donated.begin(values, is_one_call and self._sets_flag)
 
     def results(self, values: list[Any]) -> list[Array]:
-        """Return the values of the kept nodes after a run that was interrupted when its kernels were done."""
+        """Return the values of the kept nodes after a run that was interrupted after its kernels ended."""
         for shape, source, target, _ in self._aliases:
             if values[target] is None:
                 values[target] = values[source].reshape(shape)
         return [values[slot] for slot in self._kept_slots]
 
-    def _run_noted(self, values: list[Any], note: Note) -> None:
+    def _run_parts(self, values: list[Any], note: Note) -> None:
         with np.errstate(all="ignore"):
-            for part, segment in self._noted():
+            for part, segment in self._part_segments():
                 start = perf_counter_ns()
                 segment(values)
                 note(part, start, perf_counter_ns())
 
-    def _noted(self) -> list[tuple[Part, Segment]]:
-        """Return the parts of the program, each with the segment that runs it alone."""
+    def _part_segments(self) -> list[tuple[Part, Segment]]:
+        """Return the parts of the program, each with the segment that runs only this part."""
         raise NotImplementedError
 
 
 def segment_of(
-    step: Rows | Called | Aliased, kernels: Sequence[kernel_cache.Kernel], tells: bool = False, room: int = 0
+    step: RowStep | NumpyStep | AliasStep,
+    kernels: Sequence[kernel_cache.Kernel],
+    sets_flag: bool = False,
+    room: int = 0,
 ) -> Segment:
-    """Return the function of the list of all values that runs a step; a row may have room for an arena of its own."""
-    if isinstance(step, Rows):
-        return _row(step, kernels, tells, room)
-    return _call(step) if isinstance(step, Called) else _alias(step)
+    """Return the function that runs a step; a row may have an arena of ``room`` bytes on the stack."""
+    if isinstance(step, RowStep):
+        return _row(step, kernels, sets_flag, room)
+    return _call(step) if isinstance(step, NumpyStep) else _alias(step)
 
 
-def _row(step: Rows, kernels: Sequence[kernel_cache.Kernel], tells: bool, own: int) -> Segment:
-    """Return the segment of consecutive launches: one native call."""
+def _row(step: RowStep, kernels: Sequence[kernel_cache.Kernel], sets_flag: bool, own: int) -> Segment:
+    """Return the segment of a row of launches."""
     slots, launches, regions, made, done = step
     filled = [(kernels[kernel], words, extent, chunk) for kernel, words, extent, chunk in launches]
-    row = Row(filled, len(slots), regions, _FLAG if tells else -1)
+    row = Row(filled, len(slots), regions, _FLAG if sets_flag else -1)
     arrays, allocate, empty = operator.itemgetter(*slots), memory_pool.allocate, np.empty
     small, large = [], []
     for slot, shape, dtype in made:
@@ -274,7 +277,7 @@ def _row(step: Rows, kernels: Sequence[kernel_cache.Kernel], tells: bool, own: i
             prepare()
             if not launch(values):
                 for slot in slots:
-                    values[slot] = _contiguous(values[slot])
+                    values[slot] = _as_contiguous(values[slot])
                 launch(values)
         for slot in done:
             values[slot] = None
@@ -282,8 +285,8 @@ def _row(step: Rows, kernels: Sequence[kernel_cache.Kernel], tells: bool, own: i
     return native
 
 
-def _call(step: Called) -> Segment:
-    """Return the segment in which NumPy evaluates a node."""
+def _call(step: NumpyStep) -> Segment:
+    """Return the segment of a call of NumPy."""
     node, target, sources, done = step
     function = node.operator.reference(node.attributes)
     single = node.outputs is None
@@ -292,16 +295,16 @@ def _call(step: Called) -> Segment:
         try:
             result = function(*[values[source] for source in sources])
         except Exception as error:
-            raise located(error, node) from error
-        values[target] = _contiguous(result) if single else result
+            raise locate_error(error, node) from error
+        values[target] = _as_contiguous(result) if single else result
         for slot in done:
             values[slot] = None
 
     return call
 
 
-def _alias(step: Aliased) -> Segment:
-    """Return the segment that makes an array of another shape from the memory of another one."""
+def _alias(step: AliasStep) -> Segment:
+    """Return the segment that reshapes an array."""
     shape, source, target, done = step
 
     def alias(values: list[Any]) -> None:
@@ -312,7 +315,7 @@ def _alias(step: Aliased) -> Segment:
     return alias
 
 
-def _copied(array: Array) -> Array:
+def _copy(array: Array) -> Array:
     """Return a copy of an array in memory of the pool."""
     copy = memory_pool.allocate(array.shape, array.dtype, memory_pool.room_for(array.nbytes))
     np.copyto(copy, array)
@@ -323,8 +326,8 @@ def _is_contiguous(value: Any) -> bool:
     return type(value) is _ARRAY and value.flags.c_contiguous
 
 
-def _contiguous(value: Any) -> Any:
-    """Return a value as a contiguous array; None (of an optional input that was left out) stays None.
+def _as_contiguous(value: Any) -> Any:
+    """Return a value as a contiguous array; None (an optional input that was left out) stays None.
 
     The last bits of NumPy's results may depend on the layout of its operands, so there is only one layout.
     """

@@ -1,12 +1,12 @@
-"""Programs: the one interface of everything that computes nodes from the values of other nodes.
+"""Programs: the interface of everything that computes nodes from the values of other nodes.
 
-A program is made once for a graph and run for every set of values. :func:`phonograd.core.plan.cache.choose_program` is
-the only place that decides which kind of program a graph gets. It is where execution tiers are told apart::
+A program is made once for a graph and run for every set of values. Only
+:func:`phonograd.core.plan.cache.choose_program` decides which kind of program, and thus which tier, a graph gets::
 
     nodes --> choose_program --+--> ReferenceProgram   no compiler, or executor="reference"
                                +--> PiecewiseProgram   tier 0: a new graph where graphs hardly ever repeat
                                +--> RecalledProgram    tier 1: an equal graph was planned by an earlier process
-                               +--> NativeProgram      tier 1: planned now; its kernels are improved later (tier 2)
+                               +--> NativeProgram      tier 1: planned now; its kernels tier up later (tier 2)
 
 =====================  ========================================  ==================  ===========================
 program                computes                                  made in             lives
@@ -18,8 +18,9 @@ program                computes                                  made in        
 =====================  ========================================  ==================  ===========================
 
 ``RecalledProgram`` and ``NativeProgram`` run their recipe in the same way
-(:class:`phonograd.core.run.program.Running`). A captured function (:class:`phonograd.core.capture.replay.Direct`) is no
-program: it takes arrays, and runs the program of its template. All programs compute the same bits for the same graph.
+(:class:`phonograd.core.run.program.RecipeProgram`). A captured function (:class:`phonograd.core.capture.replay.Replay`)
+is no program: it takes arrays, and runs the program of its template. All programs compute the same bits for the same
+graph.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ __all__ = ["Memory", "Note", "Part", "Program"]
 
 
 class Part(NamedTuple):
-    """One thing that a run does, as observers see it."""
+    """One part of a run, as observers see it."""
 
     nodes: tuple[Node, ...]
     """The nodes that are computed."""
@@ -51,14 +52,14 @@ Note = Callable[[Part, int, int], None]
 
 
 class Memory(NamedTuple):
-    """The bytes that a run of a program takes beside its inputs."""
+    """The bytes that a run of a program takes in addition to its inputs."""
 
     arena: int
     """Values that only kernels read."""
     kept: int
-    """Values that are handed back."""
+    """Values that the run returns."""
     other: int
-    """Arrays that NumPy reads or makes on the way."""
+    """Other arrays that NumPy reads or makes."""
 
 
 class Program(Protocol):
@@ -78,7 +79,7 @@ class Program(Protocol):
 
     @property
     def is_provisional(self) -> bool:
-        """Whether the graph gets another program when it is met again."""
+        """Return whether the graph gets another program at its second evaluation."""
 
     @property
     def memory(self) -> Memory | None:
@@ -86,16 +87,16 @@ class Program(Protocol):
 
     @property
     def parts(self) -> list[Part]:
-        """Everything that a run does, in order."""
+        """The parts of a run, in order."""
 
-    def run(self, inputs: list[Any], spent: Container[int] = (), note: Note | None = None) -> list[Array]:
+    def run(self, inputs: list[Any], donated: Container[int] = (), note: Note | None = None) -> list[Array]:
         """Return the values of the kept nodes, given those of the inputs.
 
         Parameters
         ----------
         inputs
             Arrays of the shapes and dtypes of the input nodes, with any strides.
-        spent
+        donated
             Numbers of inputs that may be written over; a :class:`~phonograd.core.run.donation.Donation` also notes the
             progress.
         note

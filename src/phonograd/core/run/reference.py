@@ -1,7 +1,7 @@
 """The reference executor: evaluates nodes with NumPy, operator by operator. It defines the meaning of every operator.
 
 Takes nodes and their operators' reference functions; hands :class:`ReferenceProgram` to
-:func:`phonograd.core.plan.cache.choose_program`. :func:`order` and :func:`resolve` are what all programs begin with.
+:func:`phonograd.core.plan.cache.choose_program`. All programs start with :func:`order` and :func:`resolve`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ..graph.operator import ABSENT, Array
 from ..ops.math.structural import LEAF
 from .programs import Note, Part
 
-__all__ = ["ReferenceProgram", "evaluate", "located", "order", "resolve"]
+__all__ = ["ReferenceProgram", "evaluate", "locate_error", "order", "resolve"]
 
 #: steps above which a program is interpreted: compiling takes about 15 us a step
 _LONGEST_STRAIGHT_LINE = 5000
@@ -87,7 +87,7 @@ class ReferenceProgram:
             try:
                 values[slot] = function(*[values[source] for source in sources])
             except Exception as error:
-                raise located(error, node) from error
+                raise locate_error(error, node) from error
             if note is not None:
                 note(self.parts[number], start, perf_counter_ns())
             for last in done:
@@ -121,7 +121,7 @@ def _array(value: Any) -> Array:
     return value if isinstance(value, np.ndarray) else np.asarray(value)
 
 
-def located(error: Exception, node: Node) -> Exception:
+def locate_error(error: Exception, node: Node) -> Exception:
     """Return the error with operator and source line added, of the same type where Python allows it."""
     text = f"{error}\n  in operator {node.operator.name}"
     if node.origin:

@@ -46,7 +46,7 @@ from .thread_pool_words import (
     WORKERS,
 )
 
-__all__ = ["CELL", "ThreadPool", "expect", "renew"]
+__all__ = ["CELL", "ThreadPool", "precompile", "renew"]
 
 # Each of these was chosen by a measurement: docs/thread-pool.md names it.
 
@@ -115,7 +115,7 @@ class ThreadPool:
     """
 
     def __init__(self, workers: int) -> None:
-        self._code = code = _compiled()
+        self._code = code = _compile()
         words = np.zeros(FIRST_WORKER + WORKER_WORDS * workers + WORKER_WORDS, np.int64)
         aligned = words[-(words.ctypes.data // 8) % WORKER_WORDS :]
         #: address of the pool's words. They are never freed, because a caller or a worker may still look at them
@@ -185,7 +185,7 @@ _memories: list[Any] = []
 _lock = threading.Lock()
 
 
-def _compiled() -> _Code:
+def _compile() -> _Code:
     """Return the compiled functions, which all pools of a process share."""
     global _code
     if _code is None:
@@ -193,10 +193,10 @@ def _compiled() -> _Code:
     return _code
 
 
-def expect() -> None:
+def precompile() -> None:
     """Begin to compile the functions of the pool in another thread, if there will be a pool."""
     if _code is None and settings.current().num_threads > 1:
-        kernel_cache.expect_module(thread_pool_text, (platform.machine(),))
+        kernel_cache.precompile_module(thread_pool_text, (platform.machine(),))
 
 
 def renew() -> ThreadPool | None:

@@ -170,7 +170,7 @@ class PoolFunction(FunctionBuilder):
     def launch(self, launch: str, begin: Index, end: Index) -> None:
         """Call the kernel of a launch for a range of it.
 
-        Kernels are exchanged for better ones while launches exist, so a launch names the word with the address::
+        Tier-up exchanges kernels while launches exist, so a launch refers to the cell with the address::
 
             %v1 = load ptr, ptr %launch, align 8
             %v2 = load ptr, ptr %v1, align 8

@@ -1,4 +1,7 @@
-"""The improver: a thread that compiles kernels in full while others work."""
+"""Tier-up: a background thread that compiles quickly compiled kernels again, in full.
+
+Takes kernels from :mod:`~phonograd.core.run.kernel_cache`, which also provides the function that compiles one.
+"""
 
 from __future__ import annotations
 
@@ -14,21 +17,21 @@ from .background import start
 if TYPE_CHECKING:
     from .kernel_cache import Kernel
 
-__all__ = ["Improver"]
+__all__ = ["TierUpThread"]
 
-#: kernels are improved when nothing has been compiled for this long
+#: the thread compiles a kernel only after no other thread has needed the compiler for this long
 QUIET_SECONDS = 0.02
 
 
-class Improver:
-    """A thread that compiles kernels in full, one after the other; it is started by the first one.
+class TierUpThread:
+    """A thread that compiles kernels in full, one after the other; the first kernel starts it.
 
     Parameters
     ----------
     improve
-        Compiles a kernel.
+        Compiles a kernel in full and exchanges its address.
     last_used
-        Returns when somebody was last waiting for the compiler.
+        Returns the time at which a thread last waited for the compiler.
     """
 
     def __init__(self, improve: Callable[[Kernel], None], last_used: Callable[[], float]) -> None:
@@ -41,27 +44,27 @@ class Improver:
         self._stopped = False
 
     def submit(self, kernels: Iterable[Kernel]) -> None:
-        """Have kernels improved some time."""
+        """Queue kernels for tier-up."""
         with self._changed:
             self._waiting.extend([weakref.ref(kernel) for kernel in kernels])
             self._changed.notify_all()
             if self._thread is None and not self._stopped:
-                thread = threading.Thread(target=self._work, name="phonograd improver", daemon=True)
+                thread = threading.Thread(target=self._work, name="phonograd tier-up", daemon=True)
                 try:
                     start(thread)
                 except RuntimeError:
-                    # the system allows no more threads, or the interpreter is about to end: kernels stay as they are
+                    # the system allows no more threads, or the interpreter is shutting down: keep the quick kernels
                     self._waiting.clear()
                 else:
                     self._thread = thread
 
     def finish(self) -> None:
-        """Wait until nothing is left to improve."""
+        """Wait until the queue is empty."""
         with self._changed:
             self._changed.wait_for(lambda: self._stopped or not (self._waiting or self._busy))
 
     def stop(self) -> None:
-        """Wait for the kernel that is being compiled, and leave the others as they are."""
+        """Wait for the kernel that is being compiled, and drop the queue."""
         with self._changed:
             self._stopped = True
             self._changed.notify_all()
@@ -73,7 +76,7 @@ class Improver:
             while not self._stopped:
                 self._improve_next()
         finally:
-            # should a kernel fail, the others stay as they are, and nobody waits for them
+            # if a kernel fails, the others keep their quick code, and `finish` must not wait for them
             with self._changed:
                 self._stopped = True
                 self._changed.notify_all()
@@ -93,7 +96,7 @@ class Improver:
                 self._improve(kernel)
 
     def _wait_for_quiet(self) -> None:
-        """Let others compile first: somebody is waiting for them."""
+        """Let other threads compile first: programs wait for them."""
         while not self._stopped:
             left = self._last_used() + QUIET_SECONDS - time.monotonic()
             if left <= 0:

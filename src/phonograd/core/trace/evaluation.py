@@ -1,7 +1,7 @@
 """Evaluation: computes values of nodes of a trace with the program that the plan cache holds for them.
 
 Takes the leaves and known values of a :class:`~phonograd.core.trace.trace.Trace`, and programs from
-:mod:`phonograd.core.plan.cache`; hands values back and advances the stage of the trace. The main types are
+:mod:`phonograd.core.plan.cache`; hands values back and advances the position of the trace. The main types are
 :class:`Options` and :class:`~phonograd.core.plan.cache.CachedPlan`. Observers and the detection of anomalies apply to
 every evaluation while they are on.
 """
@@ -50,41 +50,41 @@ LAST = Options(is_last=True)
 def evaluate(trace: Trace, nodes: tuple[Node, ...], options: Options = KEEP) -> list[Array]:
     """Return the values of nodes of a trace, computing those that are not known yet."""
     with trace.lock:
-        return compute(trace, nodes, trace.stage.following.get(_key(nodes, options)), options)
+        return compute(trace, nodes, trace.position.following.get(_key(nodes, options)), options)
 
 
-def compute(trace: Trace, nodes: tuple[Node, ...], step: CachedPlan | None, options: Options) -> list[Array]:
-    """Return the values of nodes, given the step that the plan cache holds for them, if it holds one.
+def compute(trace: Trace, nodes: tuple[Node, ...], plan: CachedPlan | None, options: Options) -> list[Array]:
+    """Return the values of nodes, given the plan that the plan cache holds for them, if it holds one.
 
     The caller holds the lock of the trace.
     """
-    if step is None or step.is_provisional:
-        step = _planned(trace, nodes, step is not None, options)
+    if plan is None or plan.is_provisional:
+        plan = _planned(trace, nodes, plan is not None, options)
     elif REPEATED.listeners:
         repeating()
-    step.used = PLANS.tick
+    plan.used = PLANS.tick
     lent, is_last = options
     values: Any = trace.values if lent is None else ChainMap(dict(lent), trace.values)
-    leaves, program = trace.leaves, step.program
+    leaves, program = trace.leaves, plan.program
     if program is not None:
         statistics.evaluations += 1
-        inputs = [values[node] if index is None else leaves[index] for index, node in step.inputs]
-        if is_last and step.donatable and not detection.on:
-            donated = donate(leaves, step.donatable, step.inputs)
+        inputs = [values[node] if index is None else leaves[index] for index, node in plan.inputs]
+        if is_last and plan.donatable and not detection.on:
+            donated = donate(leaves, plan.donatable, plan.inputs)
             if donated is not None:
                 # the results are kept, because their inputs are gone and nothing can compute them again
-                donated.run(program, partial(_run, trace, step, inputs, donated), partial(_keep, trace, step))
-                return [values[node] if index is None else leaves[index] for index, node in step.places]
-        results = _run(trace, step, inputs) if active.watched else program.run(inputs)
+                donated.run(program, partial(_run, trace, plan, inputs, donated), partial(_keep, trace, plan))
+                return [values[node] if index is None else leaves[index] for index, node in plan.places]
+        results = _run(trace, plan, inputs) if active.watched else program.run(inputs)
         if detection.on:
-            check(step.kept, results, zip(program.inputs, inputs, strict=True), choose_program, trace.scope_of)
-        if is_last and step.results is not None:
+            check(plan.kept, results, zip(program.inputs, inputs, strict=True), choose_program, trace.scope_of)
+        if is_last and plan.results is not None:
             # a thread that looks for values here at this moment does not find them, and computes them again
-            return [results[number] if index is None else leaves[index] for index, number in step.results]
-        values.update(zip(step.kept, results))
+            return [results[number] if index is None else leaves[index] for index, number in plan.results]
+        values.update(zip(plan.kept, results))
         if lent is None:
-            trace.stage = step.following
-    return [values[node] if index is None else leaves[index] for index, node in step.places]
+            trace.position = plan.following
+    return [values[node] if index is None else leaves[index] for index, node in plan.places]
 
 
 def _key(nodes: tuple[Node, ...], options: Options) -> tuple[Any, ...]:
@@ -92,27 +92,27 @@ def _key(nodes: tuple[Node, ...], options: Options) -> tuple[Any, ...]:
 
 
 def _planned(trace: Trace, nodes: tuple[Node, ...], again: bool, options: Options) -> CachedPlan:
-    """Return a new step; ``again`` says that the cache holds a provisional one. An observed evaluation is planned."""
+    """Return a new plan; ``again`` says that the cache holds a provisional one. An observed evaluation is planned."""
     observed = active.watched or detection.on
     keep_all = options.lent is None and waits(nodes)
     with begin(COMPILATION, "compilation") if LISTENING[COMPILATION] else _UNOBSERVED:
-        step = new_cached_plan(trace.stage, nodes, trace.values, keep_all, again, observed)
-    trace.stage.following[_key(nodes, options)] = step
-    PLANS.made()
-    return step
+        plan = new_cached_plan(trace.position, nodes, trace.values, keep_all, again, observed)
+    trace.position.following[_key(nodes, options)] = plan
+    PLANS.count_plan()
+    return plan
 
 
-def _keep(trace: Trace, step: CachedPlan, results: list[Array]) -> None:
-    trace.values.update(zip(step.kept, results))
-    trace.stage = step.following
+def _keep(trace: Trace, plan: CachedPlan, results: list[Array]) -> None:
+    trace.values.update(zip(plan.kept, results))
+    trace.position = plan.following
 
 
-def _run(trace: Trace, step: CachedPlan, inputs: list[Any], donated: Container[int] = ()) -> list[Array]:
+def _run(trace: Trace, plan: CachedPlan, inputs: list[Any], donated: Container[int] = ()) -> list[Array]:
     """Return the results of a program, while observers see each of its kernels."""
-    program = step.program
+    program = plan.program
     assert program is not None
     if not active.watched:
         return program.run(inputs, donated)
     attribution = trace.attributed()
     with begin(EVALUATION, "evaluation"):
-        return attribution.run(program, inputs, donated, step.kept, trace.handles, bool(trace.made))
+        return attribution.run(program, inputs, donated, plan.kept, trace.handles, bool(trace.made))

@@ -49,7 +49,7 @@ class OperatorFunctions(Protocol):
 class _MachineCode:
     """The machine-code counterparts of Python functions, which are their definitions; None until they are compiled."""
 
-    __slots__ = ("current", "functions", "living", "make_current", "settle", "thread_number", "write")
+    __slots__ = ("current", "functions", "live_handles", "make_current", "settle", "thread_number", "write")
 
     def __init__(self) -> None:
         #: the trace that machine code adds to
@@ -60,8 +60,8 @@ class _MachineCode:
         self.make_current: Callable[[Trace | None], None] | None = None
         #: gives handles their values, and lets those go whose trace ends; returns the handles left to Python code
         self.settle: Callable[[Trace, Pairs, list[Any], bool], Pairs] | None = None
-        #: finds the live handles of a trace, as :func:`phonograd.core.trace.liveness.living` does
-        self.living: Callable[[Trace, list[Any]], Pairs] | None = None
+        #: finds the live handles of a trace, as :func:`phonograd.core.trace.liveness.live_handles` does
+        self.live_handles: Callable[[Trace, list[Any]], Pairs] | None = None
         #: assigns a node to an array, as :func:`phonograd.core.array.handle.rebind` does; False leaves that to Python
         #: code
         self.write: Callable[[Any, Node, Trace], bool] | None = None
@@ -73,13 +73,13 @@ class _MachineCode:
         thread_number: Callable[[], int],
         make_current: Callable[[Trace | None], None],
         settle: Callable[[Trace, Pairs, list[Any], bool], Pairs],
-        living: Callable[[Trace, list[Any]], Pairs] | None,
+        live_handles: Callable[[Trace, list[Any]], Pairs] | None,
         write: Callable[[Any, Node, Trace], bool],
         functions: OperatorFunctions,
     ) -> None:
-        """Use compiled functions from now on; ``living`` may be missing where it does not work."""
+        """Use compiled functions from now on; ``live_handles`` may be missing where it does not work."""
         self.thread_number, self.make_current = thread_number, make_current
-        self.settle, self.living, self.write, self.functions = settle, living, write, functions
+        self.settle, self.live_handles, self.write, self.functions = settle, live_handles, write, functions
 
     def note(self, trace: Trace | None) -> None:
         """Let calls of machine code add to a trace, or to none."""

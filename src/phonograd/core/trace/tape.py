@@ -204,14 +204,14 @@ class Tape:
         trace = self._trace()
         sources = tuple(dict.fromkeys([resolve(node) for node in nodes]))
         key = ("cleared", sources)
-        step = trace.stage.following.get(key)
-        if step is None:
+        plan = trace.position.following.get(key)
+        if plan is None:
             needed = starting_points(sources, trace.values)
-            step = trace.stage.following.setdefault(key, CachedPlan(CacheNode(), needed, trace.values, False))
-            PLANS.made()
-        step.used = PLANS.tick
-        trace.stage = step.following
-        kept = set(step.sources)
+            plan = trace.position.following.setdefault(key, CachedPlan(CacheNode(), needed, trace.values, False))
+            PLANS.count_plan()
+        plan.used = PLANS.tick
+        trace.position = plan.following
+        kept = set(plan.sources)
         trace.values = {node: value for node, value in trace.values.items() if node in kept or node.operator is LEAF}
 
     def _release(self, handles: list[Any]) -> None:

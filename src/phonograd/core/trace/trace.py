@@ -72,11 +72,11 @@ class Trace(Recorder):
         "lock",
         "made",
         "number",
+        "position",
         "prune_at",
         "repeats",
         "scalars",
         "slots",
-        "stage",
         "tape",
         "targets",
         "thread",
@@ -102,7 +102,7 @@ class Trace(Recorder):
         # the state of evaluation: values so far, errors, and the position in the plan cache
         self.values: dict[Node, Array] = {}
         self.failed: dict[Node, Exception] = {}
-        self.stage = PLANS.root
+        self.position = PLANS.root
         self.lock = _Lock()
         self.ended = False
         self.flushes = 0
@@ -193,7 +193,7 @@ class Trace(Recorder):
         Another thread that uses the same array may take a handle over at any moment, so handle and node are read
         together and the pair is used from then on.
         """
-        pairs = (MACHINE_CODE.living or referenced)(self, self.handles)
+        pairs = (MACHINE_CODE.live_handles or referenced)(self, self.handles)
         if self.repeats and len(pairs) > 1:
             pairs = list({id(pair[0]): pair for pair in pairs}.values())
         if LOCAL.trace is self or self.ended:
@@ -232,11 +232,11 @@ class Trace(Recorder):
                 self.attribution.note_arrays(self.handles)
             live = self.live()
             nodes = tuple([node for _, node in live])
-            step = self.stage.following.get((nodes, settings.active.executor))
-            waiting = waits(nodes) if step is None else step.waits
+            plan = self.position.following.get((nodes, settings.active.executor))
+            waiting = waits(nodes) if plan is None else plan.waits
             options = KEEP if waiting or self.ended or (self.flushes and not end) else LAST
             try:
-                values: list[Any] = compute(self, nodes, step, options) if nodes else []
+                values: list[Any] = compute(self, nodes, plan, options) if nodes else []
             except Exception:  # noqa: BLE001 - each error is raised where its value is needed
                 values = [self._attempt(node) for node in nodes]
             self.flushes += 1

@@ -235,8 +235,8 @@ class Calls:
         words += [ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value or 0 for name in API]
         self._state = (ctypes.c_size_t * len(words)).from_address(entry_points["state"])
         self._state[:] = words
-        #: the counterpart of :func:`phonograd.core.trace.liveness.living`
-        self.living = self._new("living(trace, handles, /)", entry_points["living"], _METH_FASTCALL)
+        #: the counterpart of :func:`phonograd.core.trace.liveness.live_handles`
+        self.live_handles = self._new("live_handles(trace, handles, /)", entry_points["live_handles"], _METH_FASTCALL)
         #: sets the current trace of a thread
         self.make_current = self._new("make_current(trace, /)", entry_points["make_current"], _METH_O)
         #: the counterpart of :func:`..handle.rebind`

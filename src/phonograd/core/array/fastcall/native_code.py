@@ -11,7 +11,7 @@ machine code    its definition in Python
 ``binary``      ``operands.call_binary``: the methods that ``operands.binary`` returns
 ``inplace``     the methods that ``operands.inplace`` returns
 ``call``        ``call.invoke``: the functions that ``call.function_of`` returns
-``living``      ``living.living``
+``live_handles``      ``liveness.live_handles``
 ==============  ====================================================================================
 
 ``recall``, ``note`` and ``forget`` are a table of recent calls in front of ``look_up``, which is found without a key.
@@ -32,7 +32,7 @@ ENTRY = 3
 #: entries of the table of recent calls, each of the words (what is called, first node, second node, result)
 _RECENT = 4096
 #: tables and functions whose addresses Python needs; the entry points of binary operators follow
-DIRECTORY = ("state", "entries", "call", "forget", "living", "make_current", "write", "settle")
+DIRECTORY = ("state", "entries", "call", "forget", "live_handles", "make_current", "write", "settle")
 
 
 def module_text(offsets: dict[str, int], entries: int, changing: Container[int]) -> str:
@@ -170,7 +170,7 @@ def _forget(offsets: dict[str, int]) -> str:
 
 def _living(offsets: dict[str, int]) -> str:
     """Return the function of a trace and a list of arrays that returns the live ones as a list of (array, node)."""
-    f = Code("living", "ptr %self, ptr %arguments, i64 %count", offsets)
+    f = Code("live_handles", "ptr %self, ptr %arguments, i64 %count", offsets)
     trace, handles = f.load_word("%arguments", "0", "ptr"), f.load_word("%arguments", "1", "ptr")
     pairs = f.api("ptr", "PyList_New", "i64 0")
     f.leave_if_null(pairs, "error")

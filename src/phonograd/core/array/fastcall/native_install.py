@@ -44,12 +44,12 @@ def install(array_class: type[Any], modules: Iterable[ModuleType]) -> None:
     calls = Calls(array_class, *example, _methods(array_class))
     FORGOTTEN.connect(calls.forget)
     functions = _Functions(calls)
-    finds_the_living = counts_are_found(lambda: _finds_the_living(calls, array_class))
+    finds_live_handles = counts_are_found(lambda: _finds_live_handles(calls, array_class))
     MACHINE_CODE.install(
         thread_number=thread_number,
         make_current=calls.make_current,
         settle=calls.settle,
-        living=calls.living if finds_the_living else None,
+        live_handles=calls.live_handles if finds_live_handles else None,
         write=calls.write,
         functions=functions,
     )
@@ -74,7 +74,7 @@ def _methods(array_class: type[Any]) -> list[BinaryCall]:
     ]
 
 
-def _finds_the_living(calls: Calls, array_class: type[Any]) -> bool:
+def _finds_live_handles(calls: Calls, array_class: type[Any]) -> bool:
     """Return whether the code finds reference counts, tried on three arrays of which one is alive."""
     trace, node = LOCAL.trace, leaf(0, (1,), FLOAT32)
     handles = [array_class() for _ in range(3)]
@@ -82,7 +82,7 @@ def _finds_the_living(calls: Calls, array_class: type[Any]) -> bool:
         handle._trace, handle._node = trace, node
     del handle
     kept = handles[1]
-    return [id(handle) for handle, _ in calls.living(trace, handles)] == [id(kept)]
+    return [id(handle) for handle, _ in calls.live_handles(trace, handles)] == [id(kept)]
 
 
 class _Functions:
