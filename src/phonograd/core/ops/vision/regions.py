@@ -194,7 +194,7 @@ def _span(begin: Shape, end: Shape, step: Shape) -> _Span:
 def _are_disjoint(one: _Span, other: _Span) -> bool:
     """Return whether two regions have no common element.
 
-    >>> _are_apart(((0, 0), (0, 8)), ((1, 1), (0, 8)))
+    >>> _are_disjoint(((0, 0), (0, 8)), ((1, 1), (0, 8)))
     True
     """
     return any([high < first or low > last for (low, high), (first, last) in zip(one, other, strict=True)])
