@@ -21,7 +21,7 @@ def forgotten_operators() -> Iterator[None]:
         yield
     finally:
         # a thread may still compile their kernels in full
-        kernel_cache.finish()
+        kernel_cache.wait_for_tier_up()
         for table, known in zip(tables, before, strict=True):
             table.clear()
             table.update(known)

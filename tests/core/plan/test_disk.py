@@ -307,7 +307,7 @@ z[0] = z[1] * 2
 seen.append(z.asnumpy().tolist())
 seen.append(nd.contrib.index_copy(nd.zeros((3, 2)), nd.array([0, 2]), z).asnumpy().tolist())
 # what was compiled quickly and is used often is compiled in full
-kernel_cache.finish()
+kernel_cache.wait_for_tier_up()
 counts = kernel_cache.statistics.snapshot()
 modules = [name for name in ("phonograd.core.plan.grouping", "phonograd.core.plan.assembly") if name in sys.modules]
 loaded = "llvmlite" in sys.modules or kernel_cache._cache().objects._compiler is not None
