@@ -210,3 +210,14 @@ def test_nothing_is_left_half_done() -> None:
 def test_every_module_has_a_docstring() -> None:
     missing = [identifier(path) for path in MODULES if path.stat().st_size and ast.get_docstring(parsed(path)) is None]
     assert not missing, "no docstring: " + ", ".join(missing)
+
+
+def test_the_map_names_files_that_exist() -> None:
+    text = (SOURCE / "phonograd" / "core" / "README.md").read_text(encoding="utf-8")
+    known = [path.relative_to(SOURCE / "phonograd").as_posix() for path in MODULES]
+    named = {name for name in re.findall(r"`([\w/]+\.py)`", text) if not name.startswith("tests/")}
+    missing = [name for name in sorted(named) if not any(f"/{path}".endswith(f"/{name}") for path in known)]
+    assert named
+    assert not missing, f"core/README.md names files that do not exist: {missing}"
+    folders = [name for names in LAYERS for name in names if name.startswith("core.")]
+    assert all(f"| `{name.removeprefix('core.')}/`" in text for name in folders)
