@@ -6,11 +6,11 @@ the higher layer connects a function to it when it is imported. These are all of
 ======================  ====================================  ======================================================
 signal                  emitted                               connected by
 ======================  ====================================  ======================================================
-``settings.CHANGED``    after every change of settings        the thread team (its size), the front door (``explain``)
+``settings.CHANGED``    after every change of settings        the thread pool (its size), the front door (``explain``)
 ``operator.DECLARED``   after every declaration               ``NDArray``, which gets a method
 ``node.FORGOTTEN``      after interned nodes were dropped     every table that is keyed by nodes
-``plans.PLANNED``       after a plan was made                 ``explain``
-``plans.REPEATED``      once, when a plan is used again       ``ndarray``, whose calls become machine code
+``cache.PLANNED``       after a plan was made                 ``explain``
+``cache.REPEATED``      once, when a plan is used again       ``ndarray``, whose calls become machine code
 ======================  ====================================  ======================================================
 
 Intervals of time (operators, kernels, scopes) are not signals: observers see them (:mod:`phonograd.core.events`).
