@@ -30,7 +30,7 @@ from ..core.array.handle import (
     record_or_detach,
 )
 from ..core.array.numpy_scalar import as_number
-from ..core.array.observed import LISTENERS, NamedAction, observed
+from ..core.array.observed import LISTENERS, NamedAction, observe_call
 from ..core.array.values import values_of
 from ..core.backward.backward import backward_pass
 from ..core.backward.variable import attach
@@ -271,14 +271,14 @@ class NDArray(Handle, dense=True):
 
     def _copy_into(self, other: NDArray, listeners: Sequence[int] = LISTENERS) -> NDArray:
         if listeners:
-            return observed(_COPY, (self,), None, (), self._copy_into, (other, ()))  # type: ignore[no-any-return]
+            return observe_call(_COPY, (self,), None, (), self._copy_into, (other, ()))  # type: ignore[no-any-return]
         trace = ready_trace()
         node = cast(node_in(self, trace), other._dtype)
         return materialize_if_naive(write(other, record_or_detach(REGISTRY["identity"](node))))  # type: ignore[no-any-return]
 
     def _move_to(self, context: Context, listeners: Sequence[int] = LISTENERS) -> NDArray:
         if listeners:
-            return observed(_COPY, (self,), None, (), self._move_to, (context, ()))  # type: ignore[no-any-return]
+            return observe_call(_COPY, (self,), None, (), self._move_to, (context, ()))  # type: ignore[no-any-return]
         trace = ready_trace()
         return new_result(copy_to_context(node_in(self, trace), context), trace, self._result_class)  # type: ignore[no-any-return]
 
@@ -299,7 +299,7 @@ class NDArray(Handle, dense=True):
 
     def _convert_to(self, target: DType, listeners: Sequence[int] = LISTENERS) -> NDArray:
         if listeners:
-            return observed(_CAST, (self,), None, (), self._convert_to, (target, ()))  # type: ignore[no-any-return]
+            return observe_call(_CAST, (self,), None, (), self._convert_to, (target, ()))  # type: ignore[no-any-return]
         trace = ready_trace()
         return new_result(cast(node_in(self, trace), target), trace, self._result_class)  # type: ignore[no-any-return]
 
@@ -323,7 +323,7 @@ class NDArray(Handle, dense=True):
 
     def _view_as(self, shape: tuple[int, ...], listeners: Sequence[int] = LISTENERS) -> NDArray:
         if listeners:
-            return observed(_RESHAPE, (self,), None, (), self._view_as, (shape, ()))  # type: ignore[no-any-return]
+            return observe_call(_RESHAPE, (self,), None, (), self._view_as, (shape, ()))  # type: ignore[no-any-return]
         return make_view(self, 0, shape)  # type: ignore[no-any-return]
 
     def flatten(self, inplace: bool = False) -> NDArray:

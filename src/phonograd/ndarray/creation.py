@@ -9,7 +9,7 @@ import numpy as np
 from ..core.array.binary import Numbers
 from ..core.array.call import function_of, invoke, write
 from ..core.array.handle import make_result, materialize_if_naive
-from ..core.array.observed import LISTENERS, NamedAction, observed
+from ..core.array.observed import LISTENERS, NamedAction, observe_call
 from ..core.array.values import values_of
 from ..core.base.devices import CPU, Context, as_context
 from ..core.base.dtypes import DType, as_dtype
@@ -75,7 +75,7 @@ def _fill(
         dtype = out._dtype
     arguments = extents, value, as_dtype(dtype), as_context(ctx), out
     if LISTENERS:
-        return observed(NamedAction(name), (), None, (), _make_filled, arguments)  # type: ignore[no-any-return]
+        return observe_call(NamedAction(name), (), None, (), _make_filled, arguments)  # type: ignore[no-any-return]
     return _make_filled(*arguments)
 
 

@@ -27,7 +27,7 @@ from ..core.array.handle import (
     record_or_detach,
     share,
 )
-from ..core.array.observed import LISTENERS, observed
+from ..core.array.observed import LISTENERS, observe_call
 from ..core.base.dtypes import as_dtype
 from ..core.graph.operator import NAMES, REGISTRY, Operator
 from ..core.trace.trace import ready_trace
@@ -78,7 +78,7 @@ def array_ufunc(self: Any, ufunc: Any, method: str, *inputs: Any, out: Any = Non
         if declared is not None and declared.with_scalars is not None and len(operands) == 2:
             arguments = declared, operands, target
             if LISTENERS:
-                return observed(declared, operands, None, (), _combine, arguments)
+                return observe_call(declared, operands, None, (), _combine, arguments)
             return _combine(*arguments)
         if declared is not None and len(operands) == 1:
             return invoke(declared, tuple(operands), (), target, {})

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..core.array.call import _returned, apply, function_of
+from ..core.array.call import _return_results, apply, function_of
 from ..core.array.handle import Handle, read
 from ..core.base.errors import MXNetError, format_shape
 from ..core.graph.operator import REGISTRY, Operator
@@ -36,7 +36,7 @@ def call_with_storage(
     if _is_lazy(declared, arrays, named):
         return _update_rows(declared, arrays, attributes, out)
     result, _ = apply(declared, handles, attributes)
-    made = _returned(declared, result, attributes, out, NDArray)
+    made = _return_results(declared, result, attributes, out, NDArray)
     kind = _kind(declared, [array.stype for array in arrays], named)
     return label_storage(made, kind) if out is None and kind != "default" and isinstance(made, NDArray) else made
 
@@ -98,7 +98,7 @@ def _update_rows(declared: Operator, arrays: list[NDArray], attributes: tuple[An
     weight, *states = [label_storage(array, "default") for array in (arrays[0], *arrays[2:])]
     before = [weight.copy(), *[state.copy() for state in states]]
     result, _ = apply(declared, tuple(arrays), attributes)
-    made = _returned(declared, result, attributes, None, NDArray)
+    made = _return_results(declared, result, attributes, None, NDArray)
     for state, old in zip(arrays[2:], before[1:], strict=True):
         state[:] = _call("where", touched, label_storage(state, "default"), old)
     updated = _call("where", touched, made, before[0])

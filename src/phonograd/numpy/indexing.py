@@ -17,7 +17,7 @@ from ..core.array.binary import Numbers
 from ..core.array.handle import Handle, assign, make_view, materialize_if_naive, node_in, read, record_or_detach
 from ..core.array.indexing import get as get_part
 from ..core.array.indexing import set_ as set_part
-from ..core.array.observed import LISTENERS, NamedAction, observed
+from ..core.array.observed import LISTENERS, NamedAction, observe_call
 from ..core.base.dtypes import BOOL
 from ..core.graph.node import Shape
 from ..core.ops.math.primitives import cast, reshape_to, select
@@ -142,7 +142,7 @@ def _set_where(self: Any, mask: Any, value: Any, listeners: Sequence[int] = LIST
     """Write a value wherever a mask is true."""
     if listeners:
         before = self._node, getattr(value, "_node", None)
-        observed(_MASKED, (self, value), None, (), _set_where, (self, mask, value, ()), before=before)
+        observe_call(_MASKED, (self, value), None, (), _set_where, (self, mask, value, ()), before=before)
         return
     if self._readonly:
         raise ValueError("Cannot assign to readonly NDArray")

@@ -15,7 +15,7 @@ import numpy as np
 
 from ..core.array.handle import make, node_in
 from ..core.array.numbers import with_data
-from ..core.array.observed import LISTENERS, observed
+from ..core.array.observed import LISTENERS, observe_call
 from ..core.base.devices import Context
 from ..core.base.dtypes import DType
 from ..core.base.errors import MXNetError, format_shape, nearest
@@ -275,7 +275,7 @@ class OperatorCall(Call):
 
         nodes = self._in_signature_order(inputs, lambda: ABSENT)
         arrays = [None if node is None else make(node, environment.trace) for node in nodes if node is not ABSENT]
-        observed(self.declared, arrays, _by_name, self.attributes[environment.training], call, ())
+        observe_call(self.declared, arrays, _by_name, self.attributes[environment.training], call, ())
         return outcomes[0]
 
     def _evaluate(self, inputs: list[Node], environment: Environment) -> Outcome:

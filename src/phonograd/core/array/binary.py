@@ -17,7 +17,7 @@ from ..graph.node import Node
 from ..graph.operator import NAMES, REGISTRY, Operator
 from ..trace.trace import Trace, ready_trace
 from .handle import Handle, assign, materialize_if_naive, new_result, node_in, record_or_detach
-from .observed import LISTENERS, observed
+from .observed import LISTENERS, observe_call
 
 __all__ = ["BinaryMethod", "Numbers", "binary", "call_binary", "inplace", "operate"]
 
@@ -43,7 +43,7 @@ def operate(declared: Operator, lhs: Any, rhs: Any, trace: Trace) -> Node:
         else:
             number = rhs if type(rhs) is float else _number(rhs)
             if first.dtype.kind != "f":
-                first = (declared.beside_numbers or _counted)(first)
+                first = (declared.beside_numbers or _as_operand)(first)
             second = trace.bind_scalar(number, first.dtype, first.kind, first.context)
     else:
         number = lhs if type(lhs) is float else _number(lhs)
@@ -51,7 +51,7 @@ def operate(declared: Operator, lhs: Any, rhs: Any, trace: Trace) -> Node:
             raise TypeError(f"type {type(rhs)} not supported")
         second = node_in(rhs, trace)
         if second.dtype.kind != "f":
-            second = (declared.beside_numbers or _counted)(second)
+            second = (declared.beside_numbers or _as_operand)(second)
         first = trace.bind_scalar(number, second.dtype, second.kind, second.context)
     key = first, second
     node: Node | None = declared.calls.get(key)
@@ -60,7 +60,7 @@ def operate(declared: Operator, lhs: Any, rhs: Any, trace: Trace) -> Node:
     return node
 
 
-def _counted(node: Node) -> Node:
+def _as_operand(node: Node) -> Node:
     """Return a node as an operand beside a number: truth values become integers."""
     return REGISTRY["_cast"](node, dtype=np.int64) if node.dtype.kind == "b" else node
 
@@ -78,7 +78,7 @@ def call_binary(
 ) -> Any:
     """Call a binary operator on arrays or numbers and return the result as a new array of a class."""
     if listeners:
-        return observed(declared, (lhs, rhs), None, (), call_binary, (declared, lhs, rhs, array_class, ()))
+        return observe_call(declared, (lhs, rhs), None, (), call_binary, (declared, lhs, rhs, array_class, ()))
     trace = ready_trace()
     return new_result(operate(declared, lhs, rhs, trace), trace, array_class)
 
@@ -124,7 +124,7 @@ def inplace(operator: str | Operator) -> Callable[[Any, Any], Any]:
     def method(self: Any, other: Any) -> Any:
         if LISTENERS:
             before = self._node, getattr(other, "_node", None)
-            return observed(declared, (self, other), None, (), change, (self, other), before=before)
+            return observe_call(declared, (self, other), None, (), change, (self, other), before=before)
         return change(self, other)
 
     def change(self: Any, other: Any) -> Any:

@@ -24,7 +24,7 @@ from ..trace.owner import MACHINE_CODE
 from ..trace.trace import LOCAL, Trace, ready_trace
 from .handle import DENSE, Handle, assign, make, materialize_if_naive, new_result, node_in, record_or_detach
 from .numbers import with_data
-from .observed import LISTENERS, observed
+from .observed import LISTENERS, observe_call
 
 __all__ = ["apply", "function_of", "invoke", "write"]
 
@@ -76,7 +76,9 @@ def invoke(
     ``given`` holds the values of the visible parameters in order, ``extra`` the other keywords that were passed.
     """
     if listeners:
-        return observed(declared, inputs, _named, given, invoke, (declared, inputs, given, out, extra, ()))
+        return observe_call(
+            declared, inputs, _parameters_by_name, given, invoke, (declared, inputs, given, out, extra, ())
+        )
     if out is None and not extra and (form := _key_form(declared)) is not None:
         result = _recall(declared, inputs, given, form)
         if result is not None:
@@ -89,7 +91,7 @@ def invoke(
         differing = [(p, v) for p, v in zip(visible(declared), given, strict=True) if v is not p.default]
         return declared.on_numbers(*inputs, **{parameter.name: value for parameter, value in differing})
     attributes = _attributes(declared, given)
-    handles = _checked(declared, inputs)
+    handles = _check(declared, inputs)
     plain = DENSE[0]
     others = [type(each) for each in handles if each is not None and type(each) is not plain]
     if declared.name == "cast_storage" or any([other._result_class is not other for other in others]):
@@ -98,12 +100,12 @@ def invoke(
     if handles:
         result = _at_home(result, handles)
     elif context is not None:
-        result = _moved(result, as_context(context))
+        result = _move_to_context(result, as_context(context))
     _remember(declared, nodes + (None,) * (len(inputs) - len(nodes)), given, attributes, result)
-    return _returned(declared, result, attributes, out, others[0] if others else plain)
+    return _return_results(declared, result, attributes, out, others[0] if others else plain)
 
 
-def _named(declared: Operator, given: tuple[Any, ...]) -> dict[str, Any]:
+def _parameters_by_name(declared: Operator, given: tuple[Any, ...]) -> dict[str, Any]:
     """Return the parameters that were given, by name."""
     return {p.name: value for p, value in zip(visible(declared), given, strict=True) if value is not NULL}
 
@@ -167,7 +169,7 @@ _CONVERTERS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-def keyed(parameter: Parameter, value: Any) -> Any:
+def key_form(parameter: Parameter, value: Any) -> Any:
     """Return the value of a parameter in the form that it has in the key of a remembered call."""
     convert = _CONVERTERS.get(parameter.kind)
     return value if convert is None else convert(value)
@@ -222,7 +224,7 @@ def _attributes(declared: Operator, given: tuple[Any, ...]) -> tuple[Any, ...]:
     """Return the attributes of a node, made from the visible parameters."""
     known = visible(declared)
     training = bool(FLAGS.get() & TRAINING)
-    key: tuple[Any, ...] | None = (training, *[keyed(p, v) for p, v in zip(known, given, strict=True)])
+    key: tuple[Any, ...] | None = (training, *[key_form(p, v) for p, v in zip(known, given, strict=True)])
     try:
         found = declared.arguments.get(key)
     except TypeError:  # a list among the parameters
@@ -243,12 +245,14 @@ def _remember(
 ) -> None:
     if not _repeatable(declared):
         return
-    key = (*nodes, *[keyed(p, v) for p, v in zip(visible(declared), given, strict=True)])
+    key = (*nodes, *[key_form(p, v) for p, v in zip(visible(declared), given, strict=True)])
     try:
         if isinstance(result, Node):
             declared.calls[key] = result
         else:
-            declared.several[key] = _Several(result, _shown(declared, len(result), attributes), declared.visible)
+            declared.several[key] = _Several(
+                result, _visible_outputs(declared, len(result), attributes), declared.visible
+            )
     except TypeError:  # a list among the arguments: such calls are converted every time
         return
 
@@ -271,7 +275,7 @@ def _make_several(call: _Several, trace: Trace, array_class: type[Any]) -> Any:
     return made[0] if len(made) == 1 and call.declared is not None else made
 
 
-def _shown(declared: Operator, outputs: int, attributes: tuple[Any, ...]) -> int:
+def _visible_outputs(declared: Operator, outputs: int, attributes: tuple[Any, ...]) -> int:
     """Return the number of outputs of a call that users see."""
     rule = declared.visible
     if rule is None or isinstance(rule, int):
@@ -290,7 +294,9 @@ def visible(declared: Operator) -> list[Parameter]:
     return [parameter for parameter in declared.parameters if parameter.name != "training"]
 
 
-def _returned(declared: Operator, result: Any, attributes: tuple[Any, ...], out: Any, array_class: type[Any]) -> Any:
+def _return_results(
+    declared: Operator, result: Any, attributes: tuple[Any, ...], out: Any, array_class: type[Any]
+) -> Any:
     if isinstance(result, Node):
         if out is None:
             return new_result(result, LOCAL.trace, array_class)
@@ -298,7 +304,7 @@ def _returned(declared: Operator, result: Any, attributes: tuple[Any, ...], out:
             write(out[0] if isinstance(out, (list, tuple)) and len(out) == 1 else out, record_or_detach(result))
         )
         return out
-    nodes = [record_or_detach(node) for node in result[: _shown(declared, len(result), attributes)]]
+    nodes = [record_or_detach(node) for node in result[: _visible_outputs(declared, len(result), attributes)]]
     if out is not None:
         outs = list(out) if isinstance(out, (list, tuple)) else [out]
         if len(outs) != len(nodes):
@@ -313,10 +319,10 @@ def _returned(declared: Operator, result: Any, attributes: tuple[Any, ...], out:
     return made[0] if len(made) == 1 and declared.visible is not None else made
 
 
-def _moved(result: Any, context: Any) -> Any:
+def _move_to_context(result: Any, context: Any) -> Any:
     """Return nodes without inputs on another context: equal expressions elsewhere are other nodes."""
     if isinstance(result, tuple):
-        return tuple([_moved(node, context) for node in result])
+        return tuple([_move_to_context(node, context) for node in result])
     if result.context == context:
         return result
     table = result.operator.table
@@ -336,7 +342,7 @@ def _at_home(result: Any, handles: tuple[Handle | None, ...]) -> Any:
     return copy_to_context(result, home)
 
 
-def _checked(declared: Operator, inputs: tuple[Any, ...]) -> tuple[Handle | None, ...]:
+def _check(declared: Operator, inputs: tuple[Any, ...]) -> tuple[Handle | None, ...]:
     names = declared.input_names
     count = len(inputs)
     if declared.variadic:

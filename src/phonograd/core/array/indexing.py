@@ -34,7 +34,7 @@ from .handle import (
     record_or_detach,
 )
 from .keys import Advanced, Basic, Selection, is_contiguous, parse, simple, value_shape
-from .observed import LISTENERS, NamedAction, observed
+from .observed import LISTENERS, NamedAction, observe_call
 from .values import values_of
 
 __all__ = ["get", "is_contiguous", "set_"]
@@ -51,7 +51,7 @@ def _is_array(value: Any) -> bool:
 def get(self: Any, key: Any, listeners: Sequence[int] = LISTENERS) -> Any:
     """Return the part of the array that a key selects: a view where its elements are contiguous, else a copy."""
     if listeners:
-        return observed(_SLICE, (self,), None, (), get, (self, key, ()))
+        return observe_call(_SLICE, (self,), None, (), get, (self, key, ()))
     selection = simple(key, self.shape) or parse(key, self.shape, _is_array)
     if type(selection) is Advanced:
         trace = ready_trace()
@@ -91,7 +91,7 @@ def set_(self: Any, key: Any, value: Any, listeners: Sequence[int] = LISTENERS) 
     """Replace the part of the array that a key selects; the value is broadcast and converted to the array's dtype."""
     if listeners:
         before = self._node, getattr(value, "_node", None)
-        observed(_ASSIGNMENT, (self, value), None, (), set_, (self, key, value, ()), before=before)
+        observe_call(_ASSIGNMENT, (self, value), None, (), set_, (self, key, value, ()), before=before)
         return
     if self._readonly:
         raise ValueError("Cannot assign to readonly NDArray")

@@ -128,14 +128,14 @@ def parse(key: Any, shape: Shape, is_array: Callable[[Any], bool] = _no_array) -
         elif isinstance(part, (int, np.integer)):
             read.append(int(part))
         elif isinstance(part, slice):
-            read.append(_Span(_bound(part.start), _bound(part.stop), _bound(part.step)))
+            read.append(_Span(_slice_bound(part.start), _slice_bound(part.stop), _slice_bound(part.step)))
         elif is_array(part) or isinstance(part, (list, tuple, range, np.ndarray)):
             arrays = True
             read.append(part)
         else:
             raise ValueError(f"NDArray does not support slicing with key {part} of type {type(part)}.")
     if arrays:
-        return _advanced(_without_ellipsis(read, shape), shape, is_array)
+        return _resolve_advanced(_without_ellipsis(read, shape), shape, is_array)
     selection = _basic(tuple(read), shape)
     if isinstance(key, slice) and not selection.whole:
         _refuse_reversed(key, shape)
@@ -202,7 +202,7 @@ def _row(number: int, shape: Shape) -> Basic:
     )
 
 
-def _bound(value: Any) -> int | None:
+def _slice_bound(value: Any) -> int | None:
     return None if value is None else operator.index(value)
 
 
@@ -305,7 +305,7 @@ class _Block(NamedTuple):
     shape: Shape
 
 
-def _advanced(parts: list[Any], shape: Shape, is_array: Callable[[Any], bool]) -> Advanced:
+def _resolve_advanced(parts: list[Any], shape: Shape, is_array: Callable[[Any], bool]) -> Advanced:
     form: list[Any] = []
     indices: list[Any] = []
     axis = 0
@@ -345,7 +345,7 @@ def _advanced_form(form: tuple[_Span | _Block | None, ...], shape: Shape) -> Adv
     begin, end, step = bounds(slices, shape)
     region = region_shape(begin, end, step)
     expanded = tuple([1 if axis is None else region[axis] for axis in sources])
-    target, new_axes = _picked_shape(expanded, layout, _common_shape(blocks), sources)
+    target, new_axes = _shape_of_picked(expanded, layout, _common_shape(blocks), sources)
     return Advanced(
         begin=begin,
         end=end,
@@ -392,7 +392,7 @@ def _common_shape(blocks: list[Shape]) -> Shape:
     return common
 
 
-def _picked_shape(
+def _shape_of_picked(
     expanded: Shape, layout: list[int], block: Shape, sources: list[int | None]
 ) -> tuple[Shape, tuple[int, ...]]:
     """Return the shape of what index arrays pick, and its axes that None stands for."""

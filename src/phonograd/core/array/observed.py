@@ -25,7 +25,7 @@ from ..trace.flags import FLAGS, RECORDING
 from ..trace.trace import LOCAL
 from .handle import Handle
 
-__all__ = ["LISTENERS", "NamedAction", "observed"]
+__all__ = ["LISTENERS", "NamedAction", "observe_call"]
 
 #: the observers of operators; empty if there are none
 LISTENERS = LISTENING[FUNCTION]
@@ -41,7 +41,7 @@ class NamedAction(NamedTuple):
     name: str
 
 
-def observed(
+def observe_call(
     declared: Operator | NamedAction,
     inputs: Sequence[Any],
     named: Callable[[Any, tuple[Any, ...]], Mapping[str, Any]] | None,
@@ -95,7 +95,7 @@ def observed(
         entry._snapshot = OVER
     elif entry.start_ns:
         if entry._snapshot.needs[1]:
-            entry.set_outputs(*_made(result, inputs))
+            entry.set_outputs(*_arrays_of_call(result, inputs))
         entry.end()
     else:
         return result
@@ -109,14 +109,14 @@ def observed(
     ):
         attribution.calls.append((entry, None, node))
     else:
-        made = [_node_of(array) for array in _made(result, inputs)]
+        made = [_node_of(array) for array in _arrays_of_call(result, inputs)]
         nodes = before or [value._node for value in inputs if isinstance(value, Handle)]
         sources = [source for source in nodes if source is not None]
         attribution.note_call(entry, sources, [node for node in made if node is not None])
     return result
 
 
-def _made(result: Any, inputs: Sequence[Any]) -> Sequence[Any]:
+def _arrays_of_call(result: Any, inputs: Sequence[Any]) -> Sequence[Any]:
     """Return the arrays that a call returned or changed."""
     if result is None:
         return inputs[:1]

@@ -1,4 +1,4 @@
-"""The backward pass over arrays: a sweep through traces and Functions, the latest first.
+"""The backward pass over arrays: a pass through traces and Functions, the latest first.
 
 Takes heads and their gradients from :mod:`phonograd.autograd`; hands gradients to variables. Within one trace the
 reverse pass is a cached derivation on nodes (:mod:`phonograd.core.derive.gradient`), which stops at gradient targets. A
@@ -9,16 +9,17 @@ returns gradients for the inputs of the Function.
 
 There is one derivation and there are three ways to use its result:
 
-===================  =====================================================  ========================================
-way                  for                                                    gradients
-===================  =====================================================  ========================================
-``_write_at_once``   one head; only plain variables of the current trace    are pending; buffers name them at once
-``_here``            the current trace of the thread                        are pending, like any other result
-``_elsewhere``       a trace that has ended, or of another thread           are computed at once, under its lock
-===================  =====================================================  ========================================
+==========================  ================================================  ====================================
+way                         for                                               gradients
+==========================  ================================================  ====================================
+``_write_at_once``          one head; plain variables of the current trace    are pending; buffers name them
+``_differentiate_current``  the current trace of the thread                   are pending, like any other result
+``_differentiate_other``    a trace that has ended, or of another thread      are computed now, under its lock
+==========================  ================================================  ====================================
 
-``_write_at_once`` is the fast path of most training loops: it does what :class:`_BackwardPass` does with ``_here``,
-without collecting. A pass changes nothing before it has succeeded. Then buffers are written and the record is cleared.
+``_write_at_once`` is the fast path of most training loops: it does what :class:`_BackwardPass` does with
+``_differentiate_current``, without collecting. A pass changes nothing before it has succeeded. Then buffers are written
+and the record is cleared.
 """
 
 from __future__ import annotations
@@ -151,7 +152,7 @@ class _BackwardPass:
             heapq.heappush(self.order, -trace.number)
 
     def run(self) -> None:
-        """Sweep until no gradient waits: the latest trace first, and in it all nodes before the latest Function."""
+        """Differentiate until no gradient waits: latest trace first, and in it all nodes before the latest Function."""
         while self.order:
             trace = self.traces[-self.order[0]]
             if self.waiting.get(trace):
@@ -167,14 +168,16 @@ class _BackwardPass:
         waiting = self.waiting.pop(trace)
         heads = tuple([node for node, _ in waiting])
         grads = [grad for _, grad in waiting]
-        result, arrays = (self._here if trace is LOCAL.trace else self._elsewhere)(trace, heads, grads)
+        result, arrays = (self._differentiate_current if trace is LOCAL.trace else self._differentiate_other)(
+            trace, heads, grads
+        )
         if active.watched:
             trace.attributed().note_backward(result)
         self.visited.setdefault(trace, []).append(result.visited)
         for node, array in zip(result.targets, arrays, strict=True):
             self._deliver(trace.targets[node.attributes[0]], array)
 
-    def _here(
+    def _differentiate_current(
         self, trace: Trace, heads: tuple[Node, ...], grads: list[Waiting]
     ) -> tuple[Gradient, list[NDArray | None]]:
         """Differentiate in this thread's current trace, where the gradients are pending like any other result."""
@@ -184,7 +187,7 @@ class _BackwardPass:
         result = differentiate(heads, tuple(nodes))
         return result, [None if n is None else make(self._final(n), trace) for n in result.targets.values()]
 
-    def _elsewhere(
+    def _differentiate_other(
         self, trace: Trace, heads: tuple[Node, ...], grads: list[Waiting]
     ) -> tuple[Gradient, list[NDArray | None]]:
         """Differentiate in a trace that has ended or is another thread's; the gradients are computed at once."""
@@ -199,7 +202,7 @@ class _BackwardPass:
                     continue
                 value = values[id(grad)]
                 if self.create_graph:
-                    nodes.append(_linked(grad, trace.tape.lend(value, grad.context), trace))
+                    nodes.append(_link(grad, trace.tape.lend(value, grad.context), trace))
                 else:
                     node = trace.tape.lend(value, grad.context, len(lent))
                     lent[node] = value
@@ -208,12 +211,12 @@ class _BackwardPass:
             found = [None if n is None else self._final(n) for n in result.targets.values()]
             wanted = tuple([node for node in found if node is not None])
             computed = iter(trace.evaluate(wanted, KEEP if self.create_graph else Options(lent)))
-        return result, [None if n is None else self._computed(n, trace, next(computed)) for n in found]
+        return result, [None if n is None else self._array_of(n, trace, next(computed)) for n in found]
 
     def _final(self, grad: Node) -> Node:
         return mark_recorded(grad) if self.create_graph else detach(grad)
 
-    def _computed(self, node: Node, trace: Trace, value: Array) -> NDArray:
+    def _array_of(self, node: Node, trace: Trace, value: Array) -> NDArray:
         if not self.create_graph:
             return make_concrete(value, node.context)  # type: ignore[no-any-return]
         array: NDArray = make(node, trace)
@@ -263,7 +266,7 @@ class _BackwardPass:
             trace.tape.clear(parts[0] if len(parts) == 1 else frozenset().union(*parts))
 
 
-def _linked(array: NDArray, node: Node, trace: Trace) -> Node:
+def _link(array: NDArray, node: Node, trace: Trace) -> Node:
     """Return the node of an array's value in another trace as a target that leads back to the array."""
     home, origin, _ = place_of(array)
     if home is not None and origin is not None and origin.marked:
@@ -296,7 +299,7 @@ def _begin(heads: list[NDArray], head_grads: list[NDArray | None], create_graph:
     for grad in head_grads:
         if grad is not None and not isinstance(grad, Handle):
             raise TypeError(f"a head gradient must be an NDArray or None, not {type(grad)}")
-    sweep = _BackwardPass(create_graph)
+    backward_pass = _BackwardPass(create_graph)
     for position, (head, grad) in enumerate(zip(heads, head_grads, strict=True)):
         trace, node = place_in_record(head)
         if not node.marked:
@@ -306,8 +309,8 @@ def _begin(heads: list[NDArray], head_grads: list[NDArray | None], create_graph:
                 f"head gradient {position} has shape {format_shape(grad.shape)} and dtype {grad._dtype}, but its head "
                 f"has shape {format_shape(node.shape)} and dtype {node.dtype}; they must be equal"
             )
-        sweep.start(trace, node, grad)
-    return sweep
+        backward_pass.start(trace, node, grad)
+    return backward_pass
 
 
 def backward_pass(heads: list[NDArray], head_grads: list[NDArray | None], retain_graph: bool, train_mode: bool) -> None:
@@ -315,15 +318,15 @@ def backward_pass(heads: list[NDArray], head_grads: list[NDArray | None], retain
     if len(heads) == 1 and head_grads[0] is None and _write_at_once(heads[0], retain_graph):
         return
     with _flags(False, train_mode):
-        sweep = _begin(heads, head_grads, create_graph=False)
-        sweep.run()
-        reached = [owner for owner in sweep.found if owner.request != "null"]
+        backward_pass = _begin(heads, head_grads, create_graph=False)
+        backward_pass.run()
+        reached = [owner for owner in backward_pass.found if owner.request != "null"]
         if not reached:
             raise MXNetError(_NO_VARIABLES)
-        for owner, grad in [(owner, sweep.gradient(owner)) for owner in reached]:
+        for owner, grad in [(owner, backward_pass.gradient(owner)) for owner in reached]:
             owner.take(grad)
         if not retain_graph:
-            sweep.clear()
+            backward_pass.clear()
 
 
 def _write_at_once(head: NDArray, retain_graph: bool) -> bool:
@@ -364,7 +367,7 @@ def grad_pass(
 ) -> list[NDArray]:
     """Run a backward pass and return the gradients of some variables as new arrays."""
     with _flags(create_graph, train_mode):
-        sweep = _begin(heads, head_grads, create_graph)
+        backward_pass = _begin(heads, head_grads, create_graph)
         for position, array in enumerate(variables, 1):
             owner = variable_of(array) if isinstance(array, Handle) else None
             if owner is None or owner.request == "null":
@@ -372,17 +375,17 @@ def grad_pass(
                     f"Cannot differentiate with respect to the {position}-th variable because it does not require "
                     "gradient."
                 )
-        sweep.run()
+        backward_pass.run()
         for position, array in enumerate(variables, 1):
-            if variable_of(array) not in sweep.found:
+            if variable_of(array) not in backward_pass.found:
                 raise MXNetError(
                     f"Cannot differentiate with respect to the {position}-th variable because it is unreachable from "
                     "the outputs."
                 )
-        grads = {owner: sweep.gradient(owner) for owner in dict.fromkeys(map(variable_of, variables))}
+        grads = {owner: backward_pass.gradient(owner) for owner in dict.fromkeys(map(variable_of, variables))}
         results = [_result(grads[variable_of(array)], create_graph, array._result_class) for array in variables]
         if not retain_graph:
-            sweep.clear()
+            backward_pass.clear()
         return results
 
 
@@ -399,10 +402,10 @@ def _result(grad: NDArray, create_graph: bool, array_class: type[NDArray]) -> ND
 def grads_or_zeros(head: NDArray, variables: list[NDArray]) -> list[NDArray]:
     """Return recorded gradients of one head, zeros for variables it does not depend on."""
     with _flags(True, True):
-        sweep = _begin([head], [None], create_graph=True)
-        sweep.run()
+        backward_pass = _begin([head], [None], create_graph=True)
+        backward_pass.run()
         owners = [variable_of(array) for array in variables]
-        return [sweep.gradient(owner) if owner in sweep.found else owner.nothing() for owner in owners]
+        return [backward_pass.gradient(owner) if owner in backward_pass.found else owner.nothing() for owner in owners]
 
 
 def grads_where_reached(
@@ -411,10 +414,13 @@ def grads_where_reached(
     """Return the gradients of variables before their hooks; None for those that the heads do not depend on."""
     found = [(head, grad) for head, grad in zip(heads, head_grads, strict=True) if place_in_record(head)[1].marked]
     with flags_set_to((FLAGS.get() | RECORDING) if create_graph else FLAGS.get() & ~RECORDING):
-        sweep = _begin([head for head, _ in found], [grad for _, grad in found], create_graph)
-        sweep.run()
-        grads = [None if owner is None or not sweep.found.get(owner) else sweep.found[owner] for owner in owners]
+        backward_pass = _begin([head for head, _ in found], [grad for _, grad in found], create_graph)
+        backward_pass.run()
+        grads = [
+            None if owner is None or not backward_pass.found.get(owner) else backward_pass.found[owner]
+            for owner in owners
+        ]
         totals = [None if parts is None else _result(_total(parts), create_graph, DENSE[0]) for parts in grads]
         if not create_graph:
-            sweep.clear()
+            backward_pass.clear()
     return totals

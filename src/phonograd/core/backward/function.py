@@ -208,12 +208,12 @@ def _input_grads(name: str, backward: Callable[..., Any], sources: Sources) -> C
                 f"{name}.backward must return exactly the same number of NDArrays as the number of NDArrays arguments "
                 f"to forward.Expecting {len(specs)} got {len(grads)}"
             )
-        return [_fitted(name, grad, *spec) for grad, spec in zip(grads, specs, strict=True)]
+        return [_fit(name, grad, *spec) for grad, spec in zip(grads, specs, strict=True)]
 
     return ask
 
 
-def _fitted(name: str, grad: Any, shape: tuple[int, ...], dtype: Any) -> NDArray:
+def _fit(name: str, grad: Any, shape: tuple[int, ...], dtype: Any) -> NDArray:
     """Return a gradient in the shape and dtype of its input, broadcast and converted as in an assignment."""
     if not isinstance(grad, Handle):
         raise TypeError(f"autograd.Function.backward must return NDArrays, not {type(grad)} ({name})")

@@ -94,7 +94,7 @@ class Context(metaclass=_ContextType):
 
     @property
     def is_gpu(self) -> bool:
-        """Whether the context names a GPU, where no array can be made here."""
+        """Return whether the context is a GPU, on which no array can be made."""
         return self.device_typeid == 2
 
     def __hash__(self) -> int:

@@ -100,10 +100,10 @@ def _from_environment() -> Settings:
             raise ValueError(f"PHONOGRAD_{field.name.upper()}={text!r} is not a valid {kind.__name__}") from error
     if os.environ.get("MXNET_ENGINE_TYPE") == "NaiveEngine":
         values.setdefault("naive", True)
-    return _checked(Settings(**values))
+    return _check(Settings(**values))
 
 
-def _checked(settings: Settings) -> Settings:
+def _check(settings: Settings) -> Settings:
     if settings.executor not in ("reference", "native", "auto"):
         raise ValueError(f"executor must be 'auto', 'native' or 'reference', not {settings.executor!r}")
     if settings.winograd not in (0, 4, 6, 8):
@@ -188,7 +188,7 @@ def update(**changes: Any) -> Settings:
     for name in changes:
         if name not in names:
             raise TypeError(f"there is no setting {name!r}{nearest(name, names)}; settings are {', '.join(names)}")
-    previous, changed = _current, _checked(dataclasses.replace(_current, **changes))
+    previous, changed = _current, _check(dataclasses.replace(_current, **changes))
     for name, reason in _fixed.items():
         if getattr(changed, name) != getattr(previous, name):
             raise ValueError(f"{name} stays {getattr(previous, name)!r} in this process: {reason}")

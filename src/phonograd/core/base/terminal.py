@@ -1,4 +1,4 @@
-"""What a stream can show: whether it is a terminal, how wide it is, whether its cursor can be moved, and which letters.
+"""Terminals: whether a stream is one, its width, its cursor, and the characters that it can show.
 
 Whatever overwrites its own lines (progress bars, curves) counts the lines that it ends, so that nothing is written over
 another's.
@@ -17,7 +17,7 @@ _last_ended = 0
 
 
 def is_terminal(stream: TextIO | None) -> bool:
-    """Return whether somebody looks at what is written, and not a file or another program."""
+    """Return whether a stream is a terminal, and not a file or a pipe."""
     try:
         return bool(stream is not None and stream.isatty())
     except (AttributeError, ValueError):  # not quite a file, or one that is closed

@@ -73,7 +73,7 @@ class Input(NamedTuple):
 
     @property
     def is_random(self) -> bool:
-        """Whether it is the next position in the random stream."""
+        """Return whether it is the next position in the random stream."""
         return self.argument is None and self.handle is None and self.data is None
 
 
@@ -364,7 +364,7 @@ class Template:
                 node = repeat_call(node, count)
             values[step] = node
         trace.made.update(made)
-        siblings = self._related(values) if recorded else {}
+        siblings = self._relate(values) if recorded else {}
         trace.tape.siblings.update(siblings)
         return Filled([values.get(node, node) for node in self.nodes], made, siblings, repeats)
 
@@ -383,7 +383,7 @@ class Template:
         if operator is _COPYTO:
             return copy_to_context(inputs[0], step.attributes[0])
         if operator is _COMPOSITE:
-            return self._labelled(step, inputs[0], values)
+            return self._label_result(step, inputs[0], values)
         given = tuple([None if node.operator is _ABSENT else node for node in inputs])
         found = operator.table.get((given, step.attributes))
         if found is None:
@@ -391,17 +391,17 @@ class Template:
                 found = operator.apply(given, step.attributes)
         return found
 
-    def _labelled(self, step: Node, data: Node, values: dict[Node, Any]) -> Node:
+    def _label_result(self, step: Node, data: Node, values: dict[Node, Any]) -> Node:
         """Return the result of a composite operator with the call that made it."""
         (declared, sources, attributes), index = step.attributes
         if declared.numbers:
-            attributes = _replaced(attributes, values)
+            attributes = _replace_nodes(attributes, values)
         call = declared, tuple([values.get(source, source) for source in sources]), attributes
         node: Node = _COMPOSITE.apply((data,), (call, index))
         node.call = call
         return node
 
-    def _related(self, values: dict[Node, Any]) -> dict[Node, tuple[Node, ...]]:
+    def _relate(self, values: dict[Node, Any]) -> dict[Node, tuple[Node, ...]]:
         related: dict[Node, tuple[Node, ...]] = {}
         for node, together in self._siblings.items():
             if node in values:
@@ -412,10 +412,10 @@ class Template:
 _ABSENT = ABSENT.operator
 
 
-def _replaced(attributes: tuple[Any, ...], values: dict[Node, Any]) -> tuple[Any, ...]:
+def _replace_nodes(attributes: tuple[Any, ...], values: dict[Node, Any]) -> tuple[Any, ...]:
     """Return attributes in which the nodes of numbers that are data are other nodes."""
     found = [values.get(part, part) if isinstance(part, Node) else part for part in attributes]
-    return tuple([_replaced(part, values) if isinstance(part, tuple) else part for part in found])
+    return tuple([_replace_nodes(part, values) if isinstance(part, tuple) else part for part in found])
 
 
 def _once(node: Node) -> Node:

@@ -243,17 +243,17 @@ def _kind_of(array: Any) -> tuple[Any, ...]:
     return type(array), node.shape, node.kind, node.marked, owned, place
 
 
-def _replaced(value: Any, replace: Callable[[Any], Any]) -> Any:
+def _replace_arrays(value: Any, replace: Callable[[Any], Any]) -> Any:
     """Return a structure of tuples, lists and dictionaries with its arrays replaced."""
     if isinstance(value, (Handle, _Array, _Argument)):
         return replace(value)
     if isinstance(value, tuple):
-        parts = [_replaced(part, replace) for part in value]
+        parts = [_replace_arrays(part, replace) for part in value]
         return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
     if isinstance(value, list):
-        return [_replaced(part, replace) for part in value]
+        return [_replace_arrays(part, replace) for part in value]
     if isinstance(value, dict):
-        return {key: _replaced(part, replace) for key, part in value.items()}
+        return {key: _replace_arrays(part, replace) for key, part in value.items()}
     return value
 
 
@@ -265,7 +265,7 @@ def _run(function: Callable[..., Any], arrays: list[Any], arguments: Any, keywor
     outer = ready_trace()
     capture = Capture(outer)
     proxies = {id(array): capture.argument(number, array) for number, array in enumerate(arrays)}
-    passed = _replaced((arguments, keywords), functools.partial(_looked_up, proxies))
+    passed = _replace_arrays((arguments, keywords), functools.partial(_look_up, proxies))
     result, error = None, None
     outer.thread, number = None, outer.thread
     LOCAL.trace = capture
@@ -278,7 +278,7 @@ def _run(function: Callable[..., Any], arrays: list[Any], arguments: Any, keywor
     finally:
         LOCAL.trace = outer
         outer.thread = number
-    ending = _Ending(capture, arrays, list(proxies.values()))
+    ending = _CaptureEnd(capture, arrays, list(proxies.values()))
     # from now on only objects that the function has made can refer to its arguments
     del passed, proxies
     result, repeatable = ending.take_place(result)
@@ -287,11 +287,11 @@ def _run(function: Callable[..., Any], arrays: list[Any], arguments: Any, keywor
     return result, repeatable
 
 
-def _looked_up(known: dict[int, Any], array: Any) -> Any:
+def _look_up(known: dict[int, Any], array: Any) -> Any:
     return known[id(array)]
 
 
-class _Ending:
+class _CaptureEnd:
     """Applies the effects of a captured function after it has returned."""
 
     def __init__(self, capture: Capture, arrays: list[Any], proxies: list[Any]) -> None:
@@ -311,7 +311,7 @@ class _Ending:
     def take_place(self, result: Any) -> tuple[Any, Any]:
         """Return the result in the outer trace, and a _Repeatable or a reason; apply the effects on arrays there."""
         capture, outer, writes = self._capture, self._capture.outer, self._writes
-        left = self._left()
+        left = self._live_arrays()
         template = Template(capture, [*[node for _, node in writes], *[array._node for array in left]])
         filled = template.fill(capture.actual(), outer)
         for array, node in zip(left, filled.nodes[len(writes) :], strict=True):
@@ -322,17 +322,17 @@ class _Ending:
         for action in capture.actions:
             action()
         returned: set[int] = set()
-        outline = _replaced(result, lambda array: self._outlined(array, left, returned))
+        outline = _replace_arrays(result, lambda array: self._stand_in(array, left, returned))
         if capture.reason is None and len(returned) < len(left):
             capture.reason = "it keeps arrays that it has made, or arguments"
-        result = _replaced(outline, lambda part: self._found(part, left))
+        result = _replace_arrays(outline, lambda part: self._find(part, left))
         if capture.reason is not None:
             return result, capture.reason
         numbers = {id(array): number for number, array in enumerate(self._arrays)}
         changed = [_Argument(numbers[id(array)]) if id(array) in numbers else array for array, _ in writes]
         return result, _Repeatable(capture, template, outline, changed, [type(array) for array in left])
 
-    def _left(self) -> list[Any]:
+    def _live_arrays(self) -> list[Any]:
         """Return the live arrays of the capture."""
         capture = self._capture
         references = [weakref.ref(handle) for handle in capture.handles]
@@ -359,7 +359,7 @@ class _Ending:
         if watched() is not None:
             extras.root, extras.region = watched(), region
 
-    def _outlined(self, array: Any, left: list[Any], returned: set[int]) -> Any:
+    def _stand_in(self, array: Any, left: list[Any], returned: set[int]) -> Any:
         """Return the stand-in for an array of the result in later calls."""
         for number, other in enumerate(left):
             if other is array:
@@ -369,7 +369,7 @@ class _Ending:
                 return _Array(number)
         return array
 
-    def _found(self, part: Any, left: list[Any]) -> Any:
+    def _find(self, part: Any, left: list[Any]) -> Any:
         if isinstance(part, _Argument):
             return self._arrays[part.number]
         return left[part.number] if isinstance(part, _Array) else part
@@ -451,7 +451,7 @@ class _Repeatable:
         made = [make(node, trace, kind) for node, kind in zip(nodes[count:], self._classes)]
         for array, node in zip(self._changed, nodes):
             assign(arrays[array.number] if isinstance(array, _Argument) else array, node, trace)
-        return self._returned(arrays, made)
+        return self._return_arrays(arrays, made)
 
     def is_recognised(self, arguments: tuple[Any, ...]) -> bool:
         """Return whether a call that is like one with these arguments can be recognized by its arguments alone."""
@@ -478,9 +478,9 @@ class _Repeatable:
         places = self._template.places
         if self._draws:
             for place in places:
-                if not place.is_random and not _is_alike(place.node, _found_in(place, arrays, trace)):
+                if not place.is_random and not _is_alike(place.node, _find_in(place, arrays, trace)):
                     return None
-        return tuple([_found_in(place, arrays, trace) for place in places])
+        return tuple([_find_in(place, arrays, trace) for place in places])
 
     def _finish_directly(self, arrays: Sequence[Any], values: list[Array]) -> Any:
         nodes, count = self._template.nodes, len(self._changed)
@@ -488,9 +488,9 @@ class _Repeatable:
             make_concrete(values[number], nodes[number].context, kind)
             for number, kind in enumerate(self._classes, count)
         ]
-        return self._returned(arrays, made)
+        return self._return_arrays(arrays, made)
 
-    def _returned(self, arrays: Sequence[Any], made: list[Any]) -> Any:
+    def _return_arrays(self, arrays: Sequence[Any], made: list[Any]) -> Any:
         for action in self._actions:
             action()
         result = self._result
@@ -504,10 +504,10 @@ class _Repeatable:
                 return arrays[part.number]
             return made[part.number] if isinstance(part, _Array) else part
 
-        return _replaced(result, actual)
+        return _replace_arrays(result, actual)
 
 
-def _found_in(place: Input, arrays: list[Any], trace: Trace) -> Node:
+def _find_in(place: Input, arrays: list[Any], trace: Trace) -> Node:
     return place.find(trace) if place.argument is None else node_in(arrays[place.argument], trace)
 
 

@@ -1,4 +1,4 @@
-"""Direct: replays a captured function on memory, for calls whose arrays all have known values.
+"""Replay: runs a captured function on memory, for calls whose arrays all have known values.
 
 Takes a :class:`~phonograd.core.capture.capture.Template` and runs its program
 (:func:`phonograd.core.plan.cache.choose_program`) at once, past the trace: waiting for other work gains nothing then,
@@ -113,24 +113,24 @@ class Replay:
             inputs[place] = next_counter()
         made = self._programs.get(active.executor)
         if made is None:
-            made = self._programs[active.executor] = self._made()
+            made = self._programs[active.executor] = self._make_program()
         program, order, results, donatable = made
         given = [inputs[number] for number in order]
         if program is None:
-            return self._kept(inputs, [], results, changed)
-        donated = self._taken(donatable, given, changed) if donatable else None
+            return self._keep_values(inputs, [], results, changed)
+        donated = self._donate_inputs(donatable, given, changed) if donatable else None
         if donated is None:
-            return self._kept(inputs, program.run(given), results, changed)
+            return self._keep_values(inputs, program.run(given), results, changed)
         found: list[Array] = []
 
         def keep(values: list[Array]) -> None:
-            found[:] = self._kept(inputs, values, results, changed)
+            found[:] = self._keep_values(inputs, values, results, changed)
 
         donated.run(program, lambda: program.run(given, donated), keep)
         return found
 
     @staticmethod
-    def _kept(inputs: list[Any], values: list[Array], results: list[int], changed: list[Any]) -> list[Array]:
+    def _keep_values(inputs: list[Any], values: list[Array], results: list[int], changed: list[Any]) -> list[Array]:
         """Return the values of the template's nodes; the first ones become those of the changed arrays."""
         found = [values[number] if number >= 0 else inputs[~number] for number in results]
         for array, value in zip(changed, found):
@@ -138,7 +138,7 @@ class Replay:
         return found
 
     @staticmethod
-    def _taken(donatable: list[tuple[int, int]], given: list[Any], changed: list[Any]) -> Donation | None:
+    def _donate_inputs(donatable: list[tuple[int, int]], given: list[Any], changed: list[Any]) -> Donation | None:
         """Return the inputs that the program can write over, taken from the changed arrays."""
         numbers, taken = [], []
         for number, which in donatable:
@@ -155,7 +155,7 @@ class Replay:
 
         return Donation(numbers, give_back) if numbers else None
 
-    def _made(self) -> _Made:
+    def _make_program(self) -> _Made:
         places = self._template.places
         numbers = {resolve(place.node): ~number for number, place in enumerate(places)}
         targets = [resolve(node) for node in self._template.nodes]

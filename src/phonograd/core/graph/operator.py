@@ -235,7 +235,7 @@ class Operator:
 
     @property
     def differentiable(self) -> bool:
-        """Whether gradients pass through (a zero gradient counts)."""
+        """Return whether gradients pass through (a zero gradient counts)."""
         return self.composite or self.gradient_rule is not None
 
     # -- making nodes

@@ -83,7 +83,7 @@ __all__ = [
     "Scatter",
     "Windowed",
     "alternatives",
-    "declared",
+    "lowering_of_kind",
     "parameters",
 ]
 
@@ -157,7 +157,7 @@ class Reduction(Lowering):
 
 
 class IndexWalk(NamedTuple):
-    """How elements are found by an index: the place of each without it, and the distance between its numbers."""
+    """The address of an element that an index selects: its place at index 0, and the stride of the index."""
 
     pattern: Pattern
     index_stride: int
@@ -465,7 +465,7 @@ class Either(Lowering):
 Kind = TypeVar("Kind", Elementwise, Reduction, Random)
 
 
-def declared(operator: str, kind: type[Kind]) -> Kind:
+def lowering_of_kind(operator: str, kind: type[Kind]) -> Kind:
     """Return the lowering of an operator that is of a kind."""
     lowering = REGISTRY[operator].lowering
     for found in alternatives(lowering):

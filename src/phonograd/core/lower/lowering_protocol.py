@@ -94,7 +94,7 @@ class Planner(Protocol):
 
 
 class Lowering:
-    """How kernels compute an operator. This base class leaves the operator to NumPy.
+    """The declaration of an operator's kernel. This base class leaves the operator to NumPy.
 
     A kind overrides the facts and answers in which it differs.
     """

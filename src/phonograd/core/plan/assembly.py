@@ -34,7 +34,7 @@ from ..kernels.structure import (
     Take,
 )
 from ..lower.ir.emitter import ROW
-from ..lower.lowering import Elementwise, Fused, Random, declared
+from ..lower.lowering import Elementwise, Fused, Random, lowering_of_kind
 from .group import ELEMENT, FOLD, Group, Member, Read, WriteTarget
 from .partition import CHUNK_ELEMENTS, ENOUGH_CHUNKS, Result, chunk_of, partition, parts_of, work_of
 
@@ -378,7 +378,7 @@ class _Planner:
             loads.append(Load(load.dtype, _access(operand.strides[-1]), is_row, bounds, load.source is None))
         draws = []
         for draw, _ in self.draws:
-            convert = declared(draw.operator.name, Random).convert
+            convert = lowering_of_kind(draw.operator.name, Random).convert
             draws.append(Draw(draw.operator.name, _parameters(draw.operator, convert, draw.attributes), draw.dtype))
         steps = self._steps(loads)
         stores = []
@@ -416,7 +416,7 @@ class _Planner:
                 steps.append(Take(dtype, _access(stride) if is_same else ANY, numbers[0], is_row))
                 is_same = is_same and not stride
             else:
-                emit = declared(operator.name, Elementwise).emit
+                emit = lowering_of_kind(operator.name, Elementwise).emit
                 steps.append(Compute(operator.name, _parameters(operator, emit, attributes), numbers, dtype, is_row))
             if is_same:
                 same.add((number, _STEP))

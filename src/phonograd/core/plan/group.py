@@ -76,7 +76,7 @@ class Read(NamedTuple):
 
 
 class Value:
-    """When and where a value is computed: its stage, and the group that computes it unless another step does."""
+    """The stage of a value, and the group that computes it; None if another step does."""
 
     __slots__ = ("_stage", "group", "is_written")
 

@@ -194,7 +194,7 @@ def regions_of(jobs: Sequence[Job | NumpyCall | Alias], begun: Mapping[Node, Nod
 
 
 class Layout:
-    """Where the values of a plan are stored.
+    """The places of the values of a plan.
 
     Parameters
     ----------

@@ -114,7 +114,7 @@ class Before(NamedTuple):
 
 
 class Product(NamedTuple):
-    """How to multiply matrices (the last two axes) that are stored somewhere in memory."""
+    """Return the plan to multiply matrices (the last two axes) with given patterns in memory."""
 
     plan: Plan
     """Its operands are ``lhs``, ``rhs``, ``out`` (contiguous), ``old`` if it is added to that, and converted ones."""

@@ -42,7 +42,7 @@ def _move(pattern: Pattern, rule: Callable[..., Pattern | None], parameters: tup
 
 
 class Views:
-    """Where values are read.
+    """The memory patterns by which values are read.
 
     Parameters
     ----------

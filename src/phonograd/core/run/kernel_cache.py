@@ -286,7 +286,7 @@ def _after_fork() -> None:
 def _after_fork_in_child() -> None:
     global _tier_up_thread
     # a child has none of the parent's threads
-    _improver = _new_tier_up_thread()
+    _tier_up_thread = _new_tier_up_thread()
     if _kernels is not None:
         _kernels.objects.forget_pending()
     _after_fork()

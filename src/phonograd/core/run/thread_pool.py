@@ -127,10 +127,10 @@ class ThreadPool:
         aligned[GAP], aligned[SLOW] = code.ticks(GAP_SECONDS), code.ticks(SLOW_SECONDS)
         aligned[LEAST_PENALTY], aligned[MOST_PENALTY] = [code.ticks(seconds) for seconds in PENALTY_SECONDS]
         aligned[ACQUIRE], aligned[RELEASE] = _function("PyThread_acquire_lock"), _function("PyThread_release_lock")
-        aligned[CALLER_LOCK] = _held_lock()
+        aligned[CALLER_LOCK] = _new_held_lock()
         self._threads: list[threading.Thread] = []
         for index in range(workers):
-            aligned[FIRST_WORKER + WORKER_WORDS * index + LOCK] = _held_lock()
+            aligned[FIRST_WORKER + WORKER_WORDS * index + LOCK] = _new_held_lock()
             name = f"phonograd worker {index + 1}"
             thread = threading.Thread(target=code.worker, args=(self.address, index), name=name, daemon=True)
             try:
@@ -161,7 +161,7 @@ def _function(name: str) -> int:
     return address
 
 
-def _held_lock() -> int:
+def _new_held_lock() -> int:
     """Return a new lock that is held: to acquire it is to sleep. Like the words of a pool, it is never freed."""
     allocate = ctypes.PYFUNCTYPE(ctypes.c_void_p)(_function("PyThread_allocate_lock"))
     acquire = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_int)(_function("PyThread_acquire_lock"))

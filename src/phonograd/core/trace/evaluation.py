@@ -31,7 +31,7 @@ _UNOBSERVED = contextlib.nullcontext()
 
 
 class Options(NamedTuple):
-    """How the values of an evaluation are used."""
+    """The options of an evaluation: the later uses of its values."""
 
     lent: Mapping[Node, Array] | None = None
     """Values of leaves that are valid for this evaluation only (:meth:`.tape.Tape.lend`). Nothing that is
@@ -59,7 +59,7 @@ def compute(trace: Trace, nodes: tuple[Node, ...], plan: CachedPlan | None, opti
     The caller holds the lock of the trace.
     """
     if plan is None or plan.is_provisional:
-        plan = _planned(trace, nodes, plan is not None, options)
+        plan = _make_plan(trace, nodes, plan is not None, options)
     elif REPEATED.listeners:
         repeating()
     plan.used = PLANS.tick
@@ -91,7 +91,7 @@ def _key(nodes: tuple[Node, ...], options: Options) -> tuple[Any, ...]:
     return (nodes, active.executor) if options.lent is None else (nodes, active.executor, "lent")
 
 
-def _planned(trace: Trace, nodes: tuple[Node, ...], again: bool, options: Options) -> CachedPlan:
+def _make_plan(trace: Trace, nodes: tuple[Node, ...], again: bool, options: Options) -> CachedPlan:
     """Return a new plan; ``again`` says that the cache holds a provisional one. An observed evaluation is planned."""
     observed = active.watched or detection.on
     keep_all = options.lent is None and waits(nodes)

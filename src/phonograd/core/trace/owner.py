@@ -77,7 +77,7 @@ class _MachineCode:
         write: Callable[[Any, Node, Trace], bool],
         functions: OperatorFunctions,
     ) -> None:
-        """Use compiled functions from now on; ``live_handles`` may be missing where it does not work."""
+        """Use compiled functions from now on; ``live_handles`` is None if its self-test fails."""
         self.thread_number, self.make_current = thread_number, make_current
         self.settle, self.live_handles, self.write, self.functions = settle, live_handles, write, functions
 

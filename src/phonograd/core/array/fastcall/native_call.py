@@ -294,7 +294,7 @@ def _signature(function: Any) -> str:
 
 
 class KeyForm(NamedTuple):
-    """How the key of a remembered call is made."""
+    """The layout of the key of a remembered call."""
 
     arrays: int
     """How many arrays there can be; they come first."""

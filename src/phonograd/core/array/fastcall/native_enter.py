@@ -44,8 +44,8 @@ _EQUAL = 2
 def enter_texts(offsets: dict[str, int]) -> list[str]:
     """Return the text of each function, in the order in which they need each other."""
     writers: tuple[Callable[[dict[str, int]], str], ...]
-    writers = (_trace_here, _make_current, _bind, _slot, _variable, _owned, _enter, _operand, _is_plain, _hold)
-    writers += (_assigned, _change, _write, _settle)
+    writers = (_trace_here, _make_current, _bind, _slot, _variable, _own_node, _enter, _operand, _is_plain, _hold)
+    writers += (_assign, _change, _write, _settle)
     return ["@current = internal global ptr null, align 8", *[write(offsets) for write in writers]]
 
 
@@ -155,7 +155,7 @@ def _variable(offsets: dict[str, int]) -> str:
     return f.text()
 
 
-def _owned(offsets: dict[str, int]) -> str:
+def _own_node(offsets: dict[str, int]) -> str:
     """Return the function that gives a node as the value of an array: for a variable, the node of its target."""
     f = Code("owned", "ptr %trace, ptr %array, ptr %node", offsets)
     extras = f.field("%array", "extras")
@@ -284,7 +284,7 @@ def _hold(offsets: dict[str, int]) -> str:
     return f.text()
 
 
-def _assigned(offsets: dict[str, int]) -> str:
+def _assign(offsets: dict[str, int]) -> str:
     """Return the function that makes a plain array name an unmarked node, and returns the array.
 
     Null if that is not the short path of ``rebind``: then a recorded array would have to stay recorded.

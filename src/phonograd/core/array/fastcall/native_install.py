@@ -129,7 +129,7 @@ def _form(declared: Operator) -> KeyForm:
     missing = object()
     required = declared.required_inputs
     template = [missing] * required + [None] * (len(inputs) - required)
-    template += [call.keyed(parameter, parameter.default) for parameter in parameters]
+    template += [call.key_form(parameter, parameter.default) for parameter in parameters]
     places = {name: place for place, name in enumerate(inputs)}
     for place, parameter in enumerate(parameters, len(inputs)):
         if parameter.kind == "float":

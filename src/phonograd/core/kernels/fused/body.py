@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from ...base.dtypes import INT64, DType
 from ...lower.ir.emitter import Emitter, Index, Value
-from ...lower.lowering import Elementwise, declared
+from ...lower.lowering import Elementwise, lowering_of_kind
 from ..structure import ANY, SPLAT, STRIDE, UNIT, Compute, Load, Structure, Take
 from .schedule import Pass, Schedule
 
@@ -187,7 +187,7 @@ class Body:
         if isinstance(step, Take):
             return self._take(number, step, place, strip, values[step.at])
         assert isinstance(step, Compute), step
-        lowering = declared(step.operator, Elementwise)
+        lowering = lowering_of_kind(step.operator, Elementwise)
         return lowering.value(
             self.emitter, [values[source] for source in step.sources], dict(step.parameters), step.dtype
         )

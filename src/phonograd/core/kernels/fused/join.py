@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from ...base.dtypes import DType
 from ...lower.ir.emitter import ROW, Emitter, Index, Value
-from ...lower.lowering import Reduction, declared
+from ...lower.lowering import Reduction, lowering_of_kind
 from ..launch import Words
 from .writer import fold_lanes
 
@@ -28,7 +28,7 @@ class Join:
 
     def write(self, name: str) -> str:
         """Return the module's LLVM IR."""
-        e, fold = Emitter(name, self.lanes), declared(self.operator, Reduction)
+        e, fold = Emitter(name, self.lanes), lowering_of_kind(self.operator, Reduction)
         parts, items = JOIN.index(e, "parts"), JOIN.index(e, "items")
         partial, out = JOIN.pointer(e, "partial"), JOIN.pointer(e, "out")
         identity = e.constant(fold.start(self.dtype), self.dtype)

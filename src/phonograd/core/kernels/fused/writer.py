@@ -25,7 +25,7 @@ from collections.abc import Callable, Sequence
 from ...base.dtypes import UINT32
 from ...lower.ir import philox_ir
 from ...lower.ir.emitter import ROW, Emitter, Index, Value
-from ...lower.lowering import Random, Reduction, declared
+from ...lower.lowering import Random, Reduction, lowering_of_kind
 from ..structure import KEPT, REDUCED, Fold, Structure
 from .body import Body, LoopPosition, Strip
 from .schedule import Pass, Schedule
@@ -207,7 +207,7 @@ class _Writer:
     def _fill(self, number: int, start: Index) -> None:
         """Draw the random values of 64 elements from ``start`` on into scratch memory."""
         e, draw = self.emitter, self.structure.draws[number]
-        convert = declared(draw.operator, Random).convert
+        convert = lowering_of_kind(draw.operator, Random).convert
         size = philox_ir.elements_per_group(draw.dtype)
         for part in range(_DRAWN // size):
             group = e.plus(e.shift_down(start, size.bit_length() - 1), str(part))
@@ -293,7 +293,7 @@ class _Writer:
     def _reduction(self, number: int) -> Reduction:
         step = self.schedule.value(number)
         assert isinstance(step, Fold), step
-        return declared(step.operator, Reduction)
+        return lowering_of_kind(step.operator, Reduction)
 
     def _identity(self, number: int, value: Value) -> float:
         return self._reduction(number).start(value.dtype)
