@@ -199,7 +199,7 @@ def test_memory_that_comes_and_goes_shows() -> None:
             note_allocation(8_000_000, identity=1)
         note_release(8_000_000, identity=1)
     scope, operator = prof.events()
-    assert (scope.credit.note_allocation, scope.credit.freed, scope.credit.peak) == (8_000_000,) * 3
+    assert (scope.credit.allocated, scope.credit.freed, scope.credit.peak) == (8_000_000,) * 3
     assert min(size for sizes in prof.memory_timeline().sizes for size in sizes) == 0
     assert operator.credit.peak == 8_000_000
 

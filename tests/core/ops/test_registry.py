@@ -36,6 +36,9 @@ STRUCTURAL = {
     "_variable",
 }
 
+#: first words of docstrings that do not say what the operator does
+NO_VERBS = {"A", "An", "The", "It", "This", "What", "How", "Have", "Has", "Whether", "Is"}
+
 by_sample = pytest.mark.parametrize("sample", SAMPLES, ids=[f"{s.name}-{i}" for i, s in enumerate(SAMPLES)])
 by_name = pytest.mark.parametrize("name", OPERATORS)
 
@@ -52,9 +55,13 @@ def test_operator_has_a_sample(name: str) -> None:
 
 
 @by_name
-def test_operator_says_what_it_returns(name: str) -> None:
+def test_docstring_begins_with_an_imperative_sentence(name: str) -> None:
     first = (REGISTRY[name].__doc__ or "").strip().splitlines()[0]
-    assert first.startswith(("Return ", "Stand ")), first
+    verb = first.split()[0]
+    assert verb.isalpha(), first
+    assert verb.istitle(), first
+    assert verb not in NO_VERBS, first
+    assert not verb.endswith("ing"), first
     assert first.endswith((".", ":")), first
 
 

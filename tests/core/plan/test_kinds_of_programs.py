@@ -46,7 +46,7 @@ def recalled(wanted: Iterable[Node], available: Callable[[Node], bool], keep_all
 @pytest.fixture(params=[ReferenceProgram, PiecewiseProgram, NativeProgram, recalled], ids=lambda kind: kind.__name__)
 def make(request: pytest.FixtureRequest, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> Iterable[Make]:
     # as if the process had just begun: it stores a limited number of plans, and none after a change of the sources
-    monkeypatch.setattr(disk, "_kept", 0)
+    monkeypatch.setattr(disk, "_stored", 0)
     monkeypatch.setattr(disk_cache, "_STARTED", time.time() + 1e6)
     with settings.override(cache_directory=str(tmp_path)):
         yield request.param

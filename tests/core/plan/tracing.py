@@ -72,7 +72,7 @@ class _Caught:
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.layout: Layout | None = None
         self.jobs: list[Job | NumpyCall | Alias] = []
-        self.overlays: InPlaceAssignments | None = None
+        self.assignments: InPlaceAssignments | None = None
         #: by number of a job that it became, a job with the nodes whose values it reads
         self.originals: dict[int, Job | NumpyCall | Alias] = {}
         self.source: Callable[[Node], Node] = resolve
@@ -84,11 +84,11 @@ class _Caught:
             return found
 
         def caught_jobs(grouping: Any, kept: Iterable[Node] = ()) -> Any:
-            self.overlays = grouping.overlays
+            self.assignments = grouping.assignments
             return jobs_of(grouping, kept)
 
-        def caught_move(job: Any, overlays: InPlaceAssignments) -> Any:
-            found = moved(job, overlays)
+        def caught_move(job: Any, assignments: InPlaceAssignments) -> Any:
+            found = moved(job, assignments)
             self.originals[id(found)] = job
             return found
 
@@ -116,7 +116,7 @@ class _Walk:
     def __init__(self, program: NativeProgram, caught: _Caught) -> None:
         assert caught.layout is not None
         self.program, self.caught, self.layout = program, caught, caught.layout
-        self.overlays = caught.overlays
+        self.assignments = caught.assignments
         self.numbers: dict[Node, int] = {}
         self.known: dict[Node, Tags] = {}
         self.memories: list[Tags] = [np.full(max(self.layout.arena_bytes, 1), NOTHING)]
@@ -154,7 +154,7 @@ class _Walk:
                 _check_apart(touched)
             elif isinstance(job, Alias):
                 # an assignment that lies in memory of another shape, or a value that has all elements of another one
-                if self.overlays is None or job.node not in self.overlays.chosen:
+                if self.assignments is None or job.node not in self.assignments.chosen:
                     self.known[job.node] = self.tags(original.source)
                 self.check_whole(job.node, job.source)
                 self.slots[self.layout.slots[job.node]] = self.slots[self.layout.slots[job.source]]
@@ -184,9 +184,9 @@ class _Walk:
 
     def make_tags(self, node: Node) -> Tags:
         own = self.own_tags(node)
-        if self.overlays is None or node not in self.overlays.chosen:
+        if self.assignments is None or node not in self.assignments.chosen:
             return own
-        base = self.overlays.replaced.get(node)
+        base = self.assignments.replaced.get(node)
         below = self.own_tags(node, copied=True) if base is None else self.tags(base)
         overlay = assignment_lowering(node)
         assert overlay is not None
@@ -269,7 +269,9 @@ class _Walk:
             own = at + first * size
             if own.size and not 0 <= own.min() <= own.max() < node.size * size:
                 raise WrongPlanError(f"{node} is written beyond its ends")
-            is_copy = self.overlays is not None and node in self.overlays.chosen and len(set(own)) == node.size * size
+            is_copy = (
+                self.assignments is not None and node in self.assignments.chosen and len(set(own)) == node.size * size
+            )
             memory[start + at] = self.own_tags(node, copied=is_copy)[own]
             written.append(_Touched(self.slots[slot], start + at, _repeated(by, size), str(node)))
         _check_within(read, written, self.memories)

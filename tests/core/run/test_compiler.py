@@ -49,7 +49,7 @@ def test_code_is_generated_without_the_lock_of_llvmlite(monkeypatch: pytest.Monk
 
     monkeypatch.setitem(library._fntab, name, Watched())
     code = made.emit(TEXT, QUICK)
-    monkeypatch.setattr(made, "_is_bare", False)
+    monkeypatch.setattr(made, "_unlocked", False)
     assert made.emit(TEXT, QUICK) == code
     assert locked == [False, True]
 

@@ -113,12 +113,12 @@ def test_bits_do_not_depend_on_how_parts_are_compiled(name: str, monkeypatch: py
         monkeypatch.setattr(kernel_cache, "_kernels", kernel_cache._KernelCache())
         with monkeypatch.context() as patch:
             if way == "all quickly":
-                patch.setattr(objects, "divided", lambda text: None)
+                patch.setattr(objects, "split_module", lambda text: None)
             if way == "all in full":
                 patch.setattr(kernel_cache, "_is_quick", lambda work: False)
             else:
                 patch.setattr(kernel_cache, "_is_quick", lambda work: True)
-            patch.setattr(objects, "bundled", lambda parts: bundles.append(len(parts)) or bundle(parts))
+            patch.setattr(objects, "bundle", lambda parts: bundles.append(len(parts)) or bundle(parts))
             targets = _programs()[name]
             program = NativeProgram(targets, lambda node: False)
             chance = np.random.default_rng(0)

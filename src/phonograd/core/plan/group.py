@@ -334,7 +334,7 @@ def squeeze(shape: Shape) -> Shape:
 def squeeze_axes(shape: Shape, axes: Iterable[int]) -> Shape:
     """Return the numbers of some axes in the shape without axes of size one.
 
-    >>> squeezed_axes((1, 5, 1, 7), (0, 3))
+    >>> squeeze_axes((1, 5, 1, 7), (0, 3))
     (1,)
     """
     wanted, found, position = set(axes), [], 0

@@ -167,7 +167,7 @@ def _plan(lhs: Pattern, rhs: Pattern, dtype: DType, machine: Machine, adds: bool
 def _merge_axes(shape: Shape, operands: tuple[Shape, Shape, Shape]) -> list[tuple[int, tuple[int, int, int]]]:
     """Return extent and strides of as few axes as can walk all operands.
 
-    >>> _merged((2, 3, 1, 4), ((12, 4, 4, 1), (12, 4, 4, 1), (24, 8, 8, 1)))
+    >>> _merge_axes((2, 3, 1, 4), ((12, 4, 4, 1), (12, 4, 4, 1), (24, 8, 8, 1)))
     [(6, (4, 4, 8)), (4, (1, 1, 1))]
     """
     axes: list[tuple[int, tuple[int, int, int]]] = []

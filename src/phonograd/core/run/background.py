@@ -125,8 +125,8 @@ class Task(Generic[Result]):
 class TaskPool:
     """Threads that run tasks in the order of submission, and end when none is left.
 
-    >>> tasks, task = Tasks(Gate()), Task(lambda: 6 * 7)
-    >>> tasks.submit([task], threads=1)
+    >>> pool, task = TaskPool(Gate()), Task(lambda: 6 * 7)
+    >>> pool.submit([task], threads=1)
     >>> task.result()
     42
     """
