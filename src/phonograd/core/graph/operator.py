@@ -2,8 +2,8 @@
 
 A declaration is a NumPy function with MXNet's signature. Positional arguments are input arrays (a default of None makes
 one optional, ``*data`` takes any number), keyword-only arguments are parameters with their types and defaults (see
-:mod:`phonograd.core.graph.parameters`), the docstring is the documentation and the body is the reference: the living
-definition of what the operator computes. Shape rule, gradient and kernel lowering stand beside it::
+:mod:`phonograd.core.graph.parameters`), the docstring is the documentation and the body is the reference, which
+defines the result. Shape rule, gradient and kernel lowering are declared beside it::
 
     @operator(aliases=("SwapAxis",))
     def swapaxes(data: Array, *, dim1: int = 0, dim2: int = 0) -> Array:
@@ -12,11 +12,11 @@ definition of what the operator computes. Shape rule, gradient and kernel loweri
 
 
     @swapaxes.infer
-    def _(data: Node, *, dim1: int, dim2: int) -> Spec: ...
+    def swapaxes_shape(data: Node, *, dim1: int, dim2: int) -> Spec: ...
 
 
     @swapaxes.gradient
-    def _(out_grad: Node, out: Node, data: Node, *, dim1: int, dim2: int) -> Node:
+    def swapaxes_grad(out_grad: Node, out: Node, data: Node, *, dim1: int, dim2: int) -> Node:
         return swapaxes(out_grad, dim1=dim1, dim2=dim2)
 
 The lowering (``lowering=`` beside the aliases) says how kernels compute the operator; see
@@ -37,7 +37,7 @@ The declaration also holds what other parts of the library need to know of an op
 that no other file lists operators by name. A new operator is at home everywhere as soon as it is declared:
 
 ==============  ======================================================================================================
-``method``      whether it is a method of arrays
+``method``      True if it is a method of arrays
 ``numpy``       its names in mx.np, which has it with NumPy's rules; the first is that of NumPy's own function
 ``npx``         its names in mx.npx
 ``answers``     NumPy's functions of the same meaning and arguments: ``numpy.sum(x)`` of an array of mx.nd calls it
