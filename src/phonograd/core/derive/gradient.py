@@ -53,6 +53,7 @@ class Gradient:
             self.plain = [(slot, detach(grad)) for slot, grad in slots.items()]
 
 
+_ITEM = item_operator()
 _memory: dict[Any, Gradient] = {}
 
 
@@ -133,7 +134,7 @@ class _Pass:
             return
         # a repeated call is not part of this record
         node = _call_of(node)
-        if node.operator is item_operator():
+        if node.operator is _ITEM:
             if grad is not None:
                 self.add_item_gradient(node.inputs[0], node.attributes[0], grad)
             return

@@ -36,8 +36,8 @@ class _Source(threading.local):
     """Hold the source line of new nodes: that of the forward operator while its gradient rule runs."""
 
     def __init__(self) -> None:
-        self.line: tuple[str, int] | None = None
-        self.node: Node | None = None
+        #: the source line of new nodes, if it is known, and the node whose gradient they are
+        self.made_for: tuple[tuple[str, int] | None, Node | None] = None, None
 
 
 _source = _Source()
@@ -52,11 +52,11 @@ class attributed_to:  # noqa: N801 - used like a function
         self._node = node
 
     def __enter__(self) -> None:
-        self._previous = _source.line, _source.node
-        _source.line, _source.node = self._node.origin, self._node
+        self._previous = _source.made_for
+        _source.made_for = self._node.origin, self._node
 
     def __exit__(self, *error: object) -> None:
-        _source.line, _source.node = self._previous
+        _source.made_for = self._previous
 
 
 class of_one_call:  # noqa: N801 - used like a function
@@ -65,13 +65,14 @@ class of_one_call:  # noqa: N801 - used like a function
     __slots__ = ("_looked",)
 
     def __enter__(self) -> None:
-        self._looked = _source.line is None
+        line, node = _source.made_for
+        self._looked = line is None
         if self._looked:
-            _source.line = user_line()
+            _source.made_for = user_line(), node
 
     def __exit__(self, *error: object) -> None:
         if self._looked:
-            _source.line = None
+            _source.made_for = None, _source.made_for[1]
 
 
 class Node:
@@ -136,11 +137,17 @@ class Node:
         self.outputs = outputs
         self.context = context or (inputs[0].context if inputs else CPU)
         self.serial = next(_serials)
-        self.marked = operator.marks if operator.marks is not None else any([i.marked for i in inputs])
-        self.origin = _source.line or user_line()
-        self.gradient_of = _source.node
-        self.call = None
-        self.detached = None
+        marked = operator.marks
+        if marked is None:
+            marked = False
+            for source in inputs:
+                if source.marked:
+                    marked = True
+                    break
+        self.marked = marked
+        line, self.gradient_of = _source.made_for
+        self.origin = line or user_line()
+        self.call = self.detached = None
 
     @property
     def size(self) -> int:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ...base.dtypes import DType
+from ...base.dtypes import BOOL, DType
 from ...base.errors import MXNetError, format_shape
 from ...graph.interface import Interface, Onnx, same_shapes
 from ...graph.node import Node
@@ -70,7 +70,7 @@ def _binary(
 
     def infer(lhs: Node, rhs: Node) -> Any:
         dtype = same_dtype(lhs, rhs)
-        if dtype.kind == "b":
+        if lhs.kind == BOOL.num:
             raise MXNetError(f"Operator {name} does not support boolean type. Convert the operands with astype.")
         return broadcast_shapes(lhs.shape, rhs.shape), dtype
 

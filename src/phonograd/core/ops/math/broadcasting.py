@@ -39,7 +39,7 @@ def broadcast_shapes(first: Shape, second: Shape) -> Shape:
 
 def same_dtype(first: Node, second: Node, position: int = 1) -> DType:
     """Return the common dtype of two operands, or raise MXNet's error: mixed dtypes are not converted."""
-    if first.dtype != second.dtype:
+    if first.kind != second.kind:
         raise MXNetError(
             f"Incompatible attr in node  at {position}-th input: expected {first.dtype}, got {second.dtype}. "
             f"Convert one of them with astype."

@@ -135,12 +135,31 @@ FORGOTTEN.connect(_forget_leaves)
 
 def constant(value: Any, dtype: DType) -> Node:
     """Return the node of a number: a 0-d constant that broadcasts. Its bits are the key, so 0.0 and -0.0 differ."""
-    return _intern(_constant, (convert_scalar(value, dtype).tobytes(), dtype), (), dtype, CPU)
+    return _intern(_constant, (_bytes_of(value, dtype), dtype), (), dtype, CPU)
+
+
+#: numbers as bytes, by value and dtype
+_number_bytes: dict[tuple[Any, int], bytes] = {}
+_MOST_NUMBERS = 1000
+
+
+def _bytes_of(value: Any, dtype: DType) -> bytes:
+    """Return the bytes of a number in a dtype; most numbers are needed again."""
+    # 0.0 and -0.0 are equal as keys but are different numbers; NaN is never found
+    if not value:
+        return convert_scalar(value, dtype).tobytes()
+    key = value, dtype.num
+    found = _number_bytes.get(key)
+    if found is None:
+        if len(_number_bytes) >= _MOST_NUMBERS:
+            _number_bytes.clear()
+        found = _number_bytes[key] = convert_scalar(value, dtype).tobytes()
+    return found
 
 
 def full(shape: Shape, value: Any, dtype: DType, context: Context = CPU) -> Node:
     """Return the node of an array filled with a number."""
-    return _intern(_full, (shape, convert_scalar(value, dtype).tobytes(), dtype, context), shape, dtype, context)
+    return _intern(_full, (shape, _bytes_of(value, dtype), dtype, context), shape, dtype, context)
 
 
 def constant_value(node: Node) -> Any:
