@@ -19,6 +19,7 @@ FENCES: dict[str, dict[str, str]] = {
     "ctypes": {
         "core/run/pointers.py": "the only door to addresses of our own memory and of functions",
         "core/run/object_layout.py": "the layout of arrays and tuples, and NumPy's function table",
+        "core/run/ufuncs.py": "NumPy makes ufuncs of machine code by a function of its C interface",
         "core/run/elf_loader.py": "makes memory executable, and finds functions of the C library",
         "core/run/compiler.py": "calls LLVM's code generator without llvmlite's lock",
         "core/run/thread_pool.py": "workers sit in machine code and sleep in Python's own locks",

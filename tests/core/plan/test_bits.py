@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from phonograd.core.graph.node import Node
 from phonograd.core.plan import assembly, fusion, group
-from phonograd.core.plan.piecewise import PiecewiseProgram
+from phonograd.core.plan.eager import EagerProgram
 from phonograd.core.run.reference import ReferenceProgram, resolve
 
 from .programs import RandomProgram, assert_same_bits, programs, run, run_singly, same_bits
@@ -28,7 +28,7 @@ def test_fused_equals_one_node_at_a_time(program: RandomProgram, keep_all: bool)
 @many
 @given(programs(), st.booleans())
 def test_fused_equals_by_pieces(program: RandomProgram, keep_all: bool) -> None:
-    pieces = run(program.targets, program.bindings, keep_all, make=PiecewiseProgram)
+    pieces = run(program.targets, program.bindings, keep_all, make=EagerProgram)
     assert_same_bits(pieces, {**program.bindings, **run_singly(program.targets, program.bindings)})
     assert {resolve(node) for node in program.targets} <= {*pieces}
 

@@ -17,8 +17,8 @@ from phonograd.core.ops.math.structural import leaf
 from phonograd.core.plan import cache, disk
 from phonograd.core.plan.cache import choose_program
 from phonograd.core.plan.disk import DiskProgram, program_for
+from phonograd.core.plan.eager import EagerProgram
 from phonograd.core.plan.native_program import NativeProgram
-from phonograd.core.plan.piecewise import PiecewiseProgram
 from phonograd.core.run import disk_cache, kernel_cache
 from phonograd.core.run.programs import Memory, Part, Program
 from phonograd.core.run.reference import ReferenceProgram
@@ -43,7 +43,7 @@ def recalled(wanted: Iterable[Node], available: Callable[[Node], bool], keep_all
     return found
 
 
-@pytest.fixture(params=[ReferenceProgram, PiecewiseProgram, NativeProgram, recalled], ids=lambda kind: kind.__name__)
+@pytest.fixture(params=[ReferenceProgram, EagerProgram, NativeProgram, recalled], ids=lambda kind: kind.__name__)
 def make(request: pytest.FixtureRequest, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> Iterable[Make]:
     # as if the process had just begun: it stores a limited number of plans, and none after a change of the sources
     monkeypatch.setattr(disk, "_stored", 0)
@@ -87,7 +87,7 @@ def test_parts_are_noted(make: Make, data: list[np.ndarray]) -> None:
 
 def test_facts(make: Make) -> None:
     program: Program = make(targets(), lambda node: False, False)
-    assert program.is_provisional == isinstance(program, PiecewiseProgram)
+    assert program.is_provisional == isinstance(program, EagerProgram)
     assert set(program.donatable) <= set(range(len(program.inputs)))
     assert program.memory is None or isinstance(program.memory, Memory)
 
@@ -101,5 +101,5 @@ def test_the_settings_choose_the_program(monkeypatch: pytest.MonkeyPatch) -> Non
         assert isinstance(choose_program(wanted, (), False), NativeProgram)
         monkeypatch.setattr(cache.NOVELTY, "prevails", lambda: True)
         monkeypatch.setattr(cache, "_MANY_NODES", 1)
-        assert isinstance(choose_program(wanted, (), False, is_new=True), PiecewiseProgram)
+        assert isinstance(choose_program(wanted, (), False, is_new=True), EagerProgram)
         assert isinstance(choose_program(wanted, (), False), NativeProgram)

@@ -21,8 +21,8 @@ from phonograd.core.lower.lowering import WIDE_FLOATS, Fused, Library, Lowering,
 from phonograd.core.lower.pattern import Pattern
 from phonograd.core.ops.math.primitives import permute
 from phonograd.core.ops.math.structural import leaf
+from phonograd.core.plan.eager import EagerProgram
 from phonograd.core.plan.native_program import NativeProgram
-from phonograd.core.plan.piecewise import PiecewiseProgram
 from phonograd.core.plan.report import boundaries
 from phonograd.core.run.disk_cache import is_ours
 from phonograd.core.run.program import NumpyStep
@@ -112,7 +112,7 @@ def test_a_new_kernel_is_planned_between_fused_ones(maximum: Operator, shape: tu
     results = run(targets, bindings)
     assert same_bits(results[found], np.maximum.accumulate(bindings[x] ** 2, -1))
     assert_same_bits(results, run_singly(targets, bindings))
-    assert_same_bits(run(targets, bindings, make=PiecewiseProgram), results)
+    assert_same_bits(run(targets, bindings, make=EagerProgram), results)
 
 
 def test_a_new_kernel_reads_views_as_contiguous_copies(maximum: Operator) -> None:

@@ -12,7 +12,7 @@ from phonograd.core.base.errors import MXNetError
 from phonograd.core.derive.gradient import differentiate
 from phonograd.core.graph.node import Node
 from phonograd.core.ops.math.structural import leaf, variable
-from phonograd.core.plan.piecewise import PiecewiseProgram
+from phonograd.core.plan.eager import EagerProgram
 from phonograd.core.run.reference import evaluate, resolve
 
 from .. import ops as samples
@@ -58,7 +58,7 @@ def test_native_agrees_with_the_reference(sample: Sample) -> None:
     for node, expected in zip(targets, evaluate(targets, bindings), strict=True):
         _agree(found[node], expected, node)
     assert_same_bits(found, {**bindings, **run_singly(targets, bindings)})
-    assert_same_bits(run(targets, bindings, make=PiecewiseProgram), found)
+    assert_same_bits(run(targets, bindings, make=EagerProgram), found)
 
 
 def _gradients(heads: list[Node]) -> list[Node]:

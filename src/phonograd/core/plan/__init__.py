@@ -21,7 +21,8 @@ of the data:
 ``steps``            the kinds of steps of a plan
 ``layout``           the place of every value: inputs, arrays, and the arena
 ``native_program``   :class:`~phonograd.core.plan.native_program.NativeProgram`, from nodes to a recipe
-``piecewise``        programs that run operator by operator, for graphs that never repeat
+``eager``            programs that run operator by operator, for graphs that never repeat
+``eager_launch``     the kernels of one operator as a function of arrays
 ``report``           the values that go through memory, and the reasons, for users
 ===================  ================================================================================================
 """

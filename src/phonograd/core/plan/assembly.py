@@ -327,7 +327,7 @@ class _Planner:
 
     def plan(self) -> Plan:
         """Return the launch of a kernel, and others that join its results if it is partitioned."""
-        structure = _with_loops(self._structure(), self.extents, [operand.strides for _, operand in self.loads])
+        structure = choose_loops(self._structure(), self.extents, [operand.strides for _, operand in self.loads])
         parts = parts_of(structure, self.extents) if self._can_be_parted() else 0
         words: list[int | Reference] = list(self.extents)
         for load, operand in self.loads:
@@ -427,7 +427,7 @@ def _parameters(operator: Operator, rule: Any, attributes: tuple[Any, ...]) -> P
     return tuple(operator.accepted(rule, attributes).items())
 
 
-def _with_loops(structure: Structure, extents: Shape, strides: list[Shape]) -> Structure:
+def choose_loops(structure: Structure, extents: Shape, strides: list[Shape]) -> Structure:
     """Return the structure with loops chosen by size; no value depends on them."""
     kept = [axis for axis, kind in enumerate(structure.axes) if kind == KEPT]
     if not kept:

@@ -40,6 +40,8 @@ PLANNED: Signal[[CachedPlan, CacheNode, bool]] = Signal()
 #: emitted once, when a plan with kernels is used again or many were made: work that pays only in a program that repeats
 REPEATED: Signal[[]] = Signal()
 _SOME_PLANS = 16
+#: the average number of elements of a node below which planning takes longer than writing and reading them again
+MOST_NUMBERS_PER_NODE = 1 << 15
 #: minimum nodes of a plan that is worth judging by whether it is used again, and minimum plans to judge by
 _MANY_NODES, _FEW_PLANS = 64, 4
 
@@ -126,8 +128,8 @@ class CachedPlan:
 class Novelty:
     """Judges by the latest plans whether a program keeps making new graphs.
 
-    A plan that is never used again was not worth making. If that happens all the time, new graphs are computed piece by
-    piece (:mod:`phonograd.core.plan.piecewise`) and planned at their second evaluation.
+    A plan that is never used again was not worth making. If that happens all the time, new graphs are computed operator
+    by operator (:mod:`phonograd.core.plan.eager`) and planned at their second evaluation.
     """
 
     def __init__(self) -> None:
@@ -188,9 +190,9 @@ def choose_program(wanted: list[Node], known: Container[Node], keep_all: bool, i
         from .disk import program_for
 
         if is_new and NOVELTY.prevails() and kernel_cache.available():
-            piecewise = _piecewise_program(wanted, known, keep_all)
-            if piecewise is not None:
-                return piecewise
+            eager = _eager_program(wanted, known, keep_all)
+            if eager is not None:
+                return eager
         if executor == "native" or kernel_cache.available():
             if REPEATED.listeners and statistics.plans > _SOME_PLANS:
                 repeating()
@@ -198,15 +200,18 @@ def choose_program(wanted: list[Node], known: Container[Node], keep_all: bool, i
     return ReferenceProgram(wanted, available, keep_all)
 
 
-def _piecewise_program(wanted: list[Node], known: Container[Node], keep_all: bool) -> Program | None:
+def _eager_program(wanted: list[Node], known: Container[Node], keep_all: bool) -> Program | None:
     """Return a program that computes operator by operator; None if planning is quicker."""
-    from .piecewise import MOST_NUMBERS_PER_NODE, PiecewiseProgram
+    from ..run import ufuncs
+    from .eager import EagerProgram
 
+    if not ufuncs.are_supported():
+        return None
     ordered = order(wanted, known.__contains__)
     size = len(ordered[1])
     if size < _MANY_NODES or sum([math.prod(node.shape) for node in ordered[1]]) > MOST_NUMBERS_PER_NODE * size:
         return None
-    return PiecewiseProgram(wanted, known.__contains__, keep_all, ordered)
+    return EagerProgram(wanted, known.__contains__, keep_all, ordered)
 
 
 def repeating() -> None:

@@ -28,6 +28,7 @@ __all__ = [
     "can_read_addresses",
     "empty",
     "items",
+    "numpy_table",
     "object_address",
 ]
 
@@ -38,7 +39,9 @@ ITEMS = tuple.__basicsize__
 #: the flag of C-contiguous arrays
 CONTIGUOUS = 1
 
-#: entries of NumPy's C API table; their numbers are the same in all versions
+#: the table of NumPy's functions for arrays
+_FUNCTIONS = "_ARRAY_API"
+#: entries of that table; their numbers are the same in all versions
 _VERSION, _ARRAY_TYPE, _EMPTY = 0, 2, 184
 #: ABI versions of NumPy 1 and NumPy 2
 _BINARY_VERSIONS = (0x01000009, 0x02000000)
@@ -95,7 +98,7 @@ def _types_and_flags_are_found() -> bool:
 
 
 def _empty_makes_arrays() -> bool:
-    table = _table()
+    table = numpy_table(_FUNCTIONS)
     version = ctypes.CFUNCTYPE(ctypes.c_uint)(words_at(table + 8 * _VERSION, 1)[0])()
     # check that this is the table before calling a function of it
     if words_at(table + 8 * _ARRAY_TYPE, 1)[0] != id(np.ndarray) or version not in _BINARY_VERSIONS:
@@ -120,17 +123,17 @@ def object_address(value: object) -> int:
 
 def empty() -> int:
     """Return the address of NumPy's function that makes arrays, PyArray_Empty."""
-    found: int = words_at(_table() + 8 * _EMPTY, 1)[0]
+    found: int = words_at(numpy_table(_FUNCTIONS) + 8 * _EMPTY, 1)[0]
     return found
 
 
-def _table() -> int:
-    """Return the address of NumPy's table of functions."""
+def numpy_table(name: str) -> int:
+    """Return the address of one of the tables of NumPy's C interface."""
     package = "numpy._core" if int(np.__version__.partition(".")[0]) >= 2 else "numpy.core"
     module = importlib.import_module(f"{package}._multiarray_umath")
     kinds = ctypes.py_object, ctypes.c_char_p
     pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, *kinds)(python_function("PyCapsule_GetPointer"))
-    found: int = pointer(module._ARRAY_API, None)
+    found: int = pointer(getattr(module, name), None)
     return found
 
 

@@ -4,20 +4,20 @@ A program is made once for a graph and run for every set of values. Only
 :func:`phonograd.core.plan.cache.choose_program` decides which kind of program, and thus which tier, a graph gets::
 
     nodes --> choose_program --+--> ReferenceProgram   no compiler, or executor="reference"
-                               +--> PiecewiseProgram   tier 0: a new graph where graphs hardly ever repeat
-                               +--> RecalledProgram    tier 1: an equal graph was planned by an earlier process
+                               +--> EagerProgram       tier 0: a new graph where graphs hardly ever repeat
+                               +--> DiskProgram        tier 1: an equal graph was planned by an earlier process
                                +--> NativeProgram      tier 1: planned now; its kernels tier up later (tier 2)
 
 =====================  ========================================  ==================  ===========================
 program                computes                                  made in             lives
 =====================  ========================================  ==================  ===========================
 ``ReferenceProgram``   with NumPy, operator by operator          microseconds        as long as its plan
-``PiecewiseProgram``   with one shared kernel per operator       microseconds        for one run
-``RecalledProgram``    fused kernels, from a recipe on disk      a file is read      as long as its plan
+``EagerProgram``       with one function per operator            microseconds        for one run
+``DiskProgram``        fused kernels, from a recipe on disk      a file is read      as long as its plan
 ``NativeProgram``      fused kernels, from a recipe made now     200 us an operator  as long as its plan
 =====================  ========================================  ==================  ===========================
 
-``RecalledProgram`` and ``NativeProgram`` run their recipe in the same way
+``DiskProgram`` and ``NativeProgram`` run their recipe in the same way
 (:class:`phonograd.core.run.program.RecipeProgram`). A captured function (:class:`phonograd.core.capture.replay.Replay`)
 is no program: it takes arrays, and runs the program of its template. All programs compute the same bits for the same
 graph.

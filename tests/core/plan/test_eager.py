@@ -1,10 +1,12 @@
-"""Graphs that never repeat are computed by pieces, others are planned; nobody can tell but by counting."""
+"""Graphs that never repeat are computed operator by operator, others are planned; only counting tells them apart."""
 
 from __future__ import annotations
 
 import gc
+import itertools
 import sys
 import threading
+import tracemalloc
 from collections.abc import Iterator
 
 import numpy as np
@@ -12,11 +14,16 @@ import pytest
 
 import phonograd as mx
 from phonograd import autograd, nd, profiler
+from phonograd.core.base.dtypes import FLOAT32
 from phonograd.core.base.errors import MXNetError
 from phonograd.core.graph.node import statistics
-from phonograd.core.plan import cache, piecewise
+from phonograd.core.graph.operator import REGISTRY
+from phonograd.core.ops.math.structural import leaf
+from phonograd.core.plan import cache, eager
 from phonograd.core.plan.cache import NOVELTY
-from phonograd.core.plan.piecewise import PiecewiseProgram
+from phonograd.core.plan.eager import EagerProgram
+from phonograd.core.plan.native_program import NativeProgram
+from phonograd.core.run.programs import Part
 
 PLENTY = 90
 
@@ -29,8 +36,8 @@ def chain(length: int, start: float = 0.5) -> nd.NDArray:
     return x
 
 
-def by_pieces(value: nd.NDArray) -> bool:
-    """Return whether a value that is asked for is computed by pieces."""
+def is_eager(value: nd.NDArray) -> bool:
+    """Return whether a value that is asked for is computed eagerly."""
     before = len(_runs)
     value.asnumpy()
     return len(_runs) > before
@@ -41,13 +48,13 @@ _runs: list[int] = []
 
 @pytest.fixture(autouse=True)
 def _counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    run = PiecewiseProgram.run
+    run = EagerProgram.run
 
     def counted(self, inputs, donated=(), note=None):  # type: ignore[no-untyped-def]
         _runs.append(1)
         return run(self, inputs, donated, note)
 
-    monkeypatch.setattr(PiecewiseProgram, "run", counted)
+    monkeypatch.setattr(EagerProgram, "run", counted)
 
 
 #: graphs that are planned before it is clear that none of them is used again
@@ -60,32 +67,32 @@ def _soon(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         yield
 
 
-def test_what_never_repeats_is_computed_by_pieces() -> None:
-    found = [by_pieces(chain(PLENTY + number)) for number in range(12)]
+def test_what_never_repeats_is_computed_is_eager() -> None:
+    found = [is_eager(chain(PLENTY + number)) for number in range(12)]
     assert found == [False] * PLANNED + [True] * (12 - PLANNED)
 
 
 def test_what_repeats_is_planned() -> None:
     for number in range(100, 112):
         for _ in range(2):
-            assert not by_pieces(chain(PLENTY + number))
+            assert not is_eager(chain(PLENTY + number))
 
 
 def test_small_graphs_do_not_count() -> None:
-    assert not any([by_pieces(chain(number)) for number in range(1, 40)])
+    assert not any([is_eager(chain(number)) for number in range(1, 40)])
 
 
 def test_one_large_graph_tells_nothing() -> None:
-    assert [by_pieces(chain(PLENTY * PLANNED + number)) for number in range(50, 55)] == [False] * 4 + [True]
+    assert [is_eager(chain(PLENTY * PLANNED + number)) for number in range(50, 55)] == [False] * 4 + [True]
 
 
 def test_a_graph_that_is_there_again_is_planned() -> None:
     for number in range(200, 200 + PLANNED):
         chain(PLENTY + number).asnumpy()
     first = chain(PLENTY + 210)
-    assert by_pieces(first)
+    assert is_eager(first)
     again = chain(PLENTY + 210)
-    assert not by_pieces(again)
+    assert not is_eager(again)
     assert first.asnumpy().tobytes() == again.asnumpy().tobytes()
     # and this is the plan that is found from then on
     made = statistics.plans
@@ -100,21 +107,21 @@ def test_programs_that_begin_to_repeat_are_planned_at_once() -> None:
         for number in range(310, 316):
             chain(PLENTY + number).asnumpy()
     assert not NOVELTY.prevails()
-    assert not by_pieces(chain(PLENTY + 320))
+    assert not is_eager(chain(PLENTY + 320))
 
 
 def test_it_can_be_switched_off() -> None:
     with mx.settings.override(novel_nodes=0):
-        assert not any([by_pieces(chain(PLENTY + number)) for number in range(400, 412)])
+        assert not any([is_eager(chain(PLENTY + number)) for number in range(400, 412)])
 
 
 def test_large_arrays_are_planned() -> None:
     for number in range(430, 430 + PLANNED):
         chain(PLENTY + number).asnumpy()
-    x = nd.ones((2 * piecewise.MOST_NUMBERS_PER_NODE,))
+    x = nd.ones((2 * cache.MOST_NUMBERS_PER_NODE,))
     for _ in range(PLENTY):
         x = x + 1
-    assert not by_pieces(x)
+    assert not is_eager(x)
 
 
 @pytest.fixture
@@ -143,15 +150,14 @@ def test_gradients_and_losses_that_are_looked_at() -> None:
 
 
 @pytest.mark.usefixtures("_novel")
-def test_several_outputs_are_one_piece(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(piecewise, "_pieces", {})
+def test_several_outputs() -> None:
     matrix = nd.array(np.array([[2.0, 1.0], [1.0, 3.0]]))
     vectors, values = nd.linalg.syevd(matrix)
     whole = vectors.asnumpy().T @ np.diag(values.asnumpy()) @ vectors.asnumpy()
     np.testing.assert_allclose(whole, matrix.asnumpy(), rtol=1e-5)
-    assert len(piecewise._pieces) == 1
     values, places = nd.topk(nd.array([3.0, 1.0, 2.0]), k=2, ret_typ="both")
     assert (values.asnumpy().tolist(), places.asnumpy().tolist()) == ([3, 2], [0, 2])
+    assert _runs
 
 
 @pytest.mark.usefixtures("_novel")
@@ -177,11 +183,11 @@ def test_who_observes_sees_kernels_of_a_plan() -> None:
     x.asnumpy()
     with profiler.profile() as profile:
         y = nd.sin(x) + nd.cos(x)
-        assert not by_pieces(y)
+        assert not is_eager(y)
     assert any(["sin" in row.key and "cos" in row.key for row in profile.key_averages()])
     with mx.explain.plans() as seen:
         z = nd.sin(x) - nd.cos(x)
-        assert not by_pieces(z)
+        assert not is_eager(z)
     assert len(seen.reports) == 1
 
 
@@ -231,12 +237,64 @@ def test_threads_note_plans_at_the_same_time() -> None:
     assert errors == []
 
 
-def test_pieces_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(NOVELTY, "prevails", lambda: True)
-    monkeypatch.setattr(cache, "_MANY_NODES", 1)
-    monkeypatch.setattr(piecewise, "MOST_PIECES", 5)
-    monkeypatch.setattr(piecewise, "_pieces", {})
+@pytest.mark.usefixtures("_novel")
+def test_functions_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(eager, "MOST_FUNCTIONS", 5)
+    monkeypatch.setattr(eager, "_special", {})
     for number in range(1, 12):
-        assert nd.ones((number,)).sum().asscalar() * 2 == 2 * number
+        assert nd.ones((number, 2)).sum().asscalar() == 2 * number
         assert (nd.ones((number,)) * 3).asnumpy().tolist() == [3] * number
-        assert 0 < len(piecewise._pieces) <= 5
+        assert 0 < len(eager._special) <= 5
+
+
+def test_results_have_memory_of_their_own() -> None:
+    data = np.arange(6, dtype=np.float32).reshape(2, 3)
+    x = leaf(0, data.shape, FLOAT32)
+    targets = [
+        REGISTRY["transpose"](x),
+        REGISTRY["reshape"](x, shape=(3, 2)),
+        REGISTRY["slice_axis"](x, axis=0, begin=0, end=1),
+    ]
+    targets += [targets[0] + 1.0, REGISTRY["reshape"](targets[0], shape=(6,))]
+    program = EagerProgram(targets, lambda node: False)
+    values = program.run([data])
+    assert len(values) == len(targets)
+    for number, value in enumerate(values):
+        assert value.flags.c_contiguous
+        assert value.flags.writeable
+        assert not any([np.shares_memory(value, other) for other in (data, *values[:number])])
+
+
+@pytest.mark.usefixtures("_novel")
+def test_values_are_freed_after_their_last_use() -> None:
+    alive: list[int] = []
+    # the largest values of a chain are never all alive
+    x = leaf(0, (1000, 10), FLOAT32)
+    target = x
+    for _ in range(50):
+        target = REGISTRY["tanh"](target)
+    program = EagerProgram([target], lambda node: False)
+
+    def note(part: Part, start: int, end: int) -> None:
+        alive.append(tracemalloc.get_traced_memory()[0])
+
+    tracemalloc.start()
+    try:
+        program.run([np.zeros((1000, 10), np.float32)], (), note)
+    finally:
+        tracemalloc.stop()
+    assert max(alive) < 4 * 40_000
+
+
+SHAPES = [(5, 7), (64, 300), (4, 5, 6), (3, 1, 4), (2, 3, 4, 5), (4000, 4), (1, 17), (70_000,), (300, 300)]
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_sums_have_the_bits_of_planned_ones(shape: tuple[int, ...]) -> None:
+    data = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+    node = leaf(0, shape, FLOAT32)
+    for count in range(1, len(shape) + 1):
+        for axes in itertools.combinations(range(len(shape)), count):
+            target = REGISTRY["sum"](node, axis=axes, keepdims=False, exclude=False)
+            found = [make([target], lambda node: False).run([data])[0] for make in (EagerProgram, NativeProgram)]
+            assert found[0].tobytes() == found[1].tobytes(), axes

@@ -1,0 +1,345 @@
+"""Eager programs, tier 0: compute a graph operator by operator, at once, without planning it.
+
+Takes nodes from :func:`phonograd.core.plan.cache.choose_program`. Each operator has a function of arrays that is made
+once and works for every graph:
+
+* an elementwise operator is a NumPy ufunc of machine code (:mod:`phonograd.core.run.ufuncs`), for any shapes;
+* an operator that only moves elements is its NumPy reference, which returns a view where it can;
+* matrix products, sums and library kernels are launches (:mod:`phonograd.core.plan.eager_launch`), made for their
+  shapes;
+* an operator that expands to others is the sequence of their functions;
+* anything else is a small plan of this one operator, made for its shapes and shared by all graphs.
+
+Fusion never changes a bit, so only the time differs from a planned graph. The plan cache gives a graph that is
+evaluated again another program. See docs/decisions/0021.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from time import perf_counter_ns
+from typing import Any
+
+import numpy as np
+
+from ..base.dtypes import convert_scalar
+from ..graph.node import FORGOTTEN, Node, Shape
+from ..graph.operator import ABSENT, Array, item_operator
+from ..kernels.elementwise_loop import ElementwiseLoop, emit_rule
+from ..kernels.launch import Plan
+from ..kernels.target import Machine
+from ..lower.lowering import SAME, Gather, Lowering
+from ..lower.pattern import Pattern
+from ..ops.math.structural import leaf
+from ..run.gc_pause import gc_paused
+from ..run.host import host
+from ..run.programs import Note, Part
+from ..run.reference import locate_error, order, resolve
+from ..run.ufuncs import ufunc_of
+from .disk import program_for
+from .eager_launch import fold, launch, multiply
+from .expansion import Order
+
+__all__ = ["EagerProgram"]
+
+#: functions to keep that were made for certain shapes
+MOST_FUNCTIONS = 8192
+
+Function = Callable[..., Any]
+
+_ITEM = item_operator()
+_ABSENT = ABSENT.operator
+
+#: functions for any shapes, by operator, attributes and dtypes
+_general: dict[Any, Function] = {}
+#: functions for certain shapes
+_special: dict[Any, Function] = {}
+
+
+class EagerProgram:
+    """A :class:`~phonograd.core.run.programs.Program` that computes nodes operator by operator, once."""
+
+    __slots__ = ("_computed", "inputs", "kept")
+
+    donatable: tuple[int, ...] = ()
+    is_provisional = True
+    memory = None
+
+    def __init__(
+        self,
+        targets: Iterable[Node],
+        available: Callable[[Node], bool],
+        keep_all: bool = False,
+        ordered: tuple[tuple[Node, ...], list[Node]] | None = None,
+    ) -> None:
+        wanted = [resolve(node) for node in targets]
+        self.inputs, self._computed = order(wanted, available) if ordered is None else ordered
+        asked = set(wanted)
+        asked.difference_update(self.inputs)
+        #: (node, number) of every value that a run returns
+        self.kept = [
+            (node, number)
+            for number, node in enumerate(self._computed)
+            if (keep_all or node in asked) and node.outputs is None and node.operator is not _ABSENT
+        ]
+
+    @property
+    def parts(self) -> list[Part]:
+        """The operators in order; none after the run."""
+        return [_part(node) for node in self._computed]
+
+    def run(self, inputs: list[Any], donated: Container[int] = (), note: Note | None = None) -> list[Array]:
+        """Return the values of the kept nodes (see :class:`..run.programs.Program`); no input is written over."""
+        values: dict[Node, Any] = dict(zip(self.inputs, inputs))
+        # the plan cache keeps the program, which need not keep its nodes
+        computed, self._computed = self._computed, []
+        sources_of, last_uses = _sources(computed, self.kept)
+        general = _general
+        with np.errstate(all="ignore"):
+            for number, (node, sources) in enumerate(zip(computed, sources_of)):
+                kinds = (node.operator, node.attributes, node.kind, *[source.kind for source in sources])
+                function = general.get(kinds) or _function_for(node, sources, kinds)
+                start = perf_counter_ns() if note is not None else 0
+                try:
+                    values[node] = function(*[values[source] for source in sources])
+                except Exception as error:
+                    raise locate_error(error, node) from error
+                if note is not None and node.operator is not _ABSENT:
+                    note(_part(node), start, perf_counter_ns())
+                for source in sources:
+                    if last_uses[source] == number:
+                        values[source] = None
+        return [_own(values[node]) for node, _ in self.kept]
+
+
+def _sources(computed: Sequence[Node], kept: Iterable[tuple[Node, int]]) -> tuple[list[list[Node]], dict[Node, int]]:
+    """Return the nodes whose values each node reads, and the number of the last reader of each value; -1: keep it."""
+    found: list[list[Node]] = []
+    last_uses: dict[Node, int] = {}
+    for number, node in enumerate(computed):
+        sources = []
+        for source in node.inputs:
+            while source.operator.is_view:
+                source = source.inputs[0]
+            sources.append(source)
+            last_uses[source] = number
+        found.append(sources)
+    last_uses.update([(node, -1) for node, _ in kept])
+    return found, last_uses
+
+
+def _own(value: Any) -> Array:
+    """Return a value that the caller may keep: contiguous, in memory of its own."""
+    if type(value) is np.ndarray and value.base is None and value.flags.c_contiguous:
+        return value
+    return np.array(value, order="C")
+
+
+def _part(node: Node) -> Part:
+    """Return an operator as observers see it."""
+    return Part((node,), (), (*map(resolve, node.inputs), node), (node,))
+
+
+# -- functions
+
+
+def _function_for(node: Node, sources: Sequence[Node], kinds: tuple[Any, ...]) -> Function:
+    """Return the function that computes a node; make it if there is none."""
+    key = (*kinds, *[source.shape for source in sources], *[source.operator is _ABSENT for source in sources])
+    found = _special.get(key)
+    if found is None:
+        maker = _Maker()
+        with gc_paused():
+            maker.make(node, sources)
+        found = maker.function
+        if maker.is_general:
+            _general[kinds] = found
+        else:
+            if len(_special) >= MOST_FUNCTIONS:
+                _special.clear()
+            _special[key] = found
+    return found
+
+
+class _Maker:
+    """Makes the function of one node: the :class:`~phonograd.core.lower.lowering_protocol.Planner` of eager programs.
+
+    Attributes
+    ----------
+    function
+        A function of the values of the node's inputs.
+    is_general
+        Whether it fits inputs of any shapes.
+    """
+
+    def __init__(self) -> None:
+        self.function: Function = _nothing
+        self.is_general = True
+
+    def make(self, node: Node, sources: Sequence[Node]) -> None:
+        """Make the function of a node, given the nodes whose values it reads."""
+        if node.operator is _ABSENT:
+            return
+        if node.operator is _ITEM:
+            self.function = operator.itemgetter(node.attributes[0])
+            return
+        given = [
+            source if source.operator is _ABSENT else leaf(number, source.shape, source.dtype)
+            for number, source in enumerate(sources)
+        ]
+        alone = _copy(node, given)
+        if alone.outputs is not None:
+            self.evaluate(alone)
+            return
+        steps = Order([alone], [source for source in given if source.operator is not _ABSENT])
+        if steps.nodes == [alone] and steps.expressions[alone] is alone:
+            self.place(alone, steps.lowerings[alone])
+        else:
+            self.function, self.is_general = _sequence(alone, steps, given), False
+        if _ABSENT in [source.operator for source in sources]:
+            # the same dtypes without absent inputs are another function
+            self.is_general = False
+
+    def place(self, node: Node, lowering: Lowering) -> None:
+        """Make the function of a node that reads leaves."""
+        if lowering.is_constant or lowering.needs_no_memory:
+            self._move(node)
+        else:
+            lowering.place(self, node, node)
+
+    @property
+    def machine(self) -> Machine:
+        """The processor that kernels are written for."""
+        return host()
+
+    def source(self, node: Node, /) -> Node:
+        """Return the node itself: it is a leaf."""
+        return node
+
+    def compute(self, node: Node, expression: Node, lowering: Lowering) -> None:
+        """Call a ufunc, with run-time numbers as further operands."""
+        declared, dtype = node.operator, node.dtype
+        numbers: list[Any] = []
+        if lowering.numbers is not None:
+            given = lowering.numbers(dtype, **declared.accepted(lowering.numbers, node.attributes))
+            numbers = [convert_scalar(number, dtype) for number in given]
+        dtypes = [source.dtype for source in node.inputs] + [dtype] * len(numbers)
+        lanes = min([host().lanes(kind) for kind in (*dtypes, dtype)])
+        static = tuple(declared.accepted(emit_rule(declared.name), node.attributes).items())
+        ufunc = ufunc_of(ElementwiseLoop(declared.name, static, tuple(dtypes), dtype, lanes))
+        if ufunc is None:
+            self._plan(node)
+        else:
+            self.function = (lambda *arrays: ufunc(*arrays, *numbers)) if numbers else ufunc
+
+    def fold(self, node: Node, expression: Node, lowering: Lowering, axes: Shape) -> None:
+        """Launch the kernel that combines elements, or a plan where it is divided into parts."""
+        found = fold(node.operator.name, node.inputs[0].shape, axes, node.shape, node.dtype)
+        if found is None:
+            self._plan(node)
+        else:
+            self.function, self.is_general = found, False
+
+    def take(self, node: Node, expression: Node, lowering: Gather) -> None:
+        """Let NumPy take elements."""
+        self._move(node)
+
+    def draw(self, node: Node, lowering: Lowering) -> None:
+        """Plan random numbers, which are drawn by groups."""
+        self._plan(node)
+
+    def view(self, node: Node, move: Callable[..., Pattern | None], named: Mapping[str, Any]) -> None:
+        """Let NumPy return a view, where it can."""
+        self._move(node)
+
+    def join(self, node: Node, sources: Sequence[Node], begins: Sequence[Shape]) -> None:
+        """Let NumPy join arrays."""
+        self._move(node)
+
+    def replace(self, node: Node, expression: Node, part: Pattern) -> None:
+        """Let NumPy replace a part of a copy."""
+        self._move(node)
+
+    def multiply(self, node: Node, expression: Node) -> None:
+        """Launch the kernel of matrix products."""
+        self.function = multiply(node.dtype)
+
+    def launch(self, node: Node, expression: Node, plan: Plan) -> None:
+        """Launch kernels that read contiguous inputs."""
+        pairs = zip(node.operator.input_names, node.inputs, strict=True)
+        names = [name for name, source in pairs if source.operator is not _ABSENT]
+        run = launch([(plan, {})], names, node.shape, node.dtype)
+        self.is_general = False
+        self.function = lambda *arrays: run(*[np.ascontiguousarray(array) for array in arrays if array is not None])
+
+    def evaluate(self, node: Node) -> None:
+        """Let NumPy evaluate the operator: the last bits of its results may depend on the layout of operands."""
+        function = node.operator.reference(node.attributes)
+
+        def call(*arrays: Any) -> Any:
+            result = function(*[None if array is None else np.asarray(array, order="C") for array in arrays])
+            return result if type(result) is tuple else np.asarray(result)
+
+        # its lowering may depend on the shapes
+        self.function, self.is_general = call, False
+
+    def _move(self, node: Node) -> None:
+        """Let NumPy move elements."""
+        self.function = node.operator.reference(node.attributes)
+
+    def _plan(self, node: Node) -> None:
+        """Plan this one node."""
+        program = program_for([node], set(node.inputs).__contains__, False)
+        run, places = program.run, [source.attributes[0] for source in program.inputs]
+        self.function, self.is_general = lambda *arrays: run([arrays[place] for place in places])[0], False
+
+
+def _nothing() -> None:
+    """Return the value of an input that was left out."""
+
+
+def _copy(node: Node, inputs: Sequence[Node]) -> Node:
+    """Return a node that no table holds, with other inputs."""
+    made = Node(node.operator, tuple(inputs), node.attributes, node.shape, node.dtype, node.outputs, node.context)
+    # functions are shared by equal operators of other lines
+    made.origin = made.gradient_of = None
+    return made
+
+
+def _sequence(node: Node, steps: Order, given: Sequence[Node]) -> Function:
+    """Return the functions of an expansion, one after the other, as one function."""
+    slots = {source: number for number, source in enumerate(given)}
+    calls: list[tuple[Function, list[int]]] = []
+    for step in steps.nodes:
+        expression, sources = steps.expressions[step], steps.sources[step]
+        if steps.lowerings[step] is SAME:
+            slots[step] = slots[resolve(expression)]
+            continue
+        calls.append((_step(expression, sources, steps.lowerings[step]), [slots[source] for source in sources]))
+        slots[step] = slots[expression] = len(given) + len(calls) - 1
+    result = slots[steps.source(node)]
+
+    def run(*arrays: Any) -> Any:
+        values = list(arrays)
+        for function, places in calls:
+            values.append(function(*[values[place] for place in places]))
+        return values[result]
+
+    return run
+
+
+def _step(expression: Node, sources: Sequence[Node], lowering: Lowering) -> Function:
+    """Return the function of one step of an expansion."""
+    if expression.operator is _ITEM:
+        whole, index = expression.inputs[0], expression.attributes[0]
+        split = whole.operator.reference(whole.attributes)
+        return lambda array: split(array)[index]
+    leaves = [leaf(number, source.shape, source.dtype) for number, source in enumerate(sources)]
+    maker = _Maker()
+    maker.place(_copy(expression, leaves), lowering)
+    return maker.function
+
+
+# functions of expansions refer to interned nodes
+FORGOTTEN.connect(_special.clear)

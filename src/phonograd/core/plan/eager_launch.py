@@ -1,0 +1,166 @@
+"""Launches of eager programs: the kernels of one operator as a function of arrays, without a recipe.
+
+Takes a :class:`~phonograd.core.kernels.launch.Plan`, made for certain sizes, from :mod:`~phonograd.core.plan.eager`.
+Matrix products, sums and library kernels run this way. Their plans are those of planned graphs, so the bits are the
+same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..base.dtypes import DType
+from ..graph.node import Shape
+from ..graph.operator import Array
+from ..kernels.launch import Launch, Plan, Reference
+from ..kernels.structure import KEPT, REDUCED, UNIT, Fold, Load, Store, Structure
+from ..lower.pattern import Pattern
+from ..run import kernel_cache, memory_pool
+from ..run.driver import Row
+from .assembly import choose_loops, collapse_kept_strides, lanes_for
+from .partition import chunk_of, parts_of
+from .products import plan_product
+
+__all__ = ["fold", "launch", "multiply"]
+
+#: functions to keep for each operator that were made for certain sizes
+MOST_SIZES = 1024
+
+_BYTE = np.dtype(np.uint8)
+Function = Callable[..., Array]
+
+
+def launch(plans: Sequence[tuple[Plan, dict[str, str]]], names: Sequence[str], shape: Shape, dtype: DType) -> Function:
+    """Return a function of arrays that runs the launches of plans one after the other and returns ``out``.
+
+    Parameters
+    ----------
+    plans
+        Each plan, and the names of arrays by the names of its operands, where these differ.
+    names
+        The names of the arguments. Other names but ``out`` and ``scratch`` are ``name:bytes`` of temporary arrays.
+    shape, dtype
+        Those of ``out``.
+    """
+    temporaries = list(dict.fromkeys([name for _, where in plans for name in where.values() if ":" in name]))
+    numbers = {name: number for number, name in enumerate(["out", "scratch", *names, *temporaries])}
+    tables: list[tuple[Launch, list[int]]] = []
+    for plan, where in plans:
+        places = {name: (number, 0) for name, number in numbers.items()}
+        places.update({operand: (numbers[name], 0) for operand, name in where.items()})
+        tables += [(each, each.table(places)) for each in plan.launches]
+    kernels = kernel_cache.kernels({each.structure: max(each.extent // each.chunk, each.work) for each, _ in tables})
+    row = Row([(kernels[each.structure], table, each.extent, each.chunk) for each, table in tables], len(numbers))
+    sizes = [int(name.rpartition(":")[2]) for name in temporaries]
+    scratch_bytes = max([plan.scratch_bytes for plan, _ in plans])
+    room = memory_pool.room_for(scratch_bytes) if scratch_bytes else 0
+    out_room = memory_pool.room_for(int(np.prod(shape, dtype=np.int64)) * dtype.itemsize)
+    is_small = out_room < memory_pool.SMALLEST_BLOCK
+
+    def run(*arrays: Array) -> Array:
+        out = np.empty(shape, dtype) if is_small else memory_pool.allocate(shape, dtype, out_room)
+        scratch = memory_pool.allocate((room,), _BYTE, room) if room else out
+        row.run((out, scratch, *arrays, *[np.empty(size, _BYTE) for size in sizes]))
+        return out
+
+    return run
+
+
+def multiply(dtype: DType) -> Function:
+    """Return the function that multiplies matrices (the last two axes) of a dtype, with any strides."""
+    known: dict[Any, Function] = {}
+
+    def product(lhs: Array, rhs: Array) -> Array:
+        key = lhs.shape, lhs.strides, rhs.shape, rhs.strides
+        found = known.get(key)
+        if found is None:
+            found = _remember(known, key, _product(lhs, rhs, dtype) or _of_contiguous(product))
+        return found(lhs, rhs)
+
+    return product
+
+
+def _remember(known: dict[Any, Function], key: Any, function: Function) -> Function:
+    if len(known) >= MOST_SIZES:
+        known.clear()
+    known[key] = function
+    return function
+
+
+def _of_contiguous(function: Function) -> Function:
+    return lambda *arrays: function(*[np.ascontiguousarray(array) for array in arrays])
+
+
+def _product(lhs: Array, rhs: Array, dtype: DType) -> Function | None:
+    size = dtype.itemsize
+    patterns = [Pattern(array.shape, tuple([stride // size for stride in array.strides])) for array in (lhs, rhs)]
+    found = plan_product(patterns[0], patterns[1], dtype)
+    if found is None:
+        return None
+    plans, converted = list[tuple[Plan, dict[str, str]]](), dict[str, str]()
+    for operand, name, packed in found.before:
+        converted[name] = f"{name}:{packed.size}"
+        plans.append((Plan((packed.launch,)), {"rhs": operand, "out": converted[name]}))
+    plans.append((found.plan, converted))
+    return launch(plans, ("lhs", "rhs"), (*lhs.shape[:-1], rhs.shape[-1]), dtype)
+
+
+def fold(operator: str, shape: Shape, axes: Shape, out_shape: Shape, dtype: DType) -> Function | None:
+    """Return the function that combines the elements of contiguous arrays of a shape along axes.
+
+    None is returned for sums that are divided into parts, and for arrays without elements.
+    """
+    kinds, extents = _merge(shape, axes)
+    if REDUCED not in kinds or 0 in shape:
+        return None
+    strides = _contiguous(extents)
+    structure = choose_loops(
+        Structure(
+            axes=kinds,
+            lanes=lanes_for([dtype]),
+            loads=(Load(dtype, UNIT),),
+            draws=(),
+            steps=(Fold(operator, 0, dtype),),
+            stores=(Store(1, UNIT, row=True),),
+        ),
+        extents,
+        [strides],
+    )
+    if parts_of(structure, extents):
+        return None
+    kept = collapse_kept_strides(kinds, extents)
+    words: tuple[int | Reference, ...] = (*extents, Reference("data"), *strides, Reference("out"), *kept)
+    axis = structure.range_axis
+    each = Launch(structure, words, 1 if axis is None else extents[axis], chunk_of(structure, extents))
+    return _of_contiguous(launch([(Plan((each,)), {})], ("data",), out_shape, dtype))
+
+
+def _merge(shape: Shape, axes: Shape) -> tuple[str, Shape]:
+    """Return the kinds and extents of merged axes of a contiguous array, without axes of size one.
+
+    >>> _merge((2, 3, 1, 4), (3,))
+    ('KR', (6, 4))
+    """
+    kinds: list[str] = []
+    extents: list[int] = []
+    for axis, extent in enumerate(shape):
+        kind = REDUCED if axis in axes else KEPT
+        if extent == 1:
+            continue
+        if kinds and kinds[-1] == kind:
+            extents[-1] *= extent
+        else:
+            kinds.append(kind)
+            extents.append(extent)
+    return "".join(kinds), tuple(extents)
+
+
+def _contiguous(extents: Shape) -> Shape:
+    strides, size = [], 1
+    for extent in reversed(extents):
+        strides.append(size)
+        size *= extent
+    return tuple(reversed(strides))

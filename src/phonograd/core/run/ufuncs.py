@@ -1,0 +1,80 @@
+"""Ufuncs of machine code: elementwise operators on arrays of any shapes and strides, without a plan.
+
+Takes :class:`~phonograd.core.kernels.elementwise_loop.ElementwiseLoop` structures, which the kernel cache compiles;
+hands NumPy ufuncs to :mod:`phonograd.core.plan.eager`. NumPy does everything else in C: broadcasting, the arrays of
+results, the order of iteration. A call on small arrays takes less than a microsecond.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..base.assumptions import assumption_holds
+from ..kernels.elementwise_loop import ElementwiseLoop
+from . import kernel_cache, pointers
+from .object_layout import numpy_table, object_address
+
+__all__ = ["are_supported", "ufunc_of"]
+
+#: maximum number of ufuncs: they are never freed, because NumPy does not say when one is
+MOST_UFUNCS = 4096
+#: the table of NumPy's C interface for ufuncs, and entries of it
+_TABLE = "_UFUNC_API"
+_TYPE, _FROM_FUNCTION = 0, 1
+_NO_IDENTITY = -1
+
+_made: dict[ElementwiseLoop, Callable[..., Any]] = {}
+#: memory that ufuncs refer to
+_kept: list[Any] = []
+
+
+def are_supported() -> bool:
+    """Return whether NumPy can make ufuncs of machine code; warn once if not."""
+    return assumption_holds(
+        "the table of NumPy's interface for ufuncs begins with their type and PyUFunc_FromFuncAndData",
+        "Graphs that never repeat are planned each time, which takes longer",
+        _test,
+    )
+
+
+def _test() -> bool:
+    if pointers.words_at(numpy_table(_TABLE), 1)[_TYPE] != object_address(np.ufunc):
+        return False
+    # it is never called
+    made = _make(0, "test", (np.dtype("f"), np.dtype("d")), np.dtype("?"))
+    return (type(made), made.nin, made.nout, made.types) == (np.ufunc, 2, 1, ["fd->?"])
+
+
+@functools.cache
+def _constructor() -> Callable[..., Any]:
+    entry = pointers.words_at(numpy_table(_TABLE), 2)[_FROM_FUNCTION]
+    tables, counts, texts = [ctypes.c_void_p] * 3, [ctypes.c_int] * 4, [ctypes.c_void_p] * 2
+    return ctypes.PYFUNCTYPE(ctypes.py_object, *tables, *counts, *texts, ctypes.c_int)(entry)
+
+
+def ufunc_of(loop: ElementwiseLoop) -> Callable[..., Any] | None:
+    """Return the ufunc of an elementwise loop; None if there are too many of them."""
+    found = _made.get(loop)
+    if found is None and len(_made) < MOST_UFUNCS:
+        # in full: quick code takes twice as long, and there is one loop for all graphs
+        kernel = kernel_cache.kernels({loop: kernel_cache.MUCH_WORK + 1})[loop]
+        _kept.append(kernel)
+        found = _made.setdefault(loop, _make(kernel.address, loop.operator, loop.sources, loop.dtype))
+    return found
+
+
+def _make(place: int, name: str, sources: tuple[np.dtype[Any], ...], dtype: np.dtype[Any]) -> Any:
+    """Return the ufunc of the inner loop at an address."""
+    functions, data = (ctypes.c_void_p * 1)(place), (ctypes.c_void_p * 1)()
+    types = (ctypes.c_char * (len(sources) + 1))(*[bytes([kind.num]) for kind in (*sources, dtype)])
+    text = ctypes.create_string_buffer(name.encode())
+    memory = (functions, data, types, text, text)
+    _kept.append(memory)
+    functions_at, data_at, types_at, name_at, doc_at = [ctypes.addressof(part) for part in memory]
+    counts = 1, len(sources), 1, _NO_IDENTITY
+    return _constructor()(functions_at, data_at, types_at, *counts, name_at, doc_at, 0)

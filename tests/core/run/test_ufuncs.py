@@ -1,0 +1,94 @@
+"""Ufuncs of machine code: the bits of kernels, for any shapes and strides."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from phonograd.core.base.dtypes import BOOL, FLOAT16, FLOAT32, FLOAT64, INT32, DType
+from phonograd.core.graph.operator import REGISTRY
+from phonograd.core.kernels.elementwise_loop import CHUNK, ElementwiseLoop
+from phonograd.core.ops.math.structural import leaf
+from phonograd.core.plan.native_program import NativeProgram
+from phonograd.core.run import kernel_cache, ufuncs
+from phonograd.core.run.host import converts_halves
+
+pytestmark = pytest.mark.skipif(not kernel_cache.available(), reason="kernels need llvmlite")
+
+LENGTHS = (0, 1, 7, 8, 9, 31, 64, 100, CHUNK - 1, CHUNK, CHUNK + 1, 3 * CHUNK + 5)
+
+
+def ufunc_for(name: str, sources: tuple[DType, ...], dtype: DType, lanes: int = 8) -> np.ufunc:
+    found = ufuncs.ufunc_of(ElementwiseLoop(name, (), sources, dtype, lanes))
+    assert isinstance(found, np.ufunc)
+    return found
+
+
+def planned(name: str, *arrays: np.ndarray) -> np.ndarray:
+    nodes = [leaf(number, array.shape, array.dtype) for number, array in enumerate(arrays)]
+    program = NativeProgram([REGISTRY[name](*nodes)], lambda node: False)
+    return program.run([np.ascontiguousarray(array) for array in arrays])[0]
+
+
+def numbers(shape: tuple[int, ...], dtype: DType, seed: int = 0) -> np.ndarray:
+    return (np.random.default_rng(seed).standard_normal(shape) * 3).astype(dtype)
+
+
+def test_they_are_supported() -> None:
+    assert ufuncs.are_supported()
+
+
+@pytest.mark.parametrize("dtype", [FLOAT16, FLOAT32, FLOAT64], ids=str)
+@pytest.mark.parametrize("length", LENGTHS)
+def test_lengths(length: int, dtype: DType) -> None:
+    if dtype == FLOAT16 and not converts_halves():
+        pytest.skip("this processor does not convert float16")
+    x = numbers((length,), dtype)
+    assert ufunc_for("tanh", (dtype,), dtype)(x).tobytes() == planned("tanh", x).tobytes()
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (np.s_[:, :], np.s_[:, :]),
+        (np.s_[:, ::2], np.s_[:, ::2]),
+        (np.s_[::-1, 1:], np.s_[:, :-1]),
+        (np.s_[:, :1], np.s_[:1, :]),
+        (np.s_[:3, :0], np.s_[:3, :0]),
+        (np.s_[0], np.s_[:, :]),
+    ],
+    ids=str,
+)
+def test_strides_and_broadcasting(first: tuple[slice, ...], second: tuple[slice, ...]) -> None:
+    hypot = ufunc_for("broadcast_hypot", (FLOAT32, FLOAT32), FLOAT32)
+    x, y = numbers((9, 300), FLOAT32)[first], numbers((9, 300), FLOAT32, 1)[second]
+    for a, b in ((x, y), (y, x), (x.T, y.T)):
+        try:
+            shape = np.broadcast_shapes(a.shape, b.shape)
+        except ValueError:
+            continue
+        whole = [np.ascontiguousarray(np.broadcast_to(array, shape)) for array in (a, b)]
+        assert hypot(a, b).tobytes() == planned("broadcast_hypot", *whole).tobytes()
+
+
+def test_results_may_have_any_strides() -> None:
+    out = np.zeros((40, 50), np.float32)[::2, ::-1]
+    x = numbers((20, 50), FLOAT32)
+    ufunc_for("tanh", (FLOAT32,), FLOAT32)(x, out=out)
+    assert np.array_equal(out, planned("tanh", x))
+
+
+def test_truth_values_and_integers() -> None:
+    x, y = np.arange(-20, 20, dtype=np.int32), np.full(40, 3, np.int32)
+    quotient = ufunc_for("broadcast_div", (INT32, INT32), INT32)
+    assert np.array_equal(quotient(x, y), planned("broadcast_div", x, y))
+    assert np.array_equal(quotient(x[::3], y[:1]), planned("broadcast_div", x[::3], y[: len(x[::3])]))
+    truth = np.arange(40) % 3 == 0
+    negated = ufunc_for("logical_not", (BOOL,), BOOL)
+    assert np.array_equal(negated(truth), ~truth)
+
+
+def test_there_is_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ufuncs, "MOST_UFUNCS", 0)
+    monkeypatch.setattr(ufuncs, "_made", {})
+    assert ufuncs.ufunc_of(ElementwiseLoop("tanh", (), (FLOAT32,), FLOAT32, 8)) is None
