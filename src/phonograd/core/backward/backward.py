@@ -299,6 +299,7 @@ def _begin(heads: list[NDArray], head_grads: list[NDArray | None], create_graph:
     for grad in head_grads:
         if grad is not None and not isinstance(grad, Handle):
             raise TypeError(f"a head gradient must be an NDArray or None, not {type(grad)}")
+    LOCAL.trace.note_pass()
     backward_pass = _BackwardPass(create_graph)
     for position, (head, grad) in enumerate(zip(heads, head_grads, strict=True)):
         trace, node = place_in_record(head)
