@@ -522,7 +522,7 @@ def _sources(node: Node) -> tuple[Node, ...]:
 
 
 def _below(nodes: Iterable[Node], ends: set[Node]) -> tuple[list[Node], set[Node]]:
-    """Return nodes and all nodes below them, oldest first, without those below some ends, and the ends that were met."""
+    """Return nodes and all nodes below them down to some ends, oldest first, and the ends that were met."""
     found: set[Node] = set()
     met: set[Node] = set()
     stack = list(nodes)

@@ -77,7 +77,7 @@ class CaptureEnd:
     def take_place(self, returned: list[Any]) -> tuple[Any, Ended | str]:
         """Return the result in the outer trace, and how to repeat it or why not; apply the effects on arrays there.
 
-        ``returned`` holds the result of the function, and loses it: objects that refer to stand-ins after that are kept.
+        ``returned`` holds the result of the function, and loses it: stand-ins that live on were kept elsewhere.
         """
         capture, outer, writes = self._capture, self._capture.outer, self._writes
         for other, number in capture.owners.items():
@@ -141,12 +141,13 @@ class CaptureEnd:
             extras.root, extras.region = watched(), region
 
     def _root_outside(self, view: Any) -> None:
-        """Make the view of a stand-in a view of the argument for which that stands."""
+        """Make the view of a stand-in a view of the argument for which that stands; its root then knows it.
+
+        A write that takes place after the function made a view has told the view to read again, which it need not.
+        """
         number = self._numbers.get(id(view._root))
-        if number is None:
-            return
-        start, shape, linked = view._region
-        view._root, view._region = _root_in(self._arrays[number], start, shape, linked)
+        if number is not None:
+            view._root, view._region = _root_in(self._arrays[number], *view._region)
         note_view(view._root, view)
 
     def _release_stand_ins(self) -> bool:
