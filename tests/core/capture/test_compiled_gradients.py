@@ -244,6 +244,32 @@ def test_outside_variables_that_are_marked_again() -> None:
         assert before.asnumpy().tolist() == kept
 
 
+@pytest.mark.filterwarnings("ignore:.*called each time:RuntimeWarning")
+def test_differentiating_what_is_recorded_outside() -> None:
+    seen: list[Any] = []
+    for compiles in (False, True):
+        w = variable([1.0, 2.0])
+
+        def step(x: Any, w: Any = w) -> Any:
+            # itself a head, and recorded outside
+            w.backward()
+
+        called = mx.compile(step) if compiles else step
+        found = []
+        for number in range(4):
+            if number == 2:
+                w.attach_grad()
+            with autograd.record():
+                pending = w * 3
+            called(nd.array([number, 5.0]))
+            found.append(bits(w.grad, pending))
+            head = mx.compile(lambda y: y.backward()) if compiles else (lambda y: y.backward())
+            head(pending)
+            found.append(bits(w.grad))
+        seen.append(found)
+    assert seen[0] == seen[1]
+
+
 def test_marked_inside_a_record_between_calls() -> None:
     w = variable([1.0, 2.0])
 
