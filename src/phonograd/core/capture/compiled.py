@@ -181,7 +181,8 @@ def compile(function: Callable[P, R]) -> Compiled[P, R]:  # noqa: A001 - named a
 
     A function that reads values (``asnumpy``, ``float``, ``if array:``) is called each time, and a warning says so
     once. The same holds for effects that cannot be repeated from outside: the function calls an ``autograd.Function``,
-    or changes an array that is a view of another one. Its Python code may then run twice in the first call.
+    changes an array that is a view of another one, or returns a view. Its Python code may then run twice in the first
+    call. Arguments that share memory with each other, or with outside arrays, may do so in some calls only.
 
     >>> import phonograd as mx
     >>> w = mx.nd.array([1.0, 2.0])
@@ -296,9 +297,13 @@ class _Repeatable:
         self._classes = ended.classes
         self._result = ended.outline
         #: the changed arrays, or the numbers of arguments; their new nodes come first in the template
-        self._changed = [array.number if isinstance(array, ArgumentNumber) else array for array in ended.changed]
+        self._changed: list[Any] = [
+            array.number if isinstance(array, ArgumentNumber) else array for array in ended.changed
+        ]
         #: variables whose gradients become fresh or used ones, or the numbers of arguments that are these variables
-        self._fresh = [(capture.owners.get(owner, owner), fresh) for owner, fresh in capture.fresh.items()]
+        self._fresh: list[tuple[Any, int]] = [
+            (capture.owners.get(owner, owner), fresh) for owner, fresh in capture.fresh.items()
+        ]
         self._begins_record = capture.begins_record
         self._differentiates = capture.differentiates
         #: whether it matters which arrays are the same ones: the same memory, or the same variable

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..array.handle import Handle, variable_of
+from ..array.handle import Handle
 from ..base.devices import CPU
 from ..ops.math.structural import VARIABLE
 
@@ -53,28 +53,24 @@ def add_gradients(arrays: dict[int, Any]) -> tuple[Any, ...] | None:
     Each variable is described by the number of the first array that it belongs to, the number of its buffer, its
     request, and whether hooks see its gradient. None if no array is a variable.
     """
-    for array in arrays.values():
-        extras = array._extras
-        if extras is not None and extras.variable is not None:
-            break
-    else:
-        return None
     found: list[Any] = []
     owners: dict[Any, int] = {}
     waiting = list(arrays.values())
-    numbers = {key: number for number, key in enumerate(arrays)}
     # the list grows: a gradient buffer can be a variable, too
     for number, array in enumerate(waiting):
-        owner = variable_of(array)
-        if owner is None:
+        extras = array._extras
+        if extras is None or extras.variable is None:
             continue
-        first, grad = owners.setdefault(owner, number), owner.grad
-        if id(grad) not in numbers:
-            numbers[id(grad)] = len(waiting)
+        owner = extras.variable
+        grad = owner.grad
+        if id(grad) in arrays:
+            place = list(arrays).index(id(grad))
+        else:
+            place = len(waiting)
             arrays[id(grad)] = grad
             waiting.append(grad)
-        found.append((number, first, numbers[id(grad)], owner.request, bool(owner.hooks.functions)))
-    return tuple(found)
+        found.append((number, owners.setdefault(owner, number), place, owner.request, bool(owner.hooks.functions)))
+    return tuple(found) if found else None
 
 
 def owns_node(array: Any, node: Any, trace: Any) -> bool:
