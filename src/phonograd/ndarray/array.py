@@ -28,6 +28,7 @@ from ..core.array.handle import (
     node_in,
     read,
     record_or_detach,
+    variable_of,
 )
 from ..core.array.numpy_scalar import as_number
 from ..core.array.observed import LISTENERS, NamedAction, observe_call
@@ -43,6 +44,7 @@ from ..core.graph.shapes import infer_reshape
 from ..core.observe.allocations import hold
 from ..core.ops.math.primitives import cast
 from ..core.ops.math.structural import copy_to_context, detach
+from ..core.trace.recorder import CAPTURES
 from ..core.trace.trace import LOCAL, ready_trace
 from . import protocols
 
@@ -442,6 +444,8 @@ class NDArray(Handle, dense=True):
         # reads the slots directly: each training step asks every parameter
         rare = self._extras
         owner = None if rare is None else rare.variable
+        if CAPTURES:
+            LOCAL.trace.note_gradient(self)
         return None if owner is None else owner.grad
 
     @property
@@ -451,9 +455,10 @@ class NDArray(Handle, dense=True):
 
     @_fresh_grad.setter
     def _fresh_grad(self, value: Any) -> None:
-        if self._variable is None:
+        owner = variable_of(self)
+        if owner is None:
             raise MXNetError("NDArray has not been marked as a variable and does not have gradient state")
-        self._variable.fresh = int(bool(value))
+        owner.mark_fresh(int(bool(value)))
 
     def detach(self) -> NDArray:
         """Return an array that shares memory with this one but is not recorded."""

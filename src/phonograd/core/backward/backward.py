@@ -278,8 +278,10 @@ def _link(array: NDArray, node: Node, trace: Trace) -> Node:
 def place_in_record(array: NDArray) -> tuple[Trace, Node]:
     """Return the trace in which an array was recorded and its node there; an unmarked one if it was not."""
     trace, node, _ = place_of(array)
-    if trace is None or node is None or not node.marked:
-        trace = LOCAL.trace
+    current = LOCAL.trace
+    # a captured function enters every array from outside, so that its calls can be repeated with others
+    if trace is None or node is None or not node.marked or not (trace is current or current.allows_shortcuts):
+        trace = current
         node = node_in(array, trace)
     return trace, node
 
@@ -299,6 +301,7 @@ def _begin(heads: list[NDArray], head_grads: list[NDArray | None], create_graph:
     for grad in head_grads:
         if grad is not None and not isinstance(grad, Handle):
             raise TypeError(f"a head gradient must be an NDArray or None, not {type(grad)}")
+    LOCAL.trace.note_pass()
     backward_pass = _BackwardPass(create_graph)
     for position, (head, grad) in enumerate(zip(heads, head_grads, strict=True)):
         trace, node = place_in_record(head)

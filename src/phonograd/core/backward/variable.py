@@ -46,6 +46,8 @@ class Hooks:
     def apply(self, grad: NDArray) -> NDArray:
         """Return a gradient after all hooks: each gets the gradient of the one before and may return another one."""
         shape, dtype = grad.shape, grad._dtype
+        if self.functions:
+            LOCAL.trace.refuse_capture("a hook sees a gradient")
         for function in tuple(self.functions.values()):
             changed = function(grad)
             if changed is None:
@@ -103,11 +105,18 @@ class Variable(Target):
         if self.request == "add":
             node = add(node_in(self.grad, trace), node)
         assign(self.grad, detach(node), trace)
-        self._refresh()
-        trace.after_repetition(self._refresh)
+        self.mark_fresh(1)
 
-    def _refresh(self) -> None:
-        self.fresh = 1
+    def mark_fresh(self, fresh: int) -> None:
+        """Note whether the buffer holds a gradient that no optimizer has used."""
+        self.fresh = fresh
+        LOCAL.trace.note_fresh(self, fresh)
+
+    def stand_in(self) -> Variable:
+        """Return a variable that stands for this one while a function is captured; its buffer is set later."""
+        other = Variable(self.grad, self.request)
+        other.fresh, other.hooks = self.fresh, self.hooks
+        return other
 
     def nothing(self) -> NDArray:
         """Return the gradient of a variable that no gradient reached: zeros."""

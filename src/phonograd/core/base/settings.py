@@ -69,6 +69,9 @@ class Settings:
     """Compile kernels quickly first, and those that are used again in full, by another thread; else in full at once."""
     native_calls: bool = True
     """Let operator calls and launches run as machine code where that is possible; else Python functions do the same."""
+    check_calls: bool = False
+    """Let operator calls that run as machine code stop the process if one goes on after an error; for tests. It cannot
+    change once they are compiled."""
     winograd: int = 8
     """The largest tiles of Winograd's algorithm in convolutions of float32 with small kernels: 8 is fastest, 6 and 4
     have smaller rounding errors, and 0 never uses it (see docs/numerics.md). Existing plans stay as they are."""

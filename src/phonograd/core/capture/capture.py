@@ -24,7 +24,6 @@ from ..array.handle import (
     is_recorded,
     make,
     node_in,
-    share_variable,
     variable_of,
     views_of,
 )
@@ -48,8 +47,9 @@ from ..ops.math.structural import (
 from ..trace.evaluation import KEEP, Options
 from ..trace.tape import Tape, Target
 from ..trace.trace import Trace
+from .structure import owns_node
 
-__all__ = ["Capture", "Filled", "Input", "Refusal", "Template"]
+__all__ = ["Capture", "Filled", "Input", "Refusal", "Template", "next_counter"]
 
 _ITEM, _COMPOSITE, _COPYTO = REGISTRY["_item"], REGISTRY["_composite"], REGISTRY["_copyto"]
 
@@ -65,11 +65,13 @@ class Input(NamedTuple):
     find: Callable[[Trace], Node]
     """Returns the actual node in a trace."""
     argument: int | None = None
-    """The number of an argument."""
+    """The number of an argument, or of the gradient buffer of one."""
     handle: Handle | None = None
     """An outside array that is no argument."""
     data: Array | None = None
     """The value of a constant or number."""
+    owner: Variable | None = None
+    """The variable that an outside array is."""
 
     @property
     def is_random(self) -> bool:
@@ -113,24 +115,53 @@ class Capture(Trace):
     ----------
     outer
         The trace in which the function is called.
+    arrays
+        The arguments, and the gradient buffers of those that are variables.
+    explicit
+        The number of arguments.
     """
 
-    __slots__ = ("_actual", "actions", "begins_record", "outer", "outside", "places", "reason", "writes")
+    __slots__ = (
+        "_actual",
+        "arrays",
+        "begins_record",
+        "differentiates",
+        "drawn",
+        "expected",
+        "explicit",
+        "fresh",
+        "outer",
+        "outside",
+        "owners",
+        "places",
+        "reason",
+        "writes",
+    )
 
     allows_shortcuts = False
 
-    def __init__(self, outer: Trace) -> None:
+    def __init__(self, outer: Trace, arrays: Sequence[Handle], explicit: int) -> None:
         super().__init__()
         self.tape = _CaptureTape(self)
         self.outer = outer
+        self.arrays = arrays
+        self.explicit = explicit
+        #: the variables that stand for those of arguments, each with the number of an argument that is it
+        self.owners: dict[Target, int] = {}
         #: all inputs from outside, in order
         self.places: list[Input] = []
         #: outside arrays that the function uses: the array and the node that stands for its value
         self.outside: dict[int, tuple[Handle, Node]] = {}
         #: outside arrays that the function writes, with the nodes of their new values
         self.writes: dict[int, tuple[Handle, Node]] = {}
-        #: other actions to do after each repetition
-        self.actions: list[Callable[[], None]] = []
+        #: the variables that some outside arrays are: the function has used them in a way that no place shows
+        self.expected: dict[int, tuple[Handle, Variable | None]] = {}
+        #: variables whose gradient has become fresh (1), or has been used (0)
+        self.fresh: dict[Target, int] = {}
+        #: whether there was a backward pass
+        self.differentiates = False
+        #: positions that were taken from the random stream
+        self.drawn = 0
         #: whether the outermost ``record()`` is entered, which computes what is pending
         self.begins_record = False
         #: the reason for which the function must be called each time, if there is one
@@ -143,22 +174,46 @@ class Capture(Trace):
         self.places.append(place)
         return place.node
 
-    def _stand_in(self, actual: Node, owner: Variable | None) -> Node:
+    def _stand_in(self, handle: Handle, actual: Node, owner: Variable | None) -> Node:
         """Return a new leaf like a node, marked if that is: gradients that arrive there leave the function."""
         node = leaf(len(self.places), actual.shape, actual.dtype, actual.context)
         if not actual.marked:
             return node
-        if owner is not None and actual.operator is VARIABLE:
+        if owner is not None and owns_node(handle, actual, self.outer):
             return variable(node, self.slot(owner))
         return variable(node, self.slot(_Outside()))
 
-    def argument(self, number: int, handle: Handle) -> Any:
-        """Return an array that stands for an argument of the function."""
-        actual = node_in(handle, self.outer)
-        node = self._stand_in(actual, variable_of(handle))
-        self._actual[node] = actual
+    def stand_ins(self) -> list[Any]:
+        """Return arrays that stand for the arguments and for their gradient buffers, as variables of their own."""
+        made: dict[Variable, Variable] = {}
+        for number, array in enumerate(self.arrays):
+            owner = variable_of(array)
+            if owner is not None and owner not in made:
+                made[owner] = owner.stand_in()
+                self.owners[made[owner]] = number
+        proxies = [
+            self._argument(number, array, made.get(variable_of(array)), number >= self.explicit)
+            for number, array in enumerate(self.arrays)
+        ]
+        numbers = {id(array): number for number, array in enumerate(self.arrays)}
+        for owner, other in made.items():
+            other.grad = proxies[numbers[id(owner.grad)]]
+        return proxies
+
+    def _argument(self, number: int, handle: Handle, owner: Variable | None, is_gradient: bool) -> Any:
+        """Return an array that stands for an argument, or for the gradient buffer of one."""
+        if type(handle) is not handle._result_class and is_gradient:
+            self.refuse_capture("the gradient buffer of an argument is sparse")
+        if is_gradient and not is_recorded(handle) and owner is None:
+            # most functions do not use it: it enters the trace outside when it is needed
+            node = leaf(len(self.places), handle.shape, handle._dtype, handle.context)
+        else:
+            actual = node_in(handle, self.outer)
+            node = self._stand_in(handle, actual, owner)
+            self._actual[node] = actual
         proxy = make(self._place(Input(node, _no_argument, argument=number)), self, handle._result_class)
-        share_variable(proxy, handle)
+        if owner is not None:
+            proxy._variable = owner
         if handle._readonly:
             proxy._readonly = True
         return proxy
@@ -171,15 +226,18 @@ class Capture(Trace):
         if written is not None:
             node = written[1]
             owner = variable_of(handle)
+            self.expected[id(handle)] = handle, owner
             if owner is not None and not node.marked:
                 node = variable(node, self.slot(owner))
             return node
         found = self.outside.get(id(handle))
         if found is None:
-            actual = node_in(handle, self.outer)
-            node = self._stand_in(actual, variable_of(handle))
+            actual, owner = node_in(handle, self.outer), variable_of(handle)
+            node = self._stand_in(handle, actual, owner)
             self._actual[node] = actual
-            place = Input(node, lambda trace: node_in(handle, trace), handle=handle)
+            is_own = owner is not None and node.marked and self.targets[node.attributes[0]] is owner
+            find = functools.partial(node_in, handle)
+            place = Input(node, find, handle=handle, owner=owner if is_own else None)
             found = self.outside[id(handle)] = handle, self._place(place)
         return found[1]
 
@@ -215,7 +273,7 @@ class Capture(Trace):
 
     def counter(self) -> Node:
         """Return the node of the next position in the random stream."""
-        return self._place(Input(leaf(len(self.places), (4,), UINT32), _next_counter))
+        return self._place(Input(leaf(len(self.places), (4,), UINT32), next_counter))
 
     def slot(self, target: Target) -> int:
         """Return the number of a gradient target: a variable from outside, or where an array was recorded."""
@@ -243,9 +301,19 @@ class Capture(Trace):
         if is_recorded(handle) and variable_of(handle) is None:
             self.refuse_capture("it changes a recorded array")
 
-    def after_repetition(self, action: Callable[[], None]) -> None:
-        """Do something after each repetition."""
-        self.actions.append(action)
+    def note_pass(self) -> None:
+        """Note that the function differentiates."""
+        self.differentiates = True
+        self.outer.note_pass()
+
+    def note_fresh(self, owner: Target, fresh: int) -> None:
+        """Mark the gradient of a variable after each repetition."""
+        self.fresh[owner] = fresh
+
+    def note_gradient(self, handle: Handle) -> None:
+        """Note that the function has asked an outside array for its gradient buffer."""
+        if self._is_outside(handle):
+            self.expected[id(handle)] = handle, variable_of(handle)
 
     def refuse_capture(self, reason: str) -> NoReturn:
         """Give up: the function will be called each time."""
@@ -269,22 +337,34 @@ class Capture(Trace):
         if options.lent:
             self.refuse_capture("it differentiates what another thread has recorded")
         self.note_read()
-        filled = Template(self, nodes).fill(self.actual(), self.outer, recorded=False)
+        template = Template(self, nodes)
+        filled = template.fill(self.actual(template.places), self.outer, self.arrays, recorded=False)
         return self.outer.evaluate(tuple(filled.nodes))
 
-    def actual(self) -> list[Node]:
-        """Return the actual nodes of the places in this call."""
-        for place in self.places:
+    def actual(self, places: Iterable[Input]) -> list[Node]:
+        """Return the actual nodes of places in this call."""
+        for place in places:
             if place.node not in self._actual:
-                self._actual[place.node] = place.find(self.outer)
-        return [self._actual[place.node] for place in self.places]
+                self.drawn += place.is_random
+                number, trace = place.argument, self.outer
+                found = place.find(trace) if number is None else node_in(self.arrays[number], trace)
+                self._actual[place.node] = found
+        return [self._actual[place.node] for place in places]
+
+
+def _is_unused(place: Input, explicit: int, used: set[Node]) -> bool:
+    """Return whether a place is that of a gradient buffer that no node needs."""
+    if place.argument is None or place.argument < explicit or place.node in used:
+        return False
+    return place.node.operator is not VARIABLE or place.node.inputs[0] not in used
 
 
 def _no_argument(trace: Trace) -> NoReturn:
     raise AssertionError("arguments are given by each call")
 
 
-def _next_counter(trace: Trace) -> Node:
+def next_counter(trace: Trace) -> Node:
+    """Return the node of the next position in the random stream of a trace."""
     return trace.counter()
 
 
@@ -317,31 +397,44 @@ class Template:
     """
 
     def __init__(self, capture: Capture, nodes: Iterable[Node]) -> None:
-        self.places = list(capture.places)
         self.nodes = list(nodes)
         self._targets = capture.targets
+        self._owners = capture.owners
         self._made = {node for node in capture.made if node.operator is not VARIABLE}
         self._siblings = dict(capture.tape.siblings)
-        #: the nodes that depend on a place, each after its inputs
-        self.steps = self._steps()
-
-    def _steps(self) -> list[Node]:
-        moving = {place.node for place in self.places}
+        moving = {place.node for place in capture.places}
         moving.update([node.inputs[0] for node in moving if node.operator is VARIABLE])
-        steps = []
-        for node in _below(self.nodes, moving):
+        found, ends = _below(self.nodes, moving)
+        #: inputs; the gradient buffer of an argument is one if the nodes need it
+        self.places = [place for place in capture.places if not _is_unused(place, capture.explicit, ends)]
+        #: the nodes that depend on a place, each after its inputs
+        self.steps: list[Node] = []
+        for node in found:
             if any([source in moving for source in _sources(node)]):
                 moving.add(node)
-                steps.append(node)
-        return steps
+                self.steps.append(node)
+        #: the gradient targets of steps that make variables
+        self._made_targets = list(
+            dict.fromkeys([self.target_of(step) for step in self.steps if step.operator is VARIABLE])
+        )
+
+    def slots(self, trace: Trace, arrays: Sequence[Handle]) -> tuple[int, ...]:
+        """Return the numbers that the targets of new variables have in a trace: their nodes depend on them."""
+        return tuple([trace.slot(self._actual_target(target, arrays)) for target in self._made_targets])
+
+    def _actual_target(self, target: Target, arrays: Sequence[Handle]) -> Target:
+        """Return the target itself, or the variable of the argument for which it stands."""
+        number = self._owners.get(target)
+        found: Target = target if number is None else variable_of(arrays[number])
+        return found
 
     def target_of(self, node: Node) -> Target:
-        """Return the gradient target that a marked place stands for."""
+        """Return the gradient target of a variable."""
         slot: int = node.attributes[0]
         return self._targets[slot]
 
-    def fill(self, actual: Sequence[Node], trace: Trace, recorded: bool = True) -> Filled:
-        """Return the nodes with actual nodes in the places.
+    def fill(self, actual: Sequence[Node], trace: Trace, arrays: Sequence[Handle], recorded: bool = True) -> Filled:
+        """Return the nodes with actual nodes in the places; ``arrays`` are the arguments and their gradient buffers.
 
         With ``recorded``, recorded calls become records of the trace, as if they had been made there.
         """
@@ -353,7 +446,7 @@ class Template:
         made: dict[Node, int] = {}
         repeats = False
         for step in self.steps:
-            node = self._rebuilt(step, values, trace)
+            node = self._rebuilt(step, values, trace, arrays)
             if recorded and (step in self._made or step.operator is REPEAT_CALL):
                 count = made.get(node)
                 if count is None:
@@ -368,7 +461,7 @@ class Template:
         trace.tape.siblings.update(siblings)
         return Filled([values.get(node, node) for node in self.nodes], made, siblings, repeats)
 
-    def _rebuilt(self, step: Node, values: dict[Node, Any], trace: Trace) -> Any:
+    def _rebuilt(self, step: Node, values: dict[Node, Any], trace: Trace, arrays: Sequence[Handle]) -> Any:
         """Return a step made of other nodes; several outputs are a tuple."""
         operator = step.operator
         inputs = tuple([values.get(source, source) for source in step.inputs])
@@ -379,7 +472,7 @@ class Template:
         if operator is DETACH:
             return detach(inputs[0])
         if operator is VARIABLE:
-            return variable(inputs[0], trace.slot(self._targets[step.attributes[0]]))
+            return variable(inputs[0], trace.slot(self._actual_target(self.target_of(step), arrays)))
         if operator is _COPYTO:
             return copy_to_context(inputs[0], step.attributes[0])
         if operator is _COMPOSITE:
@@ -428,16 +521,20 @@ def _sources(node: Node) -> tuple[Node, ...]:
     return (*node.inputs, *node.attributes[0][1]) if node.operator is _COMPOSITE else node.inputs
 
 
-def _below(nodes: Iterable[Node], ends: set[Node]) -> list[Node]:
-    """Return nodes and all nodes below them, oldest first, without those below some ends."""
+def _below(nodes: Iterable[Node], ends: set[Node]) -> tuple[list[Node], set[Node]]:
+    """Return nodes and all nodes below them down to some ends, oldest first, and the ends that were met."""
     found: set[Node] = set()
+    met: set[Node] = set()
     stack = list(nodes)
     while stack:
         node = stack.pop()
-        if node in found or node in ends:
+        if node in found:
+            continue
+        if node in ends:
+            met.add(node)
             continue
         found.add(node)
         stack.extend(_sources(node))
     if any([node.operator is LEAF for node in found]):
         raise AssertionError("a captured function has reached a leaf that is not its own")
-    return sorted(found, key=lambda node: node.serial)
+    return sorted(found, key=lambda node: node.serial), met

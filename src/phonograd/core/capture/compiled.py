@@ -23,19 +23,24 @@ import warnings
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar
+from typing import Any, Generic, ParamSpec, TypeVar
 
-from ..array.handle import Handle, assign, make, make_concrete, node_in, views_of
-from ..base.devices import CPU, Context
+from ..array.handle import SharedMemory, assign, make, make_concrete, node_in, variable_of
+from ..base.devices import Context
 from ..base.errors import user_line
 from ..base.settings import active
 from ..events import FUNCTION, begin
 from ..graph.node import FORGOTTEN, Node
 from ..graph.operator import Array
+from ..ops.math.structural import VARIABLE
+from ..trace import rng
 from ..trace.flags import FLAGS, RECORDING
+from ..trace.recorder import CAPTURES
 from ..trace.trace import LOCAL, Trace, ready_trace
-from .capture import Capture, Filled, Input, Refusal, Template
+from .capture import Capture, Filled, Refusal, next_counter
+from .ending import CaptureEnd, Ended
 from .replay import Replay, Shortcut
+from .structure import ArgumentNumber, ArrayNumber, add_gradients, kind_of, outline, replace_arrays
 
 __all__ = ["Compiled", "compile"]
 
@@ -97,7 +102,7 @@ class Compiled(Generic[P, R]):
             result = self._call(*arguments, **keywords)
             return result
         arrays: dict[int, Any] = {}
-        _outline(arguments, arrays)
+        outline(arguments, arrays)
         before = {id(array): array._node for array in LOCAL.trace.handles}
         name = getattr(self, "__qualname__", "compiled").rpartition("<locals>.")[2]
         with begin(FUNCTION, name, tuple(arrays.values())) as entry:
@@ -111,13 +116,11 @@ class Compiled(Generic[P, R]):
 
     def _call(self, *arguments: Any, **keywords: Any) -> Any:
         arrays: dict[int, Any] = {}
-        structure = (
-            FLAGS.get(),
-            Context._default.get(),
-            _outline(arguments, arrays),
-            _outline(keywords, arrays) if keywords else None,
-            tuple([_kind_of(array) for array in arrays.values()]),
-        )
+        outlined = outline(arguments, arrays), outline(keywords, arrays) if keywords else None
+        explicit = len(arrays)
+        variables = add_gradients(arrays)
+        found = list(arrays.values())
+        structure = FLAGS.get(), Context._default.get(), outlined, variables, tuple([kind_of(array) for array in found])
         try:
             known = self._structures.get(structure)
         except TypeError:
@@ -125,30 +128,33 @@ class Compiled(Generic[P, R]):
             known = "an argument is neither an array nor hashable"
             self._explain(known)
         if known is None:
-            return self._first(structure, list(arrays.values()), arguments, keywords)
+            return self._first(structure, found, explicit, arguments, keywords)
         self._structures.move_to_end(structure) if not isinstance(known, str) else None
         if isinstance(known, str) or not known.fits(arrays):
             return self._function(*arguments, **keywords)
-        done = known.repeat(list(arrays.values()))
+        done = known.repeat(found)
         if done is _CHANGED:
             del self._structures[structure]
-            return self._first(structure, list(arrays.values()), arguments, keywords)
+            return self._first(structure, found, explicit, arguments, keywords)
+        if done is _SHARED:
+            return self._function(*arguments, **keywords)
         self.repeated += 1
-        self._latest = None if keywords or not known.is_recognised(arguments) else known
+        self._latest = None if keywords or not known.is_recognised(arguments, found) else known
         return done
 
-    def _first(self, structure: Any, arrays: list[Any], arguments: Any, keywords: Any) -> Any:
+    def _first(self, structure: Any, arrays: list[Any], explicit: int, arguments: Any, keywords: Any) -> Any:
         """Return the result of a call whose structure is new."""
         self.captured += 1
+        known: _Repeatable | str
         try:
-            result, repeatable = _run(self._function, arrays, arguments, keywords)
+            result, known = _run(self._function, arrays, explicit, arguments, keywords)
         except Refusal as refusal:
-            repeatable = str(refusal)
+            known = str(refusal)
             result = self._function(*arguments, **keywords)
         self._latest = None
-        self._structures[structure] = repeatable
-        if isinstance(repeatable, str):
-            self._explain(repeatable)
+        self._structures[structure] = known
+        if isinstance(known, str):
+            self._explain(known)
         while len(self._structures) > _MOST_STRUCTURES:
             self._structures.popitem(last=False)
         return result
@@ -175,7 +181,8 @@ def compile(function: Callable[P, R]) -> Compiled[P, R]:  # noqa: A001 - named a
 
     A function that reads values (``asnumpy``, ``float``, ``if array:``) is called each time, and a warning says so
     once. The same holds for effects that cannot be repeated from outside: the function calls an ``autograd.Function``,
-    or changes an array that is a view of another one. Its Python code may then run twice in the first call.
+    changes an array that is a view of another one, or returns a view. Its Python code may then run twice in the first
+    call. Arguments that share memory with each other, or with outside arrays, may do so in some calls only.
 
     >>> import phonograd as mx
     >>> w = mx.nd.array([1.0, 2.0])
@@ -205,227 +212,151 @@ def _forget_all() -> None:
 FORGOTTEN.connect(_forget_all)
 
 
-# -- arguments and results
-
-
-class _Array(NamedTuple):
-    """An array among the arguments or results of a call: its number."""
-
-    number: int
-
-
-class _Argument(NamedTuple):
-    """An argument that is returned or changed: its number."""
-
-    number: int
-
-
-def _outline(value: Any, arrays: dict[int, Any]) -> Any:
-    """Return the structure of an argument without its arrays, which are numbered in ``arrays``."""
-    if isinstance(value, Handle):
-        count = len(arrays)
-        arrays.setdefault(id(value), value)
-        return _Array(count if len(arrays) > count else list(arrays).index(id(value)))
-    if isinstance(value, (tuple, list)):
-        return type(value), *[_outline(part, arrays) for part in value]
-    if isinstance(value, dict):
-        return dict, *[(key, _outline(part, arrays)) for key, part in value.items()]
-    # 0.0 and -0.0, or 1 and True, are equal but not the same argument
-    return type(value), repr(value) if isinstance(value, float) else value
-
-
-def _kind_of(array: Any) -> tuple[Any, ...]:
-    """Return the properties of an array that are part of the structure of a call."""
-    node, context, owned = array._node, array.context, array._variable is not None
-    place = None if context is CPU or context == CPU else context
-    if node is None:
-        return type(array), array.shape, array._dtype.num, owned, owned, place
-    return type(array), node.shape, node.kind, node.marked, owned, place
-
-
-def _replace_arrays(value: Any, replace: Callable[[Any], Any]) -> Any:
-    """Return a structure of tuples, lists and dictionaries with its arrays replaced."""
-    if isinstance(value, (Handle, _Array, _Argument)):
-        return replace(value)
-    if isinstance(value, tuple):
-        parts = [_replace_arrays(part, replace) for part in value]
-        return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
-    if isinstance(value, list):
-        return [_replace_arrays(part, replace) for part in value]
-    if isinstance(value, dict):
-        return {key: _replace_arrays(part, replace) for key, part in value.items()}
-    return value
-
-
 # -- the first call
 
 
-def _run(function: Callable[..., Any], arrays: list[Any], arguments: Any, keywords: Any) -> tuple[Any, Any]:
-    """Return the result of a function, and a _Repeatable, or the reason for which there is none."""
+def _run(
+    function: Callable[..., Any], arrays: list[Any], explicit: int, arguments: Any, keywords: Any
+) -> tuple[Any, _Repeatable | str]:
+    """Return the result of a function, and how to repeat it or the reason for which that is not possible."""
     outer = ready_trace()
-    capture = Capture(outer)
-    proxies = {id(array): capture.argument(number, array) for number, array in enumerate(arrays)}
-    passed = _replace_arrays((arguments, keywords), functools.partial(_look_up, proxies))
-    result, error = None, None
+    capture = Capture(outer, arrays, explicit)
+    position = rng.position()
+    try:
+        returned, error, ending = _capture(function, capture, arguments, keywords)
+        result, ended = ending.take_place(returned)
+    except Refusal:
+        # the function is called again, and draws the same numbers
+        rng.give_back(position, capture.drawn)
+        raise
+    if error is not None:
+        raise error
+    return result, ended if isinstance(ended, str) else _Repeatable(capture, ended)
+
+
+def _capture(
+    function: Callable[..., Any], capture: Capture, arguments: Any, keywords: Any
+) -> tuple[list[Any], BaseException | None, CaptureEnd]:
+    """Return the result of a function in a list, or the error that it raises, and the end of its capture."""
+    outer, error = capture.outer, None
+    proxies = capture.stand_ins()
+    numbers = {id(array): number for number, array in enumerate(capture.arrays)}
+    passed = replace_arrays((arguments, keywords), lambda array: proxies[numbers[id(array)]])
+    returned: list[Any] = []
     outer.thread, number = None, outer.thread
     LOCAL.trace = capture
+    CAPTURES.append(capture)
     try:
-        result = function(*passed[0], **passed[1])
+        returned.append(function(*passed[0], **passed[1]))
     except Refusal:
         raise
     except BaseException as caught:  # noqa: BLE001 - raised again after the effects so far have been applied
         error = caught
+        returned.append(None)
     finally:
+        CAPTURES.remove(capture)
         LOCAL.trace = outer
         outer.thread = number
-    ending = _CaptureEnd(capture, arrays, list(proxies.values()))
-    # from now on only objects that the function has made can refer to its arguments
-    del passed, proxies
-    result, repeatable = ending.take_place(result)
-    if error is not None:
-        raise error
-    return result, repeatable
-
-
-def _look_up(known: dict[int, Any], array: Any) -> Any:
-    return known[id(array)]
-
-
-class _CaptureEnd:
-    """Applies the effects of a captured function after it has returned."""
-
-    def __init__(self, capture: Capture, arrays: list[Any], proxies: list[Any]) -> None:
-        self._capture = capture
-        self._arrays = arrays
-        self._numbers = {id(proxy): number for number, proxy in enumerate(proxies)}
-        self._writes: list[tuple[Any, Node]] = list(capture.writes.values())
-        self._changed_proxies: set[int] = set()
-        for array, proxy, place in zip(arrays, proxies, capture.places):
-            if proxy._node is not place.node:
-                capture.check_write(array)
-                self._writes.append((array, proxy._node))
-                self._changed_proxies.add(id(proxy))
-        if self._writes and any([id(array) in capture.outside or id(array) in capture.writes for array in arrays]):
-            capture.refuse_capture("it changes arrays, and refers to an argument by another name too")
-
-    def take_place(self, result: Any) -> tuple[Any, Any]:
-        """Return the result in the outer trace, and a _Repeatable or a reason; apply the effects on arrays there."""
-        capture, outer, writes = self._capture, self._capture.outer, self._writes
-        left = self._live_arrays()
-        template = Template(capture, [*[node for _, node in writes], *[array._node for array in left]])
-        filled = template.fill(capture.actual(), outer)
-        for array, node in zip(left, filled.nodes[len(writes) :], strict=True):
-            array._trace, array._node = outer, node
-            outer.adopt(array)
-        for (array, _), node in zip(writes, filled.nodes):
-            assign(array, node, outer)
-        for action in capture.actions:
-            action()
-        returned: set[int] = set()
-        outline = _replace_arrays(result, lambda array: self._stand_in(array, left, returned))
-        if capture.reason is None and len(returned) < len(left):
-            capture.reason = "it keeps arrays that it has made, or arguments"
-        result = _replace_arrays(outline, lambda part: self._find(part, left))
-        if capture.reason is not None:
-            return result, capture.reason
-        numbers = {id(array): number for number, array in enumerate(self._arrays)}
-        changed = [_Argument(numbers[id(array)]) if id(array) in numbers else array for array, _ in writes]
-        return result, _Repeatable(capture, template, outline, changed, [type(array) for array in left])
-
-    def _live_arrays(self) -> list[Any]:
-        """Return the live arrays of the capture."""
-        capture = self._capture
-        references = [weakref.ref(handle) for handle in capture.handles]
-        capture.handles = []
-        for reference in references:
-            self._part(reference)
-        alive = {id(handle): handle for handle in (reference() for reference in references) if handle is not None}
-        if any([id(handle._root) in self._changed_proxies for handle in alive.values() if handle._root is not None]):
-            capture.refuse_capture("it changes an argument and keeps a view of it")
-        return [handle for handle in alive.values() if handle._trace is capture and handle._node is not None]
-
-    def _part(self, reference: weakref.ref[Any]) -> None:
-        """Make a view an array of its own if nothing else refers to its base: no program can tell the difference."""
-        view, capture = reference(), self._capture
-        extras = None if view is None else view._extras
-        if view is None or extras is None or extras.root is None or extras.variable is not None:
-            return
-        base = extras.root
-        if base._trace is not capture or id(base) in self._numbers or len(views_of(base)) != 1:
-            return
-        node_in(view, capture)
-        region, watched = extras.region, weakref.ref(base)
-        base = extras.root = extras.region = None
-        if watched() is not None:
-            extras.root, extras.region = watched(), region
-
-    def _stand_in(self, array: Any, left: list[Any], returned: set[int]) -> Any:
-        """Return the stand-in for an array of the result in later calls."""
-        for number, other in enumerate(left):
-            if other is array:
-                returned.add(number)
-                if id(array) in self._numbers:
-                    return _Argument(self._numbers[id(array)])
-                return _Array(number)
-        return array
-
-    def _find(self, part: Any, left: list[Any]) -> Any:
-        if isinstance(part, _Argument):
-            return self._arrays[part.number]
-        return left[part.number] if isinstance(part, _Array) else part
+    # the frame ends here: from now on only objects that the function has made can refer to its stand-ins
+    return returned, error, CaptureEnd(capture, proxies)
 
 
 # -- later calls
 
 
 _CHANGED = object()
+_SHARED = object()
 
 
 class _Repeatable:
     """The effects of a function on arrays, for one structure of its arguments."""
 
     __slots__ = (
-        "_actions",
         "_begins_record",
         "_changed",
         "_classes",
+        "_differentiates",
         "_direct",
         "_draws",
+        "_expected",
         "_filled",
+        "_finders",
+        "_fresh",
+        "_involved",
+        "_is_exclusive",
         "_outside",
+        "_owners",
         "_result",
         "_shortcut",
         "_template",
+        "_uses_gradients",
     )
 
-    def __init__(
-        self, capture: Capture, template: Template, result: Any, changed: list[Any], classes: list[type[Any]]
-    ) -> None:
-        self._template = template
-        #: the classes of the arrays that it returns
-        self._classes = classes
-        self._result = result
-        #: the changed arrays; their new nodes come first in the template
-        self._changed = changed
-        self._actions = capture.actions
+    def __init__(self, capture: Capture, ended: Ended) -> None:
+        self._template = template = ended.template
+        self._classes = ended.classes
+        self._result = ended.outline
+        #: the changed arrays, or the numbers of arguments; their new nodes come first in the template
+        self._changed: list[Any] = [
+            array.number if isinstance(array, ArgumentNumber) else array for array in ended.changed
+        ]
+        #: variables whose gradients become fresh or used ones, or the numbers of arguments that are these variables
+        self._fresh: list[tuple[Any, int]] = [
+            (capture.owners.get(owner, owner), fresh) for owner, fresh in capture.fresh.items()
+        ]
         self._begins_record = capture.begins_record
-        self._outside = frozenset(capture.outside)
-        self._filled: OrderedDict[tuple[Node, ...], Filled] = OrderedDict()
+        self._differentiates = capture.differentiates
+        #: whether it matters which arrays are the same ones: the same memory, or the same variable
+        self._is_exclusive = bool(self._changed) or capture.differentiates
+        #: outside arrays that are used
+        self._involved = [handle for handle, _ in (*capture.outside.values(), *capture.writes.values())]
+        self._outside = frozenset([id(handle) for handle in self._involved])
+        self._owners = frozenset([owner for handle in self._involved if (owner := variable_of(handle)) is not None])
+        self._expected = list(capture.expected.values())
+        self._filled: OrderedDict[Any, Filled] = OrderedDict()
+        #: for each place: the number of an argument, an outside array, the function that finds another node, a variable
+        self._finders = [(place.argument, place.handle, place.find, place.owner) for place in template.places]
         self._draws = any([place.is_random for place in template.places])
-        numbers = [array.number if isinstance(array, _Argument) else array for array in changed]
-        self._direct = Replay(template, numbers) if Replay.is_possible(template) else None
+        self._direct = Replay(template, self._changed) if Replay.is_possible(template) else None
         self._shortcut: Shortcut | None = None
+        self._uses_gradients = self._highest_number() >= capture.explicit
+
+    def _highest_number(self) -> int:
+        """Return the highest number of an argument, or of the gradient buffer of one, that is used."""
+        numbers = [place.argument for place in self._template.places if place.argument is not None]
+        numbers += [array for array in self._changed if isinstance(array, int)]
+
+        def note(part: Any) -> Any:
+            if isinstance(part, ArgumentNumber):
+                numbers.append(part.number)
+            return part
+
+        replace_arrays(self._result, note)
+        return max(numbers, default=-1)
 
     def fits(self, arrays: dict[int, Any]) -> bool:
-        """Return whether no argument is an array that the function also refers to by another name."""
-        return not self._changed or self._outside.isdisjoint(arrays)
+        """Return whether no argument is an array, or a variable, that the function also refers to by another name."""
+        if not self._is_exclusive:
+            return True
+        if not self._outside.isdisjoint(arrays):
+            return False
+        owners = self._owners
+        return not (self._differentiates and owners) or all([variable_of(a) not in owners for a in arrays.values()])
 
     def repeat(self, arrays: list[Any]) -> Any:
-        """Repeat the effects on other arrays and return the result; _CHANGED if an array that it uses is different."""
+        """Repeat the effects on other arrays and return the result.
+
+        _CHANGED if an outside array is another variable than before; _SHARED if arrays share memory that is changed.
+        """
+        if not self._are_outside_variables_unchanged():
+            return _CHANGED
         if self._direct is not None and not FLAGS.get() & RECORDING and LOCAL.trace.allows_shortcuts:
             values = self._direct.run(arrays)
             if values is not None:
                 return self._finish_directly(arrays, values)
+        changed = [arrays[array] if type(array) is int else array for array in self._changed]
+        if changed and self._is_memory_shared(changed, arrays):
+            return _SHARED
         trace = ready_trace()
         if self._begins_record and not FLAGS.get() & RECORDING and (trace.handles or trace.leaves):
             trace.flush(end=True)
@@ -434,31 +365,56 @@ class _Repeatable:
         actual = self._actual(arrays, trace)
         if actual is None:
             return _CHANGED
-        filled = self._filled.get(actual)
+        key = actual, template.slots(trace, arrays)
+        filled = self._filled.get(key)
         if filled is None or not trace.made.keys().isdisjoint(filled.made):
             if not all([_is_alike(place.node, node) for place, node in zip(template.places, actual)]):
                 return _CHANGED
-            filled = template.fill(actual, trace)
+            filled = template.fill(actual, trace, arrays)
             if not filled.repeats:
-                self._filled[actual] = filled
+                self._filled[key] = filled
                 while len(self._filled) > _MOST_FILLED:
                     self._filled.popitem(last=False)
         else:
             trace.made.update(filled.made)
             trace.tape.siblings.update(filled.siblings)
         trace.created += len(template.steps)
-        nodes, count = filled.nodes, len(self._changed)
-        made = [make(node, trace, kind) for node, kind in zip(nodes[count:], self._classes)]
-        for array, node in zip(self._changed, nodes):
-            assign(arrays[array.number] if isinstance(array, _Argument) else array, node, trace)
+        nodes = filled.nodes
+        made = [make(node, trace, kind) for node, kind in zip(nodes[len(changed) :], self._classes)]
+        for array, node in zip(changed, nodes):
+            assign(array, node, trace)
         return self._return_arrays(arrays, made)
 
-    def is_recognised(self, arguments: tuple[Any, ...]) -> bool:
+    def _are_outside_variables_unchanged(self) -> bool:
+        """Return whether outside arrays are the variables that they were, and no hooks see the gradients computed."""
+        for handle, owner in self._expected:
+            if variable_of(handle) is not owner:
+                return False
+        return not self._differentiates or not any([owner.hooks.functions for owner in self._owners])
+
+    def _is_memory_shared(self, changed: list[Any], arrays: list[Any]) -> bool:
+        """Return whether a changed array is a view, shares memory with another library, or with an array in use."""
+        for array in changed:
+            extras = array._extras
+            if type(array._buffer) is SharedMemory:
+                return True
+            if extras is None:
+                continue
+            if extras.root is not None:
+                return True
+            if (extras.views or extras.told) and any([_root_of(a) is array for a in (*arrays, *self._involved)]):
+                return True
+        return False
+
+    def is_recognised(self, arguments: tuple[Any, ...], arrays: list[Any]) -> bool:
         """Return whether a call that is like one with these arguments can be recognized by its arguments alone."""
         if self._shortcut is None:
             if self._direct is None or FLAGS.get() & RECORDING or not Shortcut.is_possible(arguments):
                 return False
-            self._shortcut = Shortcut(arguments)
+            found = arrays if self._uses_gradients else arguments
+            if self._uses_gradients and not Shortcut.has_gradients(arguments, found):
+                return False
+            self._shortcut = Shortcut(arguments, found)
         return True
 
     def repeat_quickly(self, arguments: tuple[Any, ...]) -> Any:
@@ -468,19 +424,46 @@ class _Repeatable:
         assert direct is not None
         if not shortcut.fits(arguments) or not LOCAL.trace.allows_shortcuts:
             return _CHANGED
-        if self._changed and self._outside and not self._outside.isdisjoint(map(id, arguments)):
+        arrays: Sequence[Any] = arguments
+        if self._uses_gradients:
+            found = shortcut.with_gradients(arguments)
+            if found is None:
+                return _CHANGED
+            arrays = found
+        if self._is_exclusive:
+            if self._outside and not self._outside.isdisjoint(map(id, arrays)):
+                return _CHANGED
+            if self._differentiates and self._owners and any([variable_of(a) in self._owners for a in arguments]):
+                return _CHANGED
+        if (self._expected or self._differentiates) and not self._are_outside_variables_unchanged():
             return _CHANGED
-        values = direct.run(arguments)
-        return _CHANGED if values is None else self._finish_directly(arguments, values)
+        values = direct.run(arrays)
+        return _CHANGED if values is None else self._finish_directly(arrays, values)
 
     def _actual(self, arrays: list[Any], trace: Trace) -> tuple[Node, ...] | None:
-        """Return the actual nodes of the places in this call. Random numbers are drawn only if everything else fits."""
-        places = self._template.places
-        if self._draws:
-            for place in places:
-                if not place.is_random and not _is_alike(place.node, _find_in(place, arrays, trace)):
+        """Return the actual nodes of the places in this call; None if an outside array is not the variable it was.
+
+        Random numbers are drawn only if everything else fits.
+        """
+        found: list[Any] = []
+        for number, handle, find, owner in self._finders:
+            if number is not None:
+                found.append(node_in(arrays[number], trace))
+            elif handle is None:
+                found.append(None if find is next_counter else find(trace))
+            else:
+                node = node_in(handle, trace)
+                if owner is not None and (
+                    node.operator is not VARIABLE or trace.targets[node.attributes[0]] is not owner
+                ):
                     return None
-        return tuple([_find_in(place, arrays, trace) for place in places])
+                found.append(node)
+        if self._draws:
+            places = self._template.places
+            if not all([node is None or _is_alike(place.node, node) for place, node in zip(places, found)]):
+                return None
+            found = [trace.counter() if node is None else node for node in found]
+        return tuple(found)
 
     def _finish_directly(self, arrays: Sequence[Any], values: list[Array]) -> Any:
         nodes, count = self._template.nodes, len(self._changed)
@@ -491,24 +474,27 @@ class _Repeatable:
         return self._return_arrays(arrays, made)
 
     def _return_arrays(self, arrays: Sequence[Any], made: list[Any]) -> Any:
-        for action in self._actions:
-            action()
+        for owner, fresh in self._fresh:
+            (variable_of(arrays[owner]) if type(owner) is int else owner).mark_fresh(fresh)
         result = self._result
         if result is None:
             return None
-        if type(result) is _Array:
+        if type(result) is ArrayNumber:
             return made[result.number]
 
         def actual(part: Any) -> Any:
-            if isinstance(part, _Argument):
+            if isinstance(part, ArgumentNumber):
                 return arrays[part.number]
-            return made[part.number] if isinstance(part, _Array) else part
+            return made[part.number] if isinstance(part, ArrayNumber) else part
 
-        return _replace_arrays(result, actual)
+        return replace_arrays(result, actual)
 
 
-def _find_in(place: Input, arrays: list[Any], trace: Trace) -> Node:
-    return place.find(trace) if place.argument is None else node_in(arrays[place.argument], trace)
+def _root_of(array: Any) -> Any:
+    """Return the array of which an array is a piece, and which is no view itself."""
+    while array._root is not None:
+        array = array._root
+    return array
 
 
 def _is_alike(place: Node, node: Node) -> bool:

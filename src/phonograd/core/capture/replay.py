@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from numpy import ndarray
 
-from ..array.handle import Handle, SharedMemory, replace
+from ..array.handle import Handle, SharedMemory, replace, variable_of
 from ..backward.variable import Variable
 from ..base.devices import CPU, Context
 from ..base.settings import active
@@ -37,6 +37,8 @@ class _Entering(NamedTuple):
     marked: bool
     argument: int | None
     handle: Any
+    owner: Variable | None
+    """The variable that an outside array is."""
 
 
 class _Made(NamedTuple):
@@ -71,7 +73,7 @@ class Replay:
         #: constants and numbers; each call fills the other places
         self._constants = [place.data for place in template.places]
         self._entering = [
-            _Entering(number, place.node.marked, place.argument, place.handle)
+            _Entering(number, place.node.marked, place.argument, place.handle, place.owner)
             for number, place in enumerate(template.places)
             if place.argument is not None or place.handle is not None
         ]
@@ -98,12 +100,13 @@ class Replay:
             if not _is_replaceable(array):
                 return None
         inputs = self._constants.copy()
-        for place, marked, argument, handle in self._entering:
+        for place, marked, argument, handle, owner in self._entering:
             array = handle if argument is None else arrays[argument]
             data, rare = array._buffer, array._extras
             if array._node is not None or type(data) is not ndarray:
                 return None
-            if marked != (rare is not None and rare.variable is not None):
+            present = None if rare is None else rare.variable
+            if (present is not owner) if argument is None else (marked != (present is not None)):
                 return None
             inputs[place] = data
         # references are counted below, and this name would be one
@@ -167,7 +170,7 @@ class Replay:
         results = [numbers[node] for node in targets]
         donatable = []
         for number in program.donatable if program is not None and COUNTS else ():
-            _, _, argument, handle, _ = places[order[number]]
+            argument, handle = places[order[number]].argument, places[order[number]].handle
             for which, array in enumerate(self._changed):
                 is_changed = array is handle if argument is None else type(array) is int and array == argument
                 if is_changed and ~order[number] not in results:
@@ -191,7 +194,8 @@ class _Kind(NamedTuple):
     array_class: type[Any]
     shape: tuple[int, ...]
     dtype: Any
-    is_variable: bool
+    request: str | None
+    """How a variable takes its gradient; None for other arrays."""
 
 
 class Shortcut:
@@ -201,21 +205,30 @@ class Shortcut:
     ----------
     arguments
         The arguments of the other call.
+    arrays
+        The arguments, and the gradient buffers that follow them if they are used.
     """
 
-    __slots__ = ("_context", "_flags", "_kinds")
+    __slots__ = ("_context", "_flags", "_gradients", "_kinds")
 
-    def __init__(self, arguments: Sequence[Any]) -> None:
+    def __init__(self, arguments: Sequence[Any], arrays: Sequence[Any]) -> None:
         self._flags = FLAGS.get()
         self._context = Context._default.get()
-        self._kinds = [
-            _Kind(type(array), array.shape, array._dtype, array._variable is not None) for array in arguments
-        ]
+        self._kinds = [_Kind(type(array), array.shape, array._dtype, _request_of(array)) for array in arguments]
+        self._gradients = [_Kind(type(array), array.shape, array._dtype, None) for array in arrays[len(arguments) :]]
 
     @staticmethod
     def is_possible(arguments: Sequence[Any]) -> bool:
         """Return whether all arguments are arrays, and all are different."""
         return len(set(map(id, arguments))) == len(arguments) and all([_is_known(value) for value in arguments])
+
+    @staticmethod
+    def has_gradients(arguments: Sequence[Any], arrays: Sequence[Any]) -> bool:
+        """Return whether arrays are the arguments and then their gradient buffers, each a plain array of its own."""
+        expected = [*arguments, *_gradients_of(arguments)]
+        return [id(array) for array in expected] == [id(array) for array in arrays] and all(
+            [variable_of(array) is None and array.context is CPU for array in arrays[len(arguments) :]]
+        )
 
     def fits(self, arguments: Sequence[Any]) -> bool:
         """Return whether a call with these arguments is like the other one; all arrays must be different."""
@@ -224,23 +237,53 @@ class Shortcut:
             return False
         if count > 1 and (arguments[0] is arguments[1] if count == 2 else len(set(map(id, arguments))) != count):
             return False
-        for array, (array_class, shape, dtype, is_variable) in zip(arguments, kinds):
+        for array, (array_class, shape, dtype, request) in zip(arguments, kinds):
             if type(array) is not array_class or array._node is not None:
                 return False
             data, rare = array._buffer, array._extras
             if type(data) is not ndarray or data.shape != shape or data.dtype is not dtype:
                 return False
             if rare is None:
-                if is_variable:
+                if request is not None:
                     return False
-            elif is_variable != (rare.variable is not None) or rare.root is not None or rare.context is not CPU:
+            elif rare.root is not None or rare.context is not CPU or rare.readonly:
+                return False
+            elif rare.variable is None:
+                if request is not None:
+                    return False
+            elif rare.variable.request != request or rare.variable.hooks.functions:
                 return False
         return True
+
+    def with_gradients(self, arguments: Sequence[Any]) -> list[Any] | None:
+        """Return the arguments and their gradient buffers, or None if these are not like those of the other call."""
+        gradients = _gradients_of(arguments)
+        for array, (array_class, shape, dtype, _) in zip(gradients, self._gradients, strict=True):
+            data, rare = array._buffer, array._extras
+            if type(array) is not array_class or array._node is not None or type(data) is not ndarray:
+                return None
+            if data.shape != shape or data.dtype is not dtype:
+                return None
+            if rare is not None and (rare.variable is not None or rare.context is not CPU or rare.readonly):
+                return None
+        arrays = [*arguments, *gradients]
+        return arrays if len(set(map(id, arrays))) == len(arrays) else None
+
+
+def _request_of(array: Any) -> str | None:
+    """Return how a variable takes its gradient; None for other arrays."""
+    owner = variable_of(array)
+    return None if owner is None else owner.request
+
+
+def _gradients_of(arguments: Sequence[Any]) -> list[Any]:
+    """Return the gradient buffers of those arguments that are variables."""
+    return [owner.grad for array in arguments if (owner := variable_of(array)) is not None]
 
 
 def _is_known(value: Any) -> bool:
     """Return whether a value is an array on the CPU with a known value that is no view."""
-    if not isinstance(value, Handle) or type(value) is not value._result_class:
+    if not isinstance(value, Handle) or type(value) is not value._result_class or value._readonly:
         return False
     if value._node is not None or type(value._buffer) is not ndarray:
         return False

@@ -89,6 +89,7 @@ def launcher_text() -> str:
     """Return the text of the module; its function ``launcher`` stores the addresses of the table and of ``launch``."""
     f = _LauncherBuilder("launch", "ptr %self, ptr %values", "ptr", internal=True)
     front = f.call("ptr", "PyLong_AsVoidPtr", "ptr %self")
+    f.leave_unless(f.assign(f"icmp ne ptr {front}, null"), "error")
     made, slots, count = f.load_word(front, str(_MADE), "ptr"), f.load_word(front, str(_SLOTS), "ptr"), "%count"
     f.line(f"%count = load i64, ptr {f.address(front, str(_SLOT_COUNT), 'i64')}, align 8")
     objects, room = f.assign("alloca ptr, i64 %count, align 8"), f.load_word(front, str(_ROOM))

@@ -7,15 +7,18 @@ the trace: the ordinary one, which is this class, or the one of a function that 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
     from ..base.devices import Context
     from ..graph.node import Node
     from ..graph.operator import Array
+    from .tape import Target
 
-__all__ = ["Recorder"]
+__all__ = ["CAPTURES", "Recorder"]
+
+#: the captures that are going on in all threads; code that seldom matters to them tests this list first
+CAPTURES: list[Recorder] = []
 
 
 class Recorder:
@@ -32,7 +35,9 @@ class Recorder:
     ``enter_outside``       no node: the memory is bound as a leaf         a node that stands for the array
     ``write_outside``       False: the array names the new node            True: the write is noted
     ``note_read``           nothing                                        the function is called each time
-    ``after_repetition``    nothing                                        the action is done after each repetition
+    ``note_gradient``       nothing                                        the array must keep its gradient buffer
+    ``note_pass``           nothing                                        variables must stay the ones that they are
+    ``note_fresh``          nothing                                        the mark is set after each repetition
     ``refuse_capture``      nothing                                        raises: the function is called each time
     ======================  =============================================  ===========================================
 
@@ -62,8 +67,14 @@ class Recorder:
     def note_read(self) -> None:
         """Note that the program reads a value, on which everything that it does later may depend."""
 
-    def after_repetition(self, action: Callable[[], None]) -> None:
-        """Do something after each repetition of the function."""
+    def note_gradient(self, handle: Any) -> None:
+        """Note that the program asks an array for its gradient buffer."""
+
+    def note_pass(self) -> None:
+        """Note that a backward pass begins, whose result depends on which arrays are the same variable."""
+
+    def note_fresh(self, owner: Target, fresh: int) -> None:
+        """Note that a variable is marked as having a new gradient, or as having none."""
 
     def refuse_capture(self, reason: str) -> None:
         """Give up capturing, because the function does something that cannot be repeated."""

@@ -19,7 +19,7 @@ from ..base import fork
 from ..base.devices import Context
 from ..graph.operator import Array
 
-__all__ = ["keeping_counters", "next_counter", "repeating_counters", "seed"]
+__all__ = ["give_back", "keeping_counters", "next_counter", "position", "repeating_counters", "seed"]
 
 _lock = threading.Lock()
 _seed = int.from_bytes(os.urandom(8), "little")
@@ -65,6 +65,20 @@ def next_counter() -> Array:
     if _LOCAL.kept is not None:
         _LOCAL.kept.append(found)
     return found
+
+
+def position() -> tuple[int, int]:
+    """Return the present position in the random stream."""
+    with _lock:
+        return _seed, _calls
+
+
+def give_back(position: tuple[int, int], drawn: int) -> None:
+    """Go back to a position, if the numbers drawn since were all drawn by the caller."""
+    global _calls
+    with _lock:
+        if (_seed, _calls) == (position[0], position[1] + drawn):
+            _calls = position[1]
 
 
 @contextlib.contextmanager

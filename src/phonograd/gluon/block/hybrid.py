@@ -229,8 +229,11 @@ class HybridBlock(Block):
             _CALLS.are_nested = before
 
     def _run_unaliased(self, context: Context, *args: Any) -> Any:
-        """Run the Python code of a hybridized block, and replace outputs that are views by arrays of their own."""
-        return _replace_views(self._run_nested(context, *args))
+        """Run the Python code of a hybridized block, and replace outputs that are views by arrays of their own.
+
+        An argument that is returned stays itself, also if it is a view.
+        """
+        return _replace_views(self._run_nested(context, *args), {id(array) for array in flatten_arrays(args)})
 
     def _call(self, context: Context, *args: Any, **params: Any) -> Any:
         """Run ``hybrid_forward`` on arrays, with all parameters initialized and the context set."""
@@ -380,11 +383,13 @@ def _gather(values: Any, contexts: dict[Context, None]) -> bool:
     return has_symbol
 
 
-def _replace_views(value: Any) -> Any:
-    """Return nested lists with views replaced by arrays of their own."""
+def _replace_views(value: Any, arguments: set[int]) -> Any:
+    """Return nested lists with views that are no arguments replaced by arrays of their own."""
     if isinstance(value, NDArray):
-        if value._root is None:
+        if value._root is None or id(value) in arguments:
             return value
         trace = ready_trace()
         return make_result(node_in(value, trace), trace, type(value))
-    return type(value)([_replace_views(part) for part in value]) if type(value) in (list, tuple) else value
+    if type(value) not in (list, tuple):
+        return value
+    return type(value)([_replace_views(part, arguments) for part in value])

@@ -206,6 +206,8 @@ class Calls:
         }
         entries = len(methods) + _SPARE + _SPARE_IN_PLACE
         offsets = tuple(_offsets(array, node, active).items())
+        if settings.current().check_calls:
+            offsets += (("checked", 1),)
         # compiling it in full takes 40 ms, and makes calls faster by less than a tenth
         arguments = (offsets, entries, (*changing, *self._spare[True]))
         self._kernel = kernel_cache.compile_module(_text, arguments, "native_calls", quick=True)
@@ -228,6 +230,7 @@ class Calls:
             Trace,
             HANDOVER.acquire,
             HANDOVER.release,
+            TypeError,
         )
         #: the objects that the code refers to; they live as long as the process, because modules refer to the code
         self._kept: list[Any] = [objects, methods]

@@ -31,6 +31,8 @@ __all__ = ["DIRECTORY", "ENTRY", "module_text"]
 ENTRY = 3
 #: entries of the table of recent calls, each of the words (what is called, first node, second node, result)
 _RECENT = 4096
+#: the complaint of checked code
+_MESSAGE = "machine code of operator calls returns an object although an error is set"
 #: tables and functions whose addresses Python needs; the entry points of binary operators follow
 DIRECTORY = ("state", "entries", "call", "forget", "live_handles", "make_current", "write", "settle")
 
@@ -47,6 +49,7 @@ def module_text(offsets: dict[str, int], entries: int, changing: Container[int])
         f"@state = internal global [{words} x ptr] zeroinitializer, align 8",
         f"@entries = internal global [{ENTRY * entries} x ptr] zeroinitializer, align 8",
         f"@recent = internal global [{4 * _RECENT} x ptr] zeroinitializer, align 64",
+        f'@message = internal constant [{len(_MESSAGE) + 1} x i8] c"{_MESSAGE}\\00", align 1',
         f"@directory = internal constant [{len(names)} x ptr] [{pointers}], align 8",
         "define ptr @native_calls() nounwind {\n  ret ptr @directory\n}",
         _new_result(offsets),
@@ -84,26 +87,25 @@ def _new_result(offsets: dict[str, int]) -> str:
     f.leave_if(f.same(operator, "variable_operator"), "undecided")
     f.leave_if(f.same(operator, "again_operator"), "undecided")
     made = f.field("%trace", "made")
-    f.leave_unless_zero(f.api("i32", "PyDict_Contains", f"ptr {made}, ptr %found"), "undecided")
+    known = f.api("PyDict_Contains", f"ptr {made}, ptr %found", "undecided")
+    f.leave_unless(f.assign(f"icmp eq i32 {known}, 0"), "undecided")
     f.insert(made, "%found", f.object("one"), "undecided")
     f.line("br label %make")
     f.label("make")
-    result = f.api("ptr", "PyType_GenericAlloc", "ptr %class, i64 0")
-    f.leave_if_null(result, "undecided")
+    result = f.api("PyType_GenericAlloc", "ptr %class, i64 0", "undecided")
     f.put(result, "trace", "%trace")
     f.put(result, "node", f.assign(f"load ptr, ptr {node}, align 8"))
     f.put(result, "buffer", f.object("none"))
     f.put(result, "extras", f.object("none"))
     handles = f.field("%trace", "handles")
     f.append(handles, result, "drop")
-    count, most = f.api("i64", "PyList_Size", f"ptr {handles}"), f.number(f.field("%trace", "prune_at"))
+    count = f.api("PyList_Size", f"ptr {handles}", "drop")
+    most = f.number(f.field("%trace", "prune_at"), "drop")
     f.leave_if(f.assign(f"icmp sgt i64 {count}, {most}"), "prune")
-    f.line(f"ret ptr {result}")
+    f.give(result)
     f.label("prune")
-    pruned = f.api("ptr", CALL_WITH, f"ptr {f.object('prune')}, ptr %trace, ptr null")
-    f.leave_if_null(pruned, "drop")
-    f.release(pruned)
-    f.line(f"ret ptr {result}")
+    f.release(f.api(CALL_WITH, f"ptr {f.object('prune')}, ptr %trace, ptr null", "drop"))
+    f.give(result)
     f.label("drop")
     f.release(result)
     f.line("br label %undecided")
@@ -132,7 +134,7 @@ def _recall(offsets: dict[str, int]) -> str:
     entry = _recent(f, "%what", "%first", "%second")
     for index, value in enumerate(("%what", "%first", "%second")):
         f.leave_unless(f.is_equal(f.load_word(entry, str(index), "ptr"), value), "other")
-    f.line(f"ret ptr {f.load_word(entry, '3', 'ptr')}")
+    f.give(f.load_word(entry, "3", "ptr"))
     f.end("other", "null")
     return f.text()
 
@@ -144,10 +146,10 @@ def _note(offsets: dict[str, int]) -> str:
     before = [f.load_word(entry, str(index), "ptr") for index in (1, 2, 3)]
     f.store_word(entry, "0", "%what", "ptr")
     for index, value in enumerate(("%first", "%second", "%result"), 1):
-        f.api("void", "Py_IncRef", f"ptr {value}")
+        f.api("Py_IncRef", f"ptr {value}")
         f.store_word(entry, str(index), value, "ptr")
     f.release(*before)
-    f.line("ret ptr null")
+    f.give("null")
     return f.text()
 
 
@@ -164,19 +166,19 @@ def _forget(offsets: dict[str, int]) -> str:
         return ()
 
     f.loop("0", str(_RECENT), "1", (), empty)
-    f.line("ret ptr null")
+    f.give("null")
     return f.text()
 
 
 def _living(offsets: dict[str, int]) -> str:
     """Return the function of a trace and a list of arrays that returns the live ones as a list of (array, node)."""
     f = Code("live_handles", "ptr %self, ptr %arguments, i64 %count", offsets)
+    cell = f.assign("alloca ptr, align 8")
     trace, handles = f.load_word("%arguments", "0", "ptr"), f.load_word("%arguments", "1", "ptr")
-    pairs = f.api("ptr", "PyList_New", "i64 0")
-    f.leave_if_null(pairs, "error")
+    pairs = f.api("PyList_New", "i64 0", "error")
 
     def look(index: Index, _: list[Value]) -> tuple[()]:
-        handle = f.api("ptr", "PyList_GetItem", f"ptr {handles}, i64 {index}")
+        handle = f.api("PyList_GetItem", f"ptr {handles}, i64 {index}", "drop")
         # whatever the interpreter keeps beside it, the count is the lower half of the first word
         count = f.assign(f"load i32, ptr {handle}, align 8")
         f.choose(f.assign(f"icmp ugt i32 {count}, 1"), lambda: alive(handle), tuple)
@@ -190,15 +192,17 @@ def _living(offsets: dict[str, int]) -> str:
         return ()
 
     def append(handle: str, node: str) -> tuple[()]:
-        pair = f.api("ptr", "PyTuple_Pack", f"i64 2, ptr {handle}, ptr {node}")
-        f.leave_if_null(pair, "drop")
-        status = f.api("i32", "PyList_Append", f"ptr {pairs}, ptr {pair}")
+        pair = f.api("PyTuple_Pack", f"i64 2, ptr {handle}, ptr {node}", "drop")
+        f.line(f"store ptr {pair}, ptr {cell}, align 8")
+        f.append(pairs, pair, "drop_pair")
         f.release(pair)
-        f.leave_unless_zero(status, "drop")
         return ()
 
-    f.loop("0", f.api("i64", "PyList_Size", f"ptr {handles}"), "1", (), look)
-    f.line(f"ret ptr {pairs}")
+    f.loop("0", f.api("PyList_Size", f"ptr {handles}", "drop"), "1", (), look)
+    f.give(pairs)
+    f.label("drop_pair")
+    f.release(f.assign(f"load ptr, ptr {cell}, align 8"))
+    f.line("br label %drop")
     f.end_dropping(pairs)
     return f.text()
 
@@ -212,17 +216,16 @@ def _look_up(offsets: dict[str, int]) -> str:
     words = "%record", "%first", "%second"
     recent = f.call("recall", *words)
     f.leave_if_null(recent, "look")
-    f.line(f"ret ptr {recent}")
+    f.give(recent)
     f.label("look")
-    key = f.api("ptr", "PyTuple_Pack", "i64 2, ptr %first, ptr %second")
-    f.leave_if_null(key, "error")
+    key = f.api("PyTuple_Pack", "i64 2, ptr %first, ptr %second", "error")
     calls = f.load_word("%record", "0", "ptr")
-    node = f.api("ptr", "PyDict_GetItemWithError", f"ptr {calls}, ptr {key}")
+    node = f.api("PyDict_GetItemWithError", f"ptr {calls}, ptr {key}", "drop")
     f.release(key)
     f.leave_if_null(node, "error")
     f.call("note", *words, node)
-    f.line(f"ret ptr {node}")
-    f.end("error", "null")
+    f.give(node)
+    f.end_dropping(key)
     return f.text()
 
 
@@ -250,10 +253,10 @@ def _binary(offsets: dict[str, int], name: str, in_place: bool) -> str:
         else f.call("new_result", trace, node, f.field("%self", "type"))
     )
     f.leave_if_null(result, "slow")
-    f.line(f"ret ptr {result}")
+    f.give(result)
     f.pass_errors_on("slow")
     function = f.load_word("%record", "1", "ptr")
-    f.line(f"ret ptr {f.api('ptr', CALL_WITH, f'ptr {function}, ptr %self, ptr %other, ptr null')}")
+    f.give(f.api(CALL_WITH, f"ptr {function}, ptr %self, ptr %other, ptr null", "error"))
     return f.text()
 
 
@@ -282,8 +285,8 @@ class _Key:
         self._places = places
 
     def _put(self, index: Index, value: str) -> tuple[()]:
-        self._f.api("void", "Py_IncRef", f"ptr {value}")
-        self._f.api("i32", "PyTuple_SetItem", f"ptr {self._key}, i64 {index}, ptr {value}")
+        self._f.api("Py_IncRef", f"ptr {value}")
+        self._f.api("PyTuple_SetItem", f"ptr {self._key}, i64 {index}, ptr {value}", "drop")
         return ()
 
     def _put_array(self, index: Index, value: str) -> tuple[()]:
@@ -299,7 +302,7 @@ class _Key:
     def _put_number(self, index: Index, value: str) -> tuple[()]:
         f = self._f
         f.leave_unless(f.is_number(f.field(value, "type")), "drop")
-        truth = f.api("i32", "PyObject_IsTrue", f"ptr {value}")
+        truth = f.api("PyObject_IsTrue", f"ptr {value}", "drop")
         f.leave_unless(f.assign(f"icmp eq i32 {truth}, 1"), "drop")
         return self._put(index, value)
 
@@ -314,9 +317,9 @@ class _Key:
     def keyword(self, index: Index, _: list[Value]) -> tuple[()]:
         """Write the place of an argument that was given by name."""
         f = self._f
-        place = f.api("ptr", "PyDict_GetItemWithError", f"ptr {self._places}, ptr {f.item('%names', index)}")
+        place = f.api("PyDict_GetItemWithError", f"ptr {self._places}, ptr {f.item('%names', index)}", "drop")
         f.leave_if_null(place, "drop")
-        value, number = f.load_word("%arguments", f.plus("%count", index), "ptr"), f.number(place)
+        value, number = f.load_word("%arguments", f.plus("%count", index), "ptr"), f.number(place, "drop")
 
         def array() -> tuple[()]:
             # arrays enter the trace in the order of the signature, also if Python has to decide in the end
@@ -344,15 +347,15 @@ def _call(offsets: dict[str, int]) -> str:
     """
     f = Code("call", "ptr %self, ptr %arguments, i64 %count, ptr %names", offsets)
     calls, function, arrays, template, places = [f.item("%self", str(k)) for k in range(5)]
-    cell, length = f.assign("alloca i64, align 8"), f.api("i64", "PyTuple_Size", f"ptr {template}")
-    kind = f.assign("alloca ptr, align 8")
+    cell, kind = f.assign("alloca i64, align 8"), f.assign("alloca ptr, align 8")
+    length = f.api("PyTuple_Size", f"ptr {template}", "error")
     f.line(f"store ptr {f.object('array')}, ptr {kind}, align 8")
-    most = f.number(arrays)
+    most = f.number(arrays, "error")
     f.leave_if(f.assign(f"icmp sgt i64 %count, {most}"), "slow")
     f.line(f"store i64 0, ptr {cell}, align 8")
     f.line(f"br i1 {f.assign('icmp eq ptr %names, null')}, label %counted, label %named")
     f.label("named")
-    f.line(f"store i64 {f.api('i64', 'PyTuple_Size', 'ptr %names')}, ptr {cell}, align 8")
+    f.line(f"store i64 {f.api('PyTuple_Size', 'ptr %names', 'error')}, ptr {cell}, align 8")
     f.line("br label %counted")
     f.label("counted")
     named = f.assign(f"load i64, ptr {cell}, align 8")
@@ -369,17 +372,16 @@ def _call(offsets: dict[str, int]) -> str:
     f.leave_if_null(recent, "look")
     result = f.call("new_result", trace, recent, f.field(first, "type"))
     f.leave_if_null(result, "slow")
-    f.line(f"ret ptr {result}")
+    f.give(result)
     f.label("look")
-    key = f.api("ptr", "PyTuple_New", f"i64 {length}")
-    f.leave_if_null(key, "error")
+    key = f.api("PyTuple_New", f"i64 {length}", "error")
     f.line(f"store i64 {f.minus('%count', '1')}, ptr {cell}, align 8")
     filling = _Key(f, key, trace, most, template, places, cell, kind)
     # a template has no empty places, so that a key can be dropped at any time
     f.loop("0", length, "1", (), filling.default)
     f.loop("0", "%count", "1", (), filling.positional)
     f.loop("0", named, "1", (), filling.keyword)
-    found = f.api("ptr", "PyDict_GetItemWithError", f"ptr {calls}, ptr {key}")
+    found = f.api("PyDict_GetItemWithError", f"ptr {calls}, ptr {key}", "unhashable")
     f.leave_if_null(found, "drop")
     f.release(key)
     f.line(f"br i1 {alone}, label %new, label %old")
@@ -391,12 +393,16 @@ def _call(offsets: dict[str, int]) -> str:
     array_class = f.assign(f"load ptr, ptr {kind}, align 8")
     result = f.call("new_result", trace, found, array_class)
     f.leave_if_null(result, "slow")
-    f.line(f"ret ptr {result}")
+    f.give(result)
+    f.label("unhashable")
+    # a list among the parameters has no hash: Python converts it
+    matches = f.api("PyErr_ExceptionMatches", f"ptr {f.object('type_error')}")
+    f.leave_if(f.assign(f"icmp eq i32 {matches}, 0"), "drop")
+    f.api("PyErr_Clear")
+    f.line("br label %drop")
     f.label("drop")
     f.release(key)
-    # a list among the parameters has no hash: Python converts it
-    f.api("void", "PyErr_Clear")
     f.line("br label %slow")
     f.pass_errors_on("slow")
-    f.line(f"ret ptr {f.call_on(function, 'ptr %arguments, i64 %count, ptr %names')}")
+    f.give(f.call_on(function, "ptr %arguments, i64 %count, ptr %names"))
     return f.text()

@@ -8,39 +8,56 @@ null without an error means that the Python function has to decide (docs/decisio
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from ...lower.ir.function_builder import FunctionBuilder, Index
 
 __all__ = ["API", "CALL_WITH", "OBJECTS", "Code"]
 
+#: how functions of Python's C interface report an error: not at all, by null, by a number below 0, by a number other
+#: than 0; or by a value that has a meaning as well (no such key, the number -1), so that the code asks for the error
+_NEVER, _NULL, _NEGATIVE, _NONZERO, _NULL_OR_MISSING, _MINUS_ONE_OR_NUMBER = range(6)
+
+
+class _Function(NamedTuple):
+    """A function of Python's C interface: the type of its result, and how it reports an error."""
+
+    kind: str
+    failure: int
+
+
+_FUNCTIONS = {
+    "PyTuple_Pack": _Function("ptr", _NULL),
+    "PyTuple_New": _Function("ptr", _NULL),
+    "PyTuple_Size": _Function("i64", _NEGATIVE),
+    "PyTuple_SetItem": _Function("i32", _NONZERO),
+    "PyDict_GetItemWithError": _Function("ptr", _NULL_OR_MISSING),
+    "PyDict_Contains": _Function("i32", _NEGATIVE),
+    "PyDict_SetItem": _Function("i32", _NONZERO),
+    "PyList_Append": _Function("i32", _NONZERO),
+    "PyList_Size": _Function("i64", _NEGATIVE),
+    "PyList_GetItem": _Function("ptr", _NULL),
+    "PyList_New": _Function("ptr", _NULL),
+    "PyLong_AsLongLong": _Function("i64", _MINUS_ONE_OR_NUMBER),
+    "PyLong_FromLongLong": _Function("ptr", _NULL),
+    "PyLong_FromVoidPtr": _Function("ptr", _NULL),
+    "PyContextVar_Get": _Function("i32", _NEGATIVE),
+    "PyThreadState_Get": _Function("ptr", _NEVER),
+    "PyThreadState_GetID": _Function("i64", _NEVER),
+    "PyType_GenericAlloc": _Function("ptr", _NULL),
+    "PyObject_CallFunctionObjArgs": _Function("ptr", _NULL),
+    "PyObject_CallNoArgs": _Function("ptr", _NULL),
+    "PyObject_IsTrue": _Function("i32", _NEGATIVE),
+    "PyObject_RichCompareBool": _Function("i32", _NEGATIVE),
+    "PyErr_Clear": _Function("void", _NEVER),
+    "PyErr_ExceptionMatches": _Function("i32", _NEVER),
+    "PyErr_Occurred": _Function("ptr", _NEVER),
+    "Py_FatalError": _Function("void", _NEVER),
+    "Py_IncRef": _Function("void", _NEVER),
+    "Py_DecRef": _Function("void", _NEVER),
+}
 #: functions of Python's C interface that the code calls, in the order in which their addresses stand in its table
-API = (
-    "PyTuple_Pack",
-    "PyTuple_New",
-    "PyTuple_Size",
-    "PyTuple_SetItem",
-    "PyDict_GetItemWithError",
-    "PyDict_Contains",
-    "PyDict_SetItem",
-    "PyList_Append",
-    "PyList_Size",
-    "PyList_GetItem",
-    "PyList_New",
-    "PyLong_AsLongLong",
-    "PyLong_FromLongLong",
-    "PyLong_FromVoidPtr",
-    "PyContextVar_Get",
-    "PyThreadState_Get",
-    "PyThreadState_GetID",
-    "PyType_GenericAlloc",
-    "PyObject_CallFunctionObjArgs",
-    "PyObject_CallNoArgs",
-    "PyObject_IsTrue",
-    "PyObject_RichCompareBool",
-    "PyErr_Clear",
-    "PyErr_Occurred",
-    "Py_IncRef",
-    "Py_DecRef",
-)
+API = tuple(_FUNCTIONS)
 #: objects that the code compares with or hands on
 OBJECTS = (
     "none",
@@ -63,6 +80,7 @@ OBJECTS = (
     "trace",
     "acquire",
     "release",
+    "type_error",
 )
 
 #: functions with any number of arguments: the types of those that are always there
@@ -71,7 +89,12 @@ CALL_WITH = "PyObject_CallFunctionObjArgs"
 
 
 class Code(FunctionBuilder):
-    """The text of one function that returns an object or null."""
+    """The text of one function that returns an object or null.
+
+    The interpreter must never go on with an error set, so there is one way to call its C interface: :meth:`api`, which
+    writes the check of the result. With the offset ``checked`` (the setting ``check_calls``), the code also asks for an
+    error before it returns an object, and stops the process if one is set.
+    """
 
     def __init__(self, name: str, arguments: str, offsets: dict[str, int]) -> None:
         super().__init__(name, arguments, "ptr", internal=True)
@@ -87,27 +110,65 @@ class Code(FunctionBuilder):
 
     def put(self, base: str, name: str, value: str) -> None:
         """Let an attribute that was never set refer to an object."""
-        self.api("void", "Py_IncRef", f"ptr {value}")
+        self.api("Py_IncRef", f"ptr {value}")
         self.line(f"store ptr {value}, ptr {self.address(base, str(self._offsets[name]), 'i8')}, align 8")
 
     def exchange(self, base: str, name: str, value: str) -> None:
         """Let an attribute refer to another object than before."""
         before = self.field(base, name)
         self.put(base, name, value)
-        self.api("void", "Py_DecRef", f"ptr {before}")
+        self.api("Py_DecRef", f"ptr {before}")
 
     def object(self, name: str) -> str:
         """Return one of the objects that the code knows."""
         return self.load_word("@state", str(OBJECTS.index(name)), "ptr")
 
-    def api(self, kind: str, name: str, arguments: str = "") -> str:
-        """Call a function of Python's C interface, and return its result."""
+    def api(self, name: str, arguments: str = "", failed: str | None = None) -> str:
+        """Call a function of Python's C interface, and return its result; jump to the label ``failed`` if it fails.
+
+        The label is missing for functions that cannot fail, and only for them.
+        """
+        kind, failure = _FUNCTIONS[name]
+        if (failed is None) != (failure == _NEVER):
+            raise ValueError(f"{name} {'needs a' if failed is None else 'never fails, and needs no'} label for errors")
         function = self.load_word("@state", str(len(OBJECTS) + API.index(name)), "ptr")
         call = f"call {kind} {_VARIADIC.get(name, '')}{function}({arguments})"
-        if kind != "void":
-            return self.assign(call)
-        self.line(call)
-        return ""
+        if kind == "void":
+            self.line(call)
+            return ""
+        result = self.assign(call)
+        if failed is not None:
+            self._check(kind, failure, result, failed)
+        return result
+
+    def _check(self, kind: str, failure: int, result: str, failed: str) -> None:
+        """Write the jump to a label if the result of a call, or the error behind it, says that it has failed."""
+        if failure == _NULL:
+            self.leave_if_null(result, failed)
+        elif failure == _NEGATIVE:
+            self.leave_if(self.assign(f"icmp slt {kind} {result}, 0"), failed)
+        elif failure == _NONZERO:
+            self.leave_unless(self.assign(f"icmp eq {kind} {result}, 0"), failed)
+        else:
+            value = "null" if failure == _NULL_OR_MISSING else "-1"
+            self.when(self.assign(f"icmp eq {kind} {result}, {value}"), lambda: self.leave_if_error(failed))
+
+    def leave_if_error(self, target: str) -> None:
+        """Jump to a label if an error is set."""
+        self.leave_unless(self.assign(f"icmp eq ptr {self.api('PyErr_Occurred')}, null"), target)
+
+    def give(self, value: str) -> None:
+        """Return an object to the caller, or null."""
+        if self._offsets.get("checked") and value != "null":
+
+            def stop() -> None:
+                self.when(self.assign(f"icmp ne ptr {self.api('PyErr_Occurred')}, null"), complain)
+
+            def complain() -> None:
+                self.api("Py_FatalError", "ptr @message")
+
+            self.when(self.assign(f"icmp ne ptr {value}, null"), stop)
+        self.line(f"ret ptr {value}")
 
     def call(self, name: str, *arguments: str) -> str:
         """Call another function of this module with objects, and return its result."""
@@ -117,9 +178,9 @@ class Code(FunctionBuilder):
         """Call a Python function with a row of arguments, and return its result."""
         return self.assign(f"call ptr {self.field(function, 'vectorcall')}(ptr {function}, {arguments})")
 
-    def number(self, value: str) -> str:
+    def number(self, value: str, failed: str) -> str:
         """Return the number that a Python int holds."""
-        return self.api("i64", "PyLong_AsLongLong", f"ptr {value}")
+        return self.api("PyLong_AsLongLong", f"ptr {value}", failed)
 
     def same(self, value: str, name: str) -> str:
         """Return whether something is one of the objects that the code knows."""
@@ -141,32 +202,28 @@ class Code(FunctionBuilder):
         """Jump to a label if there is no object."""
         self.leave_if(self.assign(f"icmp eq ptr {value}, null"), target)
 
-    def leave_unless_zero(self, status: str, target: str) -> None:
-        """Jump to a label if a function of Python's returned another status than 0."""
-        self.leave_unless(self.assign(f"icmp eq i32 {status}, 0"), target)
-
     def append(self, row: str, value: str, target: str) -> None:
         """Append an object to a list; jump to a label if that fails."""
-        self.leave_unless_zero(self.api("i32", "PyList_Append", f"ptr {row}, ptr {value}"), target)
+        self.api("PyList_Append", f"ptr {row}, ptr {value}", target)
 
     def insert(self, table: str, key: str, value: str, target: str) -> None:
         """Set an item of a dictionary; jump to a label if that fails."""
-        self.leave_unless_zero(self.api("i32", "PyDict_SetItem", f"ptr {table}, ptr {key}, ptr {value}"), target)
+        self.api("PyDict_SetItem", f"ptr {table}, ptr {key}, ptr {value}", target)
 
     def release(self, *values: str) -> None:
         """Give up references to objects; for null nothing happens."""
         for value in values:
-            self.api("void", "Py_DecRef", f"ptr {value}")
+            self.api("Py_DecRef", f"ptr {value}")
 
     def give_back(self, name: str) -> None:
         """Return one of the objects that the code knows to Python."""
-        self.api("void", "Py_IncRef", f"ptr {self.object(name)}")
-        self.line(f"ret ptr {self.object(name)}")
+        self.api("Py_IncRef", f"ptr {self.object(name)}")
+        self.give(self.object(name))
 
     def end(self, label: str, value: str) -> None:
         """Write a block that returns."""
         self.label(label)
-        self.line(f"ret ptr {value}")
+        self.give(value)
 
     def end_dropping(self, value: str) -> None:
         """Write the blocks ``drop``, which gives up a reference, and ``error``, which returns null."""
@@ -179,7 +236,7 @@ class Code(FunctionBuilder):
         """Write the beginning of a block, and the block ``error`` that ends the call if an error is set."""
         self.label(label)
         following = self.new_name("go")
-        error = self.api("ptr", "PyErr_Occurred")
+        error = self.api("PyErr_Occurred")
         self.line(f"br i1 {self.assign(f'icmp eq ptr {error}, null')}, label %{following}, label %error")
         self.end("error", "null")
         self.label(following)
