@@ -60,6 +60,10 @@ LEFT_OUT = (
     "tests/autograd/test_memory.py::test_a_chain_of_a_hundred_thousand_operators",
     "tests/autograd/test_memory.py::test_looking_at_every_step_of_a_long_record_takes_memory_in_proportion",
     "tests/autograd/test_memory.py::test_many_iterations_leave_nothing_behind",
+    "tests/autograd/test_memory.py::test_freeing_a_chain_that_was_never_differentiated",
+    "tests/autograd/test_memory.py::test_ten_thousand_iterations_make_nothing_new",
+    "tests/autograd/test_programs.py",
+    "tests/autograd/test_symbol.py::test_a_very_deep_record",
     "tests/core/capture/test_compiled_programs.py",
     "tests/core/plan/test_inplace.py::test_nobody_can_tell",
     "tests/core/run/test_disk_cache.py::test_processes_that_start_at_once",
@@ -347,7 +351,9 @@ def main(arguments: list[str]) -> int:
                     (python.parents[1] / OUTCOME).write_text(json.dumps(outcomes[-1]), "utf-8")
     print(table(outcomes, missing))
     if options.write:
-        text = table(last_outcomes(found), missing)
+        # a run of a few interpreters did not try to install the others
+        unknown = {name: missing.get(name, "not found") for name in SUPPORTED if name not in found}
+        text = table(last_outcomes(found), unknown)
         PAGE.write_text(with_table(PAGE.read_text("utf-8"), text), "utf-8")
     return int(not outcomes or any([each.failed for each in outcomes]))
 
