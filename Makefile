@@ -9,7 +9,7 @@ WORKERS ?= 2
 # Directory of the libraries that the benchmarks compare with.
 export PEERS_HOME ?= $(HOME)/.cache/phonograd-peers
 
-.PHONY: help demo smoke test test-reference test-processors lint format bench peers oracle fuzz clean
+.PHONY: help demo smoke test test-reference test-processors test-versions lint format bench peers oracle fuzz clean
 
 help:
 	@echo "make demo            train a network on handwritten digits, profile it, show a report (under 60 s)"
@@ -17,6 +17,7 @@ help:
 	@echo "make test            lint, then run every test that is not slow"
 	@echo "make test-reference  run the same tests without llvmlite: NumPy evaluates everything"
 	@echo "make test-processors run the numeric tests as on each processor that this one can imitate"
+	@echo "make test-versions   run the core of the tests on each Python that this machine can get, with old and new libraries"
 	@echo "make lint            run ruff (lint and format) and mypy --strict"
 	@echo "make format          rewrite the code in the project's format"
 	@echo "make fuzz            run the slow random tests"
@@ -47,6 +48,10 @@ test-reference: $(READY)
 # each processor has its own pytest run; a run is skipped, with a reason, if this processor lacks features
 test-processors: $(READY)
 	$(BIN)/python -m tests.project.processors -n $(WORKERS)
+
+# each interpreter has environments of its own; ARGUMENTS='--only 3.14t --write' and the like
+test-versions:
+	$(PYTHON) -m tests.project.versions $(ARGUMENTS)
 
 lint: $(READY)
 	$(BIN)/ruff check

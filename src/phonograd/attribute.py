@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextvars import ContextVar
 
 from .base import _MXClassPropertyDescriptor, _MXClassPropertyMetaClass
+from .core.base.thread_state import ThreadState, thread_state
 
 __all__ = ["AttrScope"]
 
@@ -19,7 +19,7 @@ class AttrScope(metaclass=_MXClassPropertyMetaClass):
     {'group': '1', 'layer': 'b', 'name': 'fc'}
     """
 
-    _current: ContextVar[AttrScope | None] = ContextVar("attributes", default=None)
+    _current: ThreadState[AttrScope | None] = thread_state("attributes", None)
 
     def __init__(self, **kwargs: str) -> None:
         if not all(isinstance(value, str) for value in kwargs.values()):

@@ -20,7 +20,6 @@ This module holds the public interface: scopes, ``backward`` and ``grad``.
 
 from __future__ import annotations
 
-import contextvars
 import functools
 import inspect
 import operator
@@ -33,6 +32,7 @@ from .core.backward.backward import backward_pass, grad_pass
 from .core.backward.function import Function, register_hook
 from .core.backward.variable import attach as attach
 from .core.backward.variable import mark
+from .core.base.thread_state import ThreadState, thread_state
 from .core.events import Range, RecordScope, add_global_callback, remove_callback
 from .core.observe.anomaly import detection
 from .core.trace.flags import FLAGS, RECORDING, TRAINING, is_recording, is_training, set_flag
@@ -116,7 +116,7 @@ def _before_recording() -> None:
 
 
 #: the open scopes, newest first, as nested (scope, flags before it, outer scopes); each task has its own
-_open_scopes: contextvars.ContextVar[Any] = contextvars.ContextVar("open_scopes", default=None)
+_open_scopes: ThreadState[Any] = thread_state("open_scopes", None)
 
 
 class _RecordingStateScope:

@@ -7,11 +7,12 @@ stores and returns the number but does not use it.
 from __future__ import annotations
 
 import operator
-from contextvars import ContextVar
+
+from .core.base.thread_state import thread_state
 
 __all__ = ["bulk", "set_bulk_size"]
 
-_bulk_size: ContextVar[int] = ContextVar("bulk_size", default=0)
+_bulk_size = thread_state("bulk_size", 0)
 
 
 def set_bulk_size(size: int) -> int:

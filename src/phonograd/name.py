@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from contextvars import ContextVar
 
 from .base import _MXClassPropertyDescriptor, _MXClassPropertyMetaClass
+from .core.base.thread_state import ThreadState, thread_state
 
 __all__ = ["NameManager", "Prefix"]
 
@@ -18,7 +18,7 @@ class NameManager(metaclass=_MXClassPropertyMetaClass):
     ('fc0', 'fc1', 'mine')
     """
 
-    _current: ContextVar[NameManager | None] = ContextVar("names", default=None)
+    _current: ThreadState[NameManager | None] = thread_state("names", None)
 
     def __init__(self) -> None:
         self._counter: Counter[str] = Counter()

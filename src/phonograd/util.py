@@ -14,10 +14,10 @@ import inspect
 import operator
 import os
 from collections.abc import Callable
-from contextvars import ContextVar
 from typing import Any, TypeVar, cast
 
 from .core.base.errors import MXNetError
+from .core.base.thread_state import ThreadState, thread_state
 
 __all__ = [
     "get_cuda_compute_capability",
@@ -43,9 +43,9 @@ __all__ = [
 _Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
 
 # A thread or task that never set its own switch follows the process-wide one.
-_own_switch: ContextVar[bool | None] = ContextVar("np_shape", default=None)
+_own_switch: ThreadState[bool | None] = thread_state("np_shape", None)
 _everywhere = False
-_own_array_switch: ContextVar[bool | None] = ContextVar("np_array", default=None)
+_own_array_switch: ThreadState[bool | None] = thread_state("np_array", None)
 _arrays_everywhere = False
 
 
@@ -94,7 +94,7 @@ def set_np_shape(active: int) -> bool:
 class _SwitchScope:
     """A ``with`` block or decorator that turns a switch on or off inside; None leaves it unchanged."""
 
-    def __init__(self, switch: ContextVar[bool | None], inside: bool | None) -> None:
+    def __init__(self, switch: ThreadState[bool | None], inside: bool | None) -> None:
         self._switch = switch
         self._inside = inside
         self._before: list[bool | None] = []
@@ -133,7 +133,7 @@ def np_array(active: bool | None = True) -> _SwitchScope:
     return _SwitchScope(_own_array_switch, active)
 
 
-def _wrap_with_switch(function: _Decorated, switch: ContextVar[bool | None], active: bool | None) -> _Decorated:
+def _wrap_with_switch(function: _Decorated, switch: ThreadState[bool | None], active: bool | None) -> _Decorated:
     """Return a function that runs with a switch set."""
 
     @functools.wraps(function)
@@ -144,7 +144,7 @@ def _wrap_with_switch(function: _Decorated, switch: ContextVar[bool | None], act
     return cast(_Decorated, wrapper)
 
 
-def _decorate_with_switch(func: _Decorated, switch: ContextVar[bool | None], decorator: str) -> _Decorated:
+def _decorate_with_switch(func: _Decorated, switch: ThreadState[bool | None], decorator: str) -> _Decorated:
     """Return a function or class whose code runs with a switch on."""
     if inspect.isclass(func):
         for name, member in list(vars(func).items()):

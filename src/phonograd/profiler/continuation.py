@@ -12,8 +12,8 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
+from ..core.base.thread_state import adopt, thread_identity
 from ..core.events import ObservationContext
-from ..core.trace.flags import FLAGS, flags_set_to
 from ..futures import Future
 
 __all__ = ["Captured", "end_on", "kind_of_future"]
@@ -24,10 +24,10 @@ End = Callable[[], object]
 class Captured:
     """The state of the calling thread or task: recording, training, observers, current range and context variables."""
 
-    __slots__ = ("_context", "_flags", "_observation")
+    __slots__ = ("_context", "_observation", "_thread")
 
     def __init__(self) -> None:
-        self._flags = FLAGS.get()
+        self._thread = thread_identity()
         self._observation = ObservationContext()
         self._context = contextvars.copy_context()
 
@@ -36,8 +36,8 @@ class Captured:
         return self._context.run(self._run, function)
 
     def _run(self, function: Callable[[], Any]) -> Any:
-        # set explicitly: where threads inherit contexts, the values in the context belong to another thread
-        with flags_set_to(self._flags), self._observation:
+        adopt(self._thread)
+        with self._observation:
             return function()
 
 

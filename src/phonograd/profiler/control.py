@@ -16,7 +16,6 @@ operator is the time of the kernels that computed it.
 from __future__ import annotations
 
 import atexit
-import contextvars
 import dataclasses
 import json
 import os
@@ -29,6 +28,7 @@ from types import FrameType
 from typing import Any
 
 from ..core.base.errors import MXNetError, nearest
+from ..core.base.thread_state import thread_state
 from ..core.events import RecordScope
 from .chrome import write_chrome_trace
 from .collecting import Recording, join_cycles
@@ -379,7 +379,7 @@ def _block(category: str, names: dict[str, dict[str, float]], columns: dict[str,
     return [*lines, ""]
 
 
-_prefix: contextvars.ContextVar[str] = contextvars.ContextVar("phonograd.profiler.scope", default="")
+_prefix = thread_state("phonograd.profiler.scope", "")
 
 
 @contextmanager
@@ -390,13 +390,14 @@ def scope(name: str = "<unk>:", append_mode: bool = True) -> Iterator[str]:
     is False.
     """
     name = name if name.endswith(":") else f"{name}:"
-    whole = _prefix.get() + name if append_mode else name
-    token = _prefix.set(whole)
+    outer = _prefix.get()
+    whole = outer + name if append_mode else name
+    _prefix.set(whole)
     try:
         with record_function(whole):
             yield whole
     finally:
-        _prefix.reset(token)
+        _prefix.set(outer)
 
 
 def set_kvstore_handle(handle: Any) -> None:

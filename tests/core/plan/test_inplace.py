@@ -24,6 +24,7 @@ from phonograd.core.plan import inplace
 from phonograd.core.plan.grouping import group_nodes
 from phonograd.core.plan.layout import Job, jobs_of
 from phonograd.core.plan.native_program import NativeProgram
+from phonograd.core.run import donation
 from phonograd.core.run.reference import ReferenceProgram, evaluate, resolve
 
 FLOAT32 = np.dtype("float32")
@@ -216,6 +217,7 @@ def _address(array: Any) -> int:
     return int(array._buffer.ctypes.data)
 
 
+@pytest.mark.skipif(not donation.COUNTS, reason="nothing is donated without counts")
 @pytest.mark.usefixtures("native")
 def test_an_array_that_nobody_else_has_stays_where_it_is() -> None:
     x = nd.zeros((ROWS, COLUMNS)) + 1

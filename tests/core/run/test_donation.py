@@ -171,6 +171,10 @@ def test_values_that_can_be_seen_never_change_in_many_programs(steps: list[Step]
     _Program().run(steps)
 
 
+counting_interpreters = pytest.mark.skipif(not donation.COUNTS, reason="nothing is donated without counts")
+
+
+@counting_interpreters
 @pytest.mark.parametrize("way", ["update", "compiled"])
 def test_such_programs_do_donate(monkeypatch: pytest.MonkeyPatch, way: str) -> None:
     donated: list[int] = []
@@ -185,6 +189,7 @@ def test_such_programs_do_donate(monkeypatch: pytest.MonkeyPatch, way: str) -> N
     assert donated
 
 
+@counting_interpreters
 @pytest.mark.parametrize("steps", [SHORT, TWO])
 def test_such_programs_find_counts_that_are_wrong(monkeypatch: pytest.MonkeyPatch, steps: list[Step]) -> None:
     for module in (donation, replay):

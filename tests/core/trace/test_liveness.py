@@ -2,20 +2,18 @@
 
 import collections
 import gc
-import sys
 import threading
 import weakref
 
 import pytest
 
 from phonograd import autograd, nd
+from phonograd.core.base.assumptions import HAS_GIL
 from phonograd.core.trace.trace import LOCAL
 
 from ...autograd.arrays import values, variable
 
-pytestmark = pytest.mark.skipif(
-    not getattr(sys, "_is_gil_enabled", lambda: True)(), reason="without the GIL every array counts as alive"
-)
+pytestmark = pytest.mark.skipif(not HAS_GIL, reason="without the GIL every array counts as alive")
 
 
 def alive():

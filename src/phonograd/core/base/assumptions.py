@@ -22,11 +22,12 @@ import numpy as np
 
 from .errors import AssumptionWarning, user_line
 
-__all__ = ["HAS_GIL", "assumption_holds", "versions"]
+__all__ = ["HAS_GIL", "assumption_holds", "tested", "versions"]
 
-#: whether one lock protects all objects. Without it the count of references is split between threads and says nothing;
-#: that is known, so nothing warns of it
-HAS_GIL = bool(getattr(sys, "_is_gil_enabled", lambda: True)())
+#: whether this interpreter was built for one lock that protects all objects. Others split the count of references
+#: between threads, leave references out of it, and have another head before each object, also if they run with the lock
+#: (PYTHON_GIL=1, or an extension that asks for it). That is known, so nothing warns of it
+HAS_GIL = "free-threading" not in sys.version
 
 _known: dict[str, bool] = {}
 
@@ -53,6 +54,11 @@ def assumption_holds(assumption: str, consequence: str, test: Callable[[], objec
         if _known.setdefault(assumption, found) is found and not found:
             _warn(f"{assumption}: this does not hold with {versions()}{reason}. {consequence}.")
     return found
+
+
+def tested() -> dict[str, bool]:
+    """Return the assumptions that were tested in this process, and whether each of them holds."""
+    return dict(_known)
 
 
 def versions() -> str:

@@ -6,11 +6,11 @@ on the same memory. The default is kept per thread (and per asyncio task).
 
 from __future__ import annotations
 
-import contextvars
 import warnings
 from typing import Any, ClassVar
 
 from .errors import MXNetError
+from .thread_state import ThreadState, thread_state
 
 __all__ = ["Context", "cpu", "cpu_pinned", "current_context", "gpu", "gpu_memory_info", "num_gpus"]
 
@@ -71,7 +71,7 @@ class Context(metaclass=_ContextType):
 
     devtype2str: ClassVar[dict[int, str]] = {1: "cpu", 2: "gpu", 3: "cpu_pinned", 5: "cpu_shared"}
     devstr2type: ClassVar[dict[str, int]] = {name: code for code, name in devtype2str.items()}
-    _default: ClassVar[contextvars.ContextVar[Context | None]] = contextvars.ContextVar("context", default=None)
+    _default: ClassVar[ThreadState[Context | None]] = thread_state("context", None)
     _default_ctx: ClassVar[_DefaultContext] = _DefaultContext()
 
     __slots__ = ("_tokens", "device_id", "device_typeid")

@@ -8,6 +8,7 @@ from time import perf_counter_ns
 from types import TracebackType
 from typing import Any
 
+from ..base.thread_state import ThreadState, thread_state
 from .facts import Facts, Segment, WithFacts
 from .registry import (
     AMBIENT,
@@ -17,10 +18,8 @@ from .registry import (
     USER_SCOPE,
     RecordScope,
     Snapshot,
-    Variable,
     logger,
     past_thread,
-    variable,
 )
 
 __all__ = [
@@ -332,7 +331,7 @@ class Range(WithFacts):
         return f"<{type(self).__name__} {self.name!r} {RecordScope(self.scope).name} {state}>"
 
 
-CURRENT: Variable[Range | None] = variable("phonograd.range", None)
+CURRENT: ThreadState[Range | None] = thread_state("phonograd.range", None)
 
 
 def start_range(

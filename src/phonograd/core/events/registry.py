@@ -11,15 +11,14 @@ import itertools
 import logging
 import math
 import random
-import sys
 import threading
 import weakref
 from collections.abc import Callable, Collection
-from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from ..base import fork
 from ..base.settings import active
+from ..base.thread_state import thread_state
 
 if TYPE_CHECKING:
     from .range import Range
@@ -95,36 +94,6 @@ _FOLLOWED = (FUNCTION, BACKWARD_FUNCTION, EVALUATION, KERNEL, MEMORY)
 Start = Callable[["Range"], Any]
 End = Callable[["Range", Any], object]
 Collect = Callable[["Range"], object]
-
-_Value = TypeVar("_Value")
-
-
-class Variable(Protocol[_Value]):
-    def get(self) -> _Value: ...
-
-    def set(self, value: _Value, /) -> object: ...
-
-
-class _OwnVariable(Generic[_Value]):
-    """A context variable for interpreters whose threads inherit their parent's context: it stores its owner too."""
-
-    def __init__(self, name: str, default: _Value) -> None:
-        self._default = default
-        self._variable: ContextVar[tuple[int, _Value]] = ContextVar(name, default=(0, default))
-
-    def get(self) -> _Value:
-        owner, value = self._variable.get()
-        return value if owner == threading.get_ident() else self._default
-
-    def set(self, value: _Value) -> object:
-        return self._variable.set((threading.get_ident(), value))
-
-
-def variable(name: str, default: _Value) -> Variable[_Value]:
-    """Return a variable of the thread, and of the task under asyncio."""
-    if getattr(sys.flags, "thread_inherit_context", 0):
-        return _OwnVariable(name, default)
-    return ContextVar(name, default=default)
 
 
 class Observer:
@@ -419,7 +388,7 @@ class _Thread:
 
 QUIET = Ambient(True)
 _DEAF = Ambient(False)
-AMBIENT = variable("phonograd.observation", QUIET)
+AMBIENT = thread_state("phonograd.observation", QUIET)
 
 
 class _Local(threading.local):

@@ -1,15 +1,12 @@
 """Flags: recording and training, per thread, and per task under asyncio.
 
-Both are bits of one context variable. A new thread starts with both off, whatever the flags of the thread that started
+Both are bits of one number. A new thread starts with both off, whatever the flags of the thread that started
 it are. An asyncio task inherits the flags of the task that made it and changes only its own.
 """
 
 from __future__ import annotations
 
-import contextvars
-import sys
-import threading
-from typing import Protocol
+from ..base.thread_state import thread_state
 
 __all__ = ["FLAGS", "RECORDING", "TRAINING", "flags_set_to", "is_recording", "is_training", "set_flag"]
 
@@ -17,31 +14,7 @@ RECORDING = 1
 TRAINING = 2
 
 
-class _Flags(Protocol):
-    def get(self) -> int: ...
-
-    def set(self, value: int, /) -> object: ...
-
-
-class _OwnFlags:
-    """Flags for interpreters whose threads inherit the context of their parent: the owner is part of the value."""
-
-    def __init__(self) -> None:
-        self._variable: contextvars.ContextVar[tuple[int, int]] = contextvars.ContextVar("flags", default=(0, 0))
-
-    def get(self) -> int:
-        owner, flags = self._variable.get()
-        return flags if owner == threading.get_ident() else 0
-
-    def set(self, value: int) -> object:
-        return self._variable.set((threading.get_ident(), value))
-
-
-FLAGS: _Flags
-if getattr(sys.flags, "thread_inherit_context", 0):
-    FLAGS = _OwnFlags()
-else:
-    FLAGS = contextvars.ContextVar("flags", default=0)
+FLAGS = thread_state("flags", 0)
 
 
 def is_recording() -> bool:

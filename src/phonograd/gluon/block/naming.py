@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
+from ...core.base.thread_state import ThreadState, thread_state
 from ...name import NameManager, Prefix
 from ..parameter import ParameterDict
 
@@ -21,7 +21,7 @@ class BlockScope:
     A block with the prefix ``''`` has no scope of its own: names in it are those of the scope around it.
     """
 
-    _current: ContextVar[BlockScope | None] = ContextVar("block_scope", default=None)
+    _current: ThreadState[BlockScope | None] = thread_state("block_scope", None)
 
     def __init__(self, block: Block) -> None:
         self._block = block
