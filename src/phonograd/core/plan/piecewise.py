@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..base.outside import is_from_outside
 from ..graph.node import Node
 from ..graph.operator import ABSENT, Array, item_operator
 from ..ops.math.structural import leaf
@@ -127,6 +128,8 @@ class PiecewiseProgram:
             try:
                 found = run([values[source] for source in sources])
             except Exception as error:
+                if is_from_outside(error):
+                    raise
                 raise _at(error, node) from error
             for slot, number in zip(slots, results):
                 values[slot] = found[number]
