@@ -47,17 +47,28 @@ class _StackSize:
         self._lock = threading.Lock()
         self._inside = self._before = 0
 
-    @property
     def is_small(self) -> bool:
         """Return whether the program has asked for smaller stacks."""
-        # 0 is the default of the system: some megabytes
-        return bool(self._before) or 0 < threading.stack_size() < STACK_BYTES
+        with self._lock:
+            return self._find() > 0
+
+    def _find(self) -> int:
+        """Return the size of stacks that the program has asked for if it is too small; 0 if it is not."""
+        if self._before:
+            return self._before
+        # to ask for the size is to set it to 0, the default of the system: some megabytes
+        size = threading.stack_size()
+        if size:
+            threading.stack_size(size)
+        return size if size < STACK_BYTES else 0
 
     def __enter__(self) -> None:
         with self._lock:
             self._inside += 1
-            if self._inside == 1 and self.is_small:
-                self._before = threading.stack_size(STACK_BYTES)
+            if self._inside == 1:
+                self._before = self._find()
+                if self._before:
+                    threading.stack_size(STACK_BYTES)
 
     def __exit__(self, *error: object) -> None:
         with self._lock:
@@ -170,14 +181,20 @@ class _Errand(Generic[Result]):
 
     def begin(self) -> None:
         """Call the function in this new thread, or in one with a larger stack."""
-        if _stack_size.is_small:
+        if _stack_size.is_small():
+            go = _thread.allocate_lock()
             try:
-                with _stack_size:
-                    _thread.start_new_thread(self.run, ())
+                # it begins after the program has its stack size back
+                with go, _stack_size:
+                    _thread.start_new_thread(self._run_after, (go,))
             except RuntimeError:
                 self.is_refused = True
                 self.done.release()
         else:
+            self.run()
+
+    def _run_after(self, go: _thread.LockType) -> None:
+        with go:
             self.run()
 
     def run(self) -> None:
@@ -325,7 +342,7 @@ class TaskPool:
             self._threads += max(wanted, 0)
         for _ in range(wanted):
             # not a daemon: no thread may compile while LLVM's library is being unloaded
-            thread = threading.Thread(target=self._work, name="phonograd compiler")
+            thread = threading.Thread(target=self._work, name="phonograd compiler", daemon=False)
             try:
                 start(thread)
             except RuntimeError:

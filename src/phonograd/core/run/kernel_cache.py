@@ -233,7 +233,8 @@ class _KernelCache:
         """Compile a kernel in full and use that code from now on; the tier-up thread calls this."""
         if not kernel.improvable:
             return
-        found = self.objects.compile_in_full(kernel.key, kernel.structure)
+        with GATE:
+            found = self.objects.compile_in_full(kernel.key, kernel.structure)
         with self.lock:
             if found is None:
                 # its file was dropped, or the cache directory changed: keep the quick code
