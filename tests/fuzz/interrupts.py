@@ -112,6 +112,8 @@ def _fork(work: Callable[[], str]) -> str:
             text = work()
         except BaseException:
             text = traceback.format_exc()
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, signal.SIG_IGN)
         os.write(writing, text.encode()[-4000:] or b"fine")
         # run the exit handlers, too: they wait for threads
         sys.stdout = sys.stderr
@@ -133,9 +135,11 @@ def _fork(work: Callable[[], str]) -> str:
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
         return f"stuck {said}"
+    if said not in ("", "fine"):
+        return said
     if os.WIFSIGNALED(status):
         return "killed" if os.WTERMSIG(status) == signal.SIGKILL else f"ended by signal {os.WTERMSIG(status)}"
-    return "" if said == "fine" else said or f"ended with {os.waitstatus_to_exitcode(status)}"
+    return "" if said == "fine" else f"ended with {os.waitstatus_to_exitcode(status)}"
 
 
 # -- cases

@@ -11,6 +11,7 @@ import contextlib
 import os
 import struct
 import time
+import zlib
 from types import TracebackType
 
 from .private_directory import PrivateDirectory
@@ -22,8 +23,8 @@ except ImportError:
 
 __all__ = ["Account"]
 
-_FORM = struct.Struct("<8sqd")
-_MAGIC = b"account1"
+#: total and time; a check sum follows
+_FORM = struct.Struct("<qd")
 #: how long to wait for another process: it holds the account for some milliseconds, unless it is stopped
 _PATIENCE_SECONDS = 0.2
 
@@ -83,14 +84,18 @@ class Account:
 
     def _load(self) -> None:
         os.lseek(self._descriptor, 0, os.SEEK_SET)
-        content = os.read(self._descriptor, _FORM.size)
-        if len(content) == _FORM.size:
-            magic, total, looked = _FORM.unpack(content)
-            if magic == _MAGIC and total >= 0:
-                self.total, self.looked = total, looked
+        content = os.read(self._descriptor, _FORM.size + 4)
+        if len(content) == _FORM.size + 4 and _sum(content[:-4]) == content[-4:]:
+            self.total, self.looked = _FORM.unpack(content[:-4])
 
     def store(self) -> None:
         """Write the numbers to the file."""
         if self.total is not None:
             os.lseek(self._descriptor, 0, os.SEEK_SET)
-            os.write(self._descriptor, _FORM.pack(_MAGIC, self.total, self.looked))
+            content = _FORM.pack(self.total, self.looked)
+            os.write(self._descriptor, content + _sum(content))
+
+
+def _sum(content: bytes) -> bytes:
+    """Return four bytes by which a damaged file is recognized."""
+    return zlib.crc32(content, len(content)).to_bytes(4, "little")
