@@ -121,10 +121,7 @@ class Trace(Recorder):
         """Return the leaf node of some memory; the same memory is the same leaf."""
         found = self.bound.get(id(data))
         if found is None or (found.context is not context and found.context != context):
-            leaves = self.leaves
-            found = leaf_like(len(leaves), data, context)
-            leaves.append(data)
-            self.bound[id(data)] = found
+            found = self.bound[id(data)] = leaf_like(self._new_leaf(data), data, context)
         return found
 
     def bind_scalar(self, value: Any, dtype: DType, kind: int, context: Context) -> Node:
@@ -138,16 +135,23 @@ class Trace(Recorder):
                 if len(_numbers_converted) >= _MOST_NUMBERS:
                     _numbers_converted.clear()
                 data = _numbers_converted[key] = convert_scalar(value, dtype)
-            found = self.scalars[key] = leaf_like(len(self.leaves), data, context)
-            self.leaves.append(data)
+            found = self.scalars[key] = leaf_like(self._new_leaf(data), data, context)
         return found
 
     def counter(self) -> Node:
         """Return the leaf of the next position in the random stream."""
         data = next_counter()
-        node = leaf(len(self.leaves), data.shape, data.dtype)
-        self.leaves.append(data)
-        return node
+        return leaf(self._new_leaf(data), data.shape, data.dtype)
+
+    def _new_leaf(self, data: Array) -> int:
+        """Return the number of a new leaf with some memory."""
+        leaves = self.leaves
+        leaves.append(data)
+        number = len(leaves) - 1
+        while leaves[number] is not data:
+            # a signal handler has added leaves meanwhile
+            number -= 1
+        return number
 
     # -- the record
 
