@@ -276,7 +276,8 @@ class NDArray(Handle, dense=True):
             return observe_call(_COPY, (self,), None, (), self._copy_into, (other, ()))  # type: ignore[no-any-return]
         trace = ready_trace()
         node = cast(node_in(self, trace), other._dtype)
-        return materialize_if_naive(write(other, record_or_detach(REGISTRY["identity"](node))))  # type: ignore[no-any-return]
+        copied = record_or_detach(REGISTRY["identity"](node), trace)
+        return materialize_if_naive(write(other, copied, trace))  # type: ignore[no-any-return]
 
     def _move_to(self, context: Context, listeners: Sequence[int] = LISTENERS) -> NDArray:
         if listeners:

@@ -83,7 +83,7 @@ def _make_filled(shape: Shape, value: Any, dtype: DType, context: Context, out: 
     trace = ready_trace()
     node = _full(shape, value, dtype, context)
     if out is not None:
-        return materialize_if_naive(write(out, node))  # type: ignore[no-any-return]
+        return materialize_if_naive(write(out, node, trace))  # type: ignore[no-any-return]
     return make_result(node, trace)  # type: ignore[no-any-return]
 
 

@@ -60,7 +60,7 @@ def _combine(declared: Operator, operands: list[Any], target: Any) -> Any:
     return (
         new_result(node, trace, DENSE[0])
         if target is None
-        else materialize_if_naive(write(target, record_or_detach(node)))
+        else materialize_if_naive(write(target, record_or_detach(node, trace), trace))
     )
 
 

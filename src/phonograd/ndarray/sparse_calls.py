@@ -35,8 +35,8 @@ def call_with_storage(
             return found
     if _is_lazy(declared, arrays, named):
         return _update_rows(declared, arrays, attributes, out)
-    result, _ = apply(declared, handles, attributes)
-    made = _return_results(declared, result, attributes, out, NDArray)
+    result, _, trace = apply(declared, handles, attributes)
+    made = _return_results(declared, result, attributes, out, NDArray, trace)
     kind = _kind(declared, [array.stype for array in arrays], named)
     return label_storage(made, kind) if out is None and kind != "default" and isinstance(made, NDArray) else made
 
@@ -97,8 +97,8 @@ def _update_rows(declared: Operator, arrays: list[NDArray], attributes: tuple[An
     touched = touched_rows(arrays[1])
     weight, *states = [label_storage(array, "default") for array in (arrays[0], *arrays[2:])]
     before = [weight.copy(), *[state.copy() for state in states]]
-    result, _ = apply(declared, tuple(arrays), attributes)
-    made = _return_results(declared, result, attributes, None, NDArray)
+    result, _, trace = apply(declared, tuple(arrays), attributes)
+    made = _return_results(declared, result, attributes, None, NDArray, trace)
     for state, old in zip(arrays[2:], before[1:], strict=True):
         state[:] = _call("where", touched, label_storage(state, "default"), old)
     updated = _call("where", touched, made, before[0])

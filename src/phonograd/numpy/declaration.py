@@ -124,7 +124,7 @@ def _of_two(declared: Operator, name: str) -> Callable[..., Any]:
             return (
                 new_result(node, trace, ndarray)
                 if out is None
-                else materialize_if_naive(write(out, record_or_detach(node)))
+                else materialize_if_naive(write(out, record_or_detach(node, trace), trace))
             )
         return whole(x1, x2, out=out, **kwargs)
 

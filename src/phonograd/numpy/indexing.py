@@ -157,5 +157,5 @@ def _set_where(self: Any, mask: Any, value: Any, listeners: Sequence[int] = LIST
     chosen = select(where, written, base)
     if chosen.shape != base.shape:
         raise ValueError(f"a value of shape {written.shape} cannot be assigned to rows of shape {base.shape}")
-    assign(self, record_or_detach(chosen), trace)
+    assign(self, record_or_detach(chosen, trace), trace)
     materialize_if_naive(self)

@@ -54,7 +54,8 @@ def zeros_like(weight: NDArray, dtype: Any = None) -> NDArray:
 
 def assign(target: NDArray, value: NDArray) -> None:
     """Assign a value of the same shape and dtype: ``target[:] = value``, faster."""
-    write(target, record_or_detach(node_in(value, ready_trace())))
+    trace = ready_trace()
+    write(target, record_or_detach(node_in(value, trace), trace), trace)
 
 
 def assign_all(targets: Sequence[NDArray], values: Sequence[NDArray]) -> None:

@@ -337,7 +337,7 @@ class Symbol(Arithmetic):
         trace = LOCAL.trace
         # outputs are arrays of mx.np if any input is
         kind = next((c for c in [array._result_class for array in arrays.values()] if c is not NDArray), NDArray)
-        results = [make(record_or_detach(node), trace, kind) for node in outputs]
+        results = [make(record_or_detach(node, trace), trace, kind) for node in outputs]
         for name, node in changed.items():
             assign(arrays[name], detach(node), trace)
         return results

@@ -1,11 +1,16 @@
 """Tasks that any thread may do, and the gate that a process is forked behind."""
 
+import contextvars
+import os
+import signal
 import threading
 import time
 
 import pytest
 
-from phonograd.core.run.background import Gate, Task, TaskPool
+from phonograd.core.base.errors import user_line
+from phonograd.core.run import background
+from phonograd.core.run.background import Gate, Task, TaskPool, run_apart
 from phonograd.core.run.tier_up import TierUpThread
 
 
@@ -144,3 +149,121 @@ def test_a_task_that_was_given_up_is_not_done() -> None:
     task.cancel()
     task.run()
     assert not done
+
+
+# -- helpers
+
+
+def test_work_is_done_apart() -> None:
+    here = threading.get_ident()
+    assert run_apart(threading.get_ident) != here
+    # a helper calls the function itself
+    first, second = run_apart(lambda: (threading.get_ident(), run_apart(threading.get_ident)))
+    assert first == second != here
+
+
+def test_errors_of_work_are_raised_where_it_is_awaited() -> None:
+    with pytest.raises(ZeroDivisionError):
+        run_apart(lambda: 1 / 0)
+
+
+def test_helpers_know_the_line_of_the_user() -> None:
+    assert run_apart(user_line) == user_line()
+
+
+def test_helpers_have_the_context_of_the_caller() -> None:
+    variable: contextvars.ContextVar[int] = contextvars.ContextVar("variable", default=0)
+    variable.set(5)
+    assert run_apart(variable.get) == 5
+
+
+def test_without_threads_the_caller_works(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*arguments: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(background._thread, "start_new_thread", refuse)  # type: ignore[attr-defined]
+    assert run_apart(threading.get_ident) == threading.get_ident()
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="signals of POSIX")
+@pytest.mark.parametrize("kind", [TimeoutError, RuntimeError, ImportError, KeyboardInterrupt])
+def test_a_handler_interrupts_the_caller_but_not_the_work(kind: type[BaseException]) -> None:
+    done: list[str] = []
+
+    def handler(number: int, frame: object) -> None:
+        raise kind("late")
+
+    def work() -> None:
+        try:
+            time.sleep(0.2)
+        except BaseException:
+            done.append("interrupted")
+        done.append("done")
+
+    before = signal.signal(signal.SIGALRM, handler)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.02)
+        with pytest.raises(kind, match="late"):
+            run_apart(work)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert not done
+    assert not background._errands
+    # whoever forks waits for it
+    background.GATE.hold()
+    background.GATE.release()
+    assert done == ["done"]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="systems that fork")
+def test_a_fork_in_a_handler_while_a_helper_works() -> None:
+    children: list[int] = []
+    before = signal.signal(signal.SIGALRM, lambda *_: children.append(os.fork()))
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.02)
+        found = run_apart(lambda: (time.sleep(0.1), 42)[1])
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    if children == [0]:
+        os._exit(0 if found == 42 and run_apart(lambda: 5) == 5 else 1)
+    assert found == 42
+    assert os.waitstatus_to_exitcode(os.waitpid(children[0], 0)[1]) == 0
+
+
+@pytest.mark.parametrize("size", [0, 1 << 16, 1 << 24])
+def test_the_program_keeps_its_stack_size(size: int) -> None:
+    threading.stack_size(size)
+    try:
+        assert run_apart(lambda: 42) == 42
+        thread = threading.Thread(target=int)
+        run_apart(lambda: background.start(thread))
+        thread.join()
+    finally:
+        after = threading.stack_size(0)
+    assert after == size
+
+
+def test_no_lock_is_held_while_a_thread_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Kernel:
+        pass
+
+    tier_up, kernel, seen = TierUpThread(lambda kernel: None, lambda: 0.0), Kernel(), list[bool]()
+    begin = threading.Thread.start
+
+    def start(thread: threading.Thread) -> None:
+        other = threading.Timer(0, lambda: seen.append(tier_up._changed.acquire(timeout=5)))
+        begin(other)
+        other.join()
+        seen.append(background._stack_size._lock.acquire(timeout=5))
+        background._stack_size._lock.release()
+        begin(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    tier_up._changed = threading.Condition(threading.Lock())
+    run_apart(lambda: tier_up.submit([kernel]))  # type: ignore[list-item]
+    tier_up._changed.release()
+    tier_up.finish()
+    tier_up.stop()
+    assert seen == [True, True]

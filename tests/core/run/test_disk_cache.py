@@ -21,7 +21,7 @@ from phonograd.core.kernels.structure import Compute, Load, Structure
 from phonograd.core.lower.lowering import Elementwise
 from phonograd.core.ops.math.structural import leaf
 from phonograd.core.plan.native_program import NativeProgram
-from phonograd.core.run import disk_cache, kernel_cache
+from phonograd.core.run import disk_account, disk_cache, kernel_cache, private_directory
 from phonograd.core.run.disk_cache import DiskCache, describe
 from phonograd.core.run.objects import ObjectCache
 
@@ -33,7 +33,7 @@ not_root = pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, r
 
 def files(directory: Path) -> list[Path]:
     folder = directory / "kernels"
-    return sorted(path for path in folder.iterdir() if path.name[0] not in "cs") if folder.exists() else []
+    return sorted(path for path in folder.iterdir() if path.name[0] not in "acs") if folder.exists() else []
 
 
 def structure(operator: str = "exp", dtype: str = "float32") -> Structure:
@@ -88,41 +88,75 @@ def test_files_under_another_name_are_ignored(tmp_path: Path) -> None:
     assert kept.load("second") is None
 
 
+def total(directory: Path) -> int:
+    return sum(path.stat().st_size for path in files(directory))
+
+
 def test_the_least_recently_used_files_are_dropped(tmp_path: Path) -> None:
-    kept = DiskCache(tmp_path, 8 * 1100, "")
+    limit = 8 * 1100
+    kept = DiskCache(tmp_path, limit, "")
     now = time.time()
-    keys = [kept.key(str(number)) + (".quick" if number % 2 else "") for number in range(16)]
-    for number, key in enumerate(keys):
+    keys = [kept.key(str(number)) + (".quick" if number % 2 else "") for number in range(9)]
+    for number, key in enumerate(keys[:8]):
         kept.save(key, bytes(1000))
         os.utime(tmp_path / "kernels" / key, (now, now - 1e6 + number))
-    assert kept.load(keys[0]) is not None, "the size is looked at every now and then"
     # using a file makes it a recent one
-    kept.trim()
+    assert kept.load(keys[0]) is not None
+    kept.save(keys[8], bytes(1000))
     left = [path.name for path in files(tmp_path)]
     assert keys[0] in left
-    assert keys[15] in left
+    assert keys[8] in left
     assert keys[1] not in left
-    assert sum(path.stat().st_size for path in files(tmp_path)) <= 8 * 1100
+    assert total(tmp_path) <= limit
 
 
-def test_the_size_is_looked_at_while_files_are_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(disk_cache, "_WRITES_PER_LOOK", 8)
-    kept = DiskCache(tmp_path, 10 * 1100, "")
-    for number in range(100):
-        kept.save(kept.key(str(number)), bytes(1000))
-    assert len(files(tmp_path)) <= 10 + 8
+def test_the_limit_is_never_exceeded(tmp_path: Path) -> None:
+    limit = 10 * 1100
+    caches = [DiskCache(tmp_path, limit, str(number)) for number in range(3)]
+    for number in range(300):
+        cache = caches[number % 3]
+        cache.save(cache.key(str(number)), bytes(number * 37 % 2000))
+        assert total(tmp_path) <= limit
+    assert total(tmp_path) > limit // 2
+    caches[0].save(caches[0].key("large"), bytes(limit))
+    assert total(tmp_path) > limit // 2, "what is larger than the limit is not stored, and drops nothing"
+
+
+@pytest.mark.parametrize("content", [None, b"", b"short", bytes(20), b"\xff" * 20])
+def test_the_limit_holds_without_an_account(tmp_path: Path, content: bytes | None) -> None:
+    limit = 10 * 1100
+    cache = DiskCache(tmp_path, limit, "")
+    for number in range(50):
+        cache.save(cache.key(str(number)), bytes(1000))
+        for path in (tmp_path / "kernels").glob("account*"):
+            path.unlink() if content is None else path.write_bytes(content)
+        assert total(tmp_path) <= limit
+
+
+def test_an_account_that_another_process_holds_for_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(disk_account, "_PATIENCE_SECONDS", 0.01)
+    cache = DiskCache(tmp_path, UNLIMITED, "")
+    cache.save("first", b"code")
+    folder = private_directory.PrivateDirectory(tmp_path / "kernels")
+    with disk_account.Account(folder) as account:
+        assert account.is_held
+        cache.save("second", b"code")
+    assert cache.load("second") is None
+    cache.save("second", b"code")
+    assert cache.load("second") == b"code"
 
 
 def test_what_others_put_there_is_left_alone(tmp_path: Path) -> None:
-    kept = DiskCache(tmp_path, 0, "")
+    kept = DiskCache(tmp_path, UNLIMITED, "")
     kept.save(kept.key("mine"), bytes(1000))
     place = tmp_path / "kernels"
     (place / "notes.txt").write_text("not a kernel")
     (place / "folder").mkdir()
     (place / "folder.tmp").mkdir()
     os.utime(place / "folder.tmp", (0, 0))
-    kept.trim()
-    assert {path.name for path in place.iterdir()} == {"notes.txt", "folder", "folder.tmp"}
+    DiskCache(tmp_path, 0, "").trim()
+    left = {path.name for path in place.iterdir() if not path.name.startswith("account")}
+    assert left == {"notes.txt", "folder", "folder.tmp"}
 
 
 def test_what_a_crash_left_behind_is_removed(tmp_path: Path) -> None:
@@ -153,7 +187,7 @@ def test_a_disk_that_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
     kept = DiskCache(tmp_path, UNLIMITED, "")
     kept.save("before", b"code")
-    monkeypatch.setattr(disk_cache, "write_atomically", full)
+    monkeypatch.setattr(private_directory.PrivateDirectory, "write", full)
     with pytest.warns(RuntimeWarning, match=r"No space left.*PHONOGRAD_CACHE_DIRECTORY"):
         kept.save("key", b"code")
     with warnings.catch_warnings():
@@ -169,7 +203,7 @@ def test_kernels_on_a_disk_that_became_read_only_are_used(tmp_path: Path, monkey
     DiskCache(tmp_path, UNLIMITED, "").save("key", b"code")
     kept = DiskCache(tmp_path, UNLIMITED, "")
     os.utime(tmp_path / "kernels" / "key", (0, 0))
-    monkeypatch.setattr(disk_cache, "write_atomically", read_only)
+    monkeypatch.setattr(private_directory.PrivateDirectory, "write", read_only)
     monkeypatch.setattr(os, "utime", read_only)
     monkeypatch.setattr(os, "unlink", read_only)
     assert kept.load("key") == b"code"
@@ -185,18 +219,6 @@ def test_a_file_where_the_directory_should_be(tmp_path: Path) -> None:
     assert kept.load("key") is None
     with pytest.warns(RuntimeWarning, match="cannot be kept"):
         kept.save("key", b"code")
-
-
-@posix
-def test_a_directory_that_others_can_write_to_is_not_trusted(tmp_path: Path) -> None:
-    DiskCache(tmp_path, UNLIMITED, "").save("key", b"code")
-    for mode in (0o700, 0o755, 0o500):
-        (tmp_path / "kernels").chmod(mode)
-        assert DiskCache(tmp_path, UNLIMITED, "").load("key") == b"code"
-    (tmp_path / "kernels").chmod(0o777)
-    with pytest.warns(RuntimeWarning, match="others can write to it"):
-        kept = DiskCache(tmp_path, UNLIMITED, "")
-    assert kept.load("key") is None
 
 
 @posix

@@ -195,7 +195,7 @@ def test_much_work_is_compiled_while_the_plan_is_made(monkeypatch: pytest.Monkey
         assert len({structure for structure, _ in written}) == len(written) == len(program.kernels)
         assert after["kernels_compiled"] == before["kernels_compiled"] + len(written)
         names = {name for _, name in written}
-        assert names == {threading.current_thread().name} if threads == 1 else "phonograd compiler" in names
+        assert ("phonograd compiler" in names) == (threads > 1)
         assert not all(kernel.improvable for kernel in program.kernels.values())
         results.append(program.run([np.full((2048, 2048), 1e-3, np.float32)])[0].tobytes())
     assert results[0] == results[1]

@@ -131,7 +131,7 @@ def inplace(operator: str | Operator) -> Callable[[Any, Any], Any]:
         if self._readonly:
             raise ValueError(f"trying to {word} a readonly NDArray")
         trace = ready_trace()
-        node = record_or_detach(operate(declared, self, other, trace))
+        node = record_or_detach(operate(declared, self, other, trace), trace)
         if node.shape != self.shape:
             raise MXNetError(
                 f"Shape inconsistent, Provided = {format_shape(self.shape)}, inferred shape={format_shape(node.shape)}"

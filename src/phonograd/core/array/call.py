@@ -21,7 +21,7 @@ from ..graph.parameters import REQUIRED, Parameter
 from ..ops.math.structural import copy_to_context, detach
 from ..trace.flags import FLAGS, RECORDING, TRAINING
 from ..trace.owner import MACHINE_CODE
-from ..trace.trace import LOCAL, Trace, ready_trace
+from ..trace.trace import Trace, ready_trace
 from .handle import DENSE, Handle, assign, make, materialize_if_naive, new_result, node_in, record_or_detach
 from .numbers import with_data
 from .observed import LISTENERS, observe_call
@@ -42,8 +42,8 @@ class _Null:
 NULL = _Null()
 
 
-def write(out: Any, node: Node) -> Any:
-    """Assign a result to the argument ``out`` of a call, and return it."""
+def write(out: Any, node: Node, trace: Trace) -> Any:
+    """Assign a result, a node of a trace, to the argument ``out`` of a call, and return it."""
     if not isinstance(out, Handle):
         raise TypeError(f"out must be an NDArray, not {out!r}")
     if out._readonly:
@@ -55,7 +55,7 @@ def write(out: Any, node: Node) -> Any:
             f"Incompatible attr in node  at 0-th output: expected {_show(expected)}, got {_show(got)} "
             f"in operator {name}"
         )
-    assign(out, node, LOCAL.trace)
+    assign(out, node, trace)
     return out
 
 
@@ -96,13 +96,13 @@ def invoke(
     others = [type(each) for each in handles if each is not None and type(each) is not plain]
     if declared.name == "cast_storage" or any([other._result_class is not other for other in others]):
         return plain._call_with_storage(declared, handles, attributes, out)
-    result, nodes = apply(declared, handles, attributes)
+    result, nodes, trace = apply(declared, handles, attributes)
     if handles:
         result = _at_home(result, handles)
     elif context is not None:
         result = _move_to_context(result, as_context(context))
     _remember(declared, nodes + (None,) * (len(inputs) - len(nodes)), given, attributes, result)
-    return _return_results(declared, result, attributes, out, others[0] if others else plain)
+    return _return_results(declared, result, attributes, out, others[0] if others else plain, trace)
 
 
 def _parameters_by_name(declared: Operator, given: tuple[Any, ...]) -> dict[str, Any]:
@@ -177,8 +177,11 @@ def key_form(parameter: Parameter, value: Any) -> Any:
 
 def apply(
     declared: Operator, inputs: tuple[Handle | None, ...], attributes: tuple[Any, ...]
-) -> tuple[Any, tuple[Node | None, ...]]:
-    """Return the node (or nodes) of an operator applied to arrays, and the nodes of the arrays."""
+) -> tuple[Any, tuple[Node | None, ...], Trace]:
+    """Return the node (or nodes) of an operator applied to arrays, the nodes of the arrays, and their trace.
+
+    The call goes on with this trace: a signal handler that evaluates arrays may end it and begin another one.
+    """
     trace = ready_trace()
     nodes = tuple([None if handle is None else node_in(handle, trace) for handle in inputs])
     if declared.random:
@@ -191,7 +194,7 @@ def apply(
             trace.tape.siblings[node] = result
     if declared.effects is not None:
         _take_effect(declared, inputs, nodes, result, attributes, trace)
-    return result, nodes
+    return result, nodes, trace
 
 
 def _take_effect(
@@ -270,7 +273,7 @@ def _make_several(call: _Several, trace: Trace, array_class: type[Any]) -> Any:
     if FLAGS.get() & RECORDING:
         for node in call.nodes:
             trace.tape.siblings[node] = call.nodes
-    handles = [make(record_or_detach(node), trace, array_class) for node in call.nodes[: call.shown]]
+    handles = [make(record_or_detach(node, trace), trace, array_class) for node in call.nodes[: call.shown]]
     made = [materialize_if_naive(handle) for handle in handles]
     return made[0] if len(made) == 1 and call.declared is not None else made
 
@@ -295,16 +298,20 @@ def visible(declared: Operator) -> list[Parameter]:
 
 
 def _return_results(
-    declared: Operator, result: Any, attributes: tuple[Any, ...], out: Any, array_class: type[Any]
+    declared: Operator, result: Any, attributes: tuple[Any, ...], out: Any, array_class: type[Any], trace: Trace
 ) -> Any:
     if isinstance(result, Node):
         if out is None:
-            return new_result(result, LOCAL.trace, array_class)
+            return new_result(result, trace, array_class)
         materialize_if_naive(
-            write(out[0] if isinstance(out, (list, tuple)) and len(out) == 1 else out, record_or_detach(result))
+            write(
+                out[0] if isinstance(out, (list, tuple)) and len(out) == 1 else out,
+                record_or_detach(result, trace),
+                trace,
+            )
         )
         return out
-    nodes = [record_or_detach(node) for node in result[: _visible_outputs(declared, len(result), attributes)]]
+    nodes = [record_or_detach(node, trace) for node in result[: _visible_outputs(declared, len(result), attributes)]]
     if out is not None:
         outs = list(out) if isinstance(out, (list, tuple)) else [out]
         if len(outs) != len(nodes):
@@ -312,10 +319,10 @@ def _return_results(
                 f"Operator {declared.name} expects {len(result)} (all) or {len(nodes)} (visible only) outputs, "
                 f"but got {len(outs)} instead."
             )
-        for target in [write(target, node) for target, node in zip(outs, nodes, strict=True)]:
+        for target in [write(target, node, trace) for target, node in zip(outs, nodes, strict=True)]:
             materialize_if_naive(target)
         return out
-    made = [materialize_if_naive(handle) for handle in [make(node, LOCAL.trace, array_class) for node in nodes]]
+    made = [materialize_if_naive(handle) for handle in [make(node, trace, array_class) for node in nodes]]
     return made[0] if len(made) == 1 and declared.visible is not None else made
 
 

@@ -210,11 +210,15 @@ def new_result(node: Node, trace: Trace, array_class: type[Any]) -> Any:
     handle._trace = trace
     handle._node = node
     handle._buffer = handle._extras = None
-    # as Trace.adopt does; the trace has not ended
-    handles = trace.handles
-    handles.append(handle)
-    if len(handles) > trace.prune_at:
-        trace.prune()
+    if trace.ended:
+        # a signal handler has evaluated arrays meanwhile
+        trace.adopt(handle)
+    else:
+        # as Trace.adopt does
+        handles = trace.handles
+        handles.append(handle)
+        if len(handles) > trace.prune_at:
+            trace.prune()
     return materialize_if_naive(handle) if active.naive else handle
 
 
@@ -434,7 +438,7 @@ def assign(handle: Handle, node: Node, trace: Trace) -> None:
     if root is not None:
         start, shape, linked = _region_of(handle)
         changed = assign_flat(node_in(root, trace), node, start)
-        assign(root, record_or_detach(changed), trace)
+        assign(root, record_or_detach(changed, trace), trace)
         if recording and not linked:
             handle._region = (start, shape, True)
         if handle._variable is None:
@@ -506,7 +510,7 @@ def make_view(base: Handle, start: int, shape: Shape) -> Any:
             return view
     else:
         trace = ready_trace()
-        view = make(record_or_detach(view_flat(node_in(base, trace), start, shape)), trace, base._result_class)
+        view = make(record_or_detach(view_flat(node_in(base, trace), start, shape), trace), trace, base._result_class)
         extras = base._extras
     linked = bool(FLAGS.get() & RECORDING)
     root = base
@@ -558,8 +562,8 @@ def _offset(view: Handle) -> int:
     return start
 
 
-def record_or_detach(node: Node) -> Node:
-    """Return the node of a result as the recording flag wants it: a record of its own, or detached."""
+def record_or_detach(node: Node, trace: Trace) -> Node:
+    """Return the node of a result in a trace as the recording flag wants it: a record of its own, or detached."""
     if not node.marked:
         return node
-    return LOCAL.trace.distinct(node) if FLAGS.get() & RECORDING else detach(node)
+    return trace.distinct(node) if FLAGS.get() & RECORDING else detach(node)

@@ -100,7 +100,7 @@ def set_(self: Any, key: Any, value: Any, listeners: Sequence[int] = LISTENERS) 
         node = node_in(value, trace)
         if node.shape == self.shape and node.dtype == self._dtype and node.shape:
             # what the rest of this function would do
-            assign(self, record_or_detach(node), trace)
+            assign(self, record_or_detach(node, trace), trace)
             materialize_if_naive(self)
             return
     selection = simple(key, self.shape) or parse(key, self.shape, _is_array)
@@ -112,7 +112,7 @@ def set_(self: Any, key: Any, value: Any, listeners: Sequence[int] = LISTENERS) 
         node = node_in(value, trace)
         if node.shape == selection.shape and node.kind == base.kind:
             # what the rest of this function would do
-            assign(self, record_or_detach(assign_flat(base, node, selection.offset)), trace)
+            assign(self, record_or_detach(assign_flat(base, node, selection.offset), trace), trace)
             materialize_if_naive(self)
             return
     node = _value_node(self, value, base, selection, trace)
@@ -123,10 +123,14 @@ def set_(self: Any, key: Any, value: Any, listeners: Sequence[int] = LISTENERS) 
         node = reshape_to(written, region.shape)
     elif selection.offset is not None:
         # as a view of this part would be written to
-        assign(self, record_or_detach(assign_flat(base, broadcast(node, selection.target), selection.offset)), trace)
+        assign(
+            self, record_or_detach(assign_flat(base, broadcast(node, selection.target), selection.offset), trace), trace
+        )
         materialize_if_naive(self)
         return
-    assign(self, record_or_detach(assign_step(base, node, selection.begin, selection.end, selection.step)), trace)
+    assign(
+        self, record_or_detach(assign_step(base, node, selection.begin, selection.end, selection.step), trace), trace
+    )
     materialize_if_naive(self)
 
 

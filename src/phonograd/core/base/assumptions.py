@@ -21,6 +21,7 @@ from collections.abc import Callable
 import numpy as np
 
 from .errors import AssumptionWarning, user_line
+from .outside import is_from_outside
 
 __all__ = ["HAS_GIL", "assumption_holds", "tested", "versions"]
 
@@ -49,7 +50,10 @@ def assumption_holds(assumption: str, consequence: str, test: Callable[[], objec
         reason = ""
         try:
             found = bool(test())
-        except Exception as error:  # noqa: BLE001 - the warning names it
+        except Exception as error:
+            if is_from_outside(error):
+                raise
+            # the warning names it
             found, reason = False, f" ({type(error).__name__}: {error})"
         if _known.setdefault(assumption, found) is found and not found:
             _warn(f"{assumption}: this does not hold with {versions()}{reason}. {consequence}.")

@@ -17,10 +17,12 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 import types
 from typing import Any
 
 __all__ = [
+    "USER_LINE",
     "AssumptionWarning",
     "MXNetError",
     "MissingFile",
@@ -68,8 +70,20 @@ def format_shape(shape: tuple[int, ...] | None) -> str:
     return "[" + ",".join(map(str, shape)) + "]"
 
 
+class _UserLine(threading.local):
+    """The user's source line for which a helper thread works (:mod:`phonograd.core.run.background`)."""
+
+    line: tuple[str, int] | None = None
+
+
+USER_LINE = _UserLine()
+
+
 def user_line() -> tuple[str, int] | None:
-    """Return (file, line) of the innermost caller outside this package, or None."""
+    """Return (file, line) of the innermost caller outside this package, or None.
+
+    In a helper thread, return those of the thread that waits for it.
+    """
     frame: Any = sys._getframe(1)
     while frame is not None:
         code = frame.f_code
@@ -82,7 +96,7 @@ def user_line() -> tuple[str, int] | None:
         if not ours:
             return code.co_filename, frame.f_lineno
         frame = frame.f_back
-    return None
+    return USER_LINE.line
 
 
 def nearest(name: str, candidates: list[str]) -> str:

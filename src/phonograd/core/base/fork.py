@@ -8,6 +8,9 @@ threads do not exist there. So each module that owns a lock or threads registers
 
 :data:`ORDER` fixes when they run; the order in which modules are imported has no influence. It is the only place in the
 library that calls ``os.register_at_fork``. Systems without ``fork`` call no handler.
+
+A signal handler may run and raise in the middle of all this. Python then prints the exception and forks nevertheless,
+so :func:`hold` takes a lock all the same.
 """
 
 from __future__ import annotations
@@ -16,14 +19,15 @@ import contextlib
 import os
 import threading
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-__all__ = ["ORDER", "register"]
+__all__ = ["ORDER", "hold", "let_go", "register"]
 
 #: the participants of a fork, from those that need no other to those that use the ones before them. Before a fork,
-#: handlers run from the last to the first: the compiler waits until no thread compiles, which takes a while and may
-#: need all participants before it; the locks that threads hold for a moment are taken after that. After a fork, in the
-#: parent and in the child, handlers run from the first to the last: a lock is free before a handler runs that takes it.
+#: handlers run from the last to the first: that of the helpers waits until no thread plans or compiles, which takes a
+#: while and may need all participants before it; the locks that threads hold for a moment are taken after that. After
+#: a fork, in the parent and in the child, handlers run from the first to the last: a lock is free before a handler runs
+#: that takes it.
 ORDER = (
     "handover of arrays",
     "memory pool",
@@ -33,6 +37,7 @@ ORDER = (
     "thread pool",
     "random stream",
     "observers",
+    "helpers",
 )
 
 Handler = Callable[[], object]
@@ -51,6 +56,8 @@ class _Forking(threading.local):
 
     #: a module that is imported by another thread in the middle of a fork does not take part in it
     handlers: tuple[_Handlers, ...] = ()
+    #: locks that the thread held before: the fork takes place in a signal handler that has interrupted their holder
+    owned: tuple[Any, ...] = ()
 
 
 _registered: dict[str, _Handlers] = {}
@@ -82,7 +89,29 @@ def register(
     _registered[name] = _Handlers(before, after_in_parent, after_in_child)
 
 
+def hold(lock: Any) -> None:
+    """Take a reentrant lock before a fork, even if signal handlers raise exceptions meanwhile."""
+    if lock._is_owned():
+        _forking.owned += (lock,)
+        return
+    raised: BaseException | None = None
+    while not lock._is_owned():
+        try:
+            lock.acquire()
+        except BaseException as error:  # noqa: BLE001 - raised below
+            raised = error
+    if raised is not None:
+        raise raised
+
+
+def let_go(lock: Any) -> None:
+    """Release a lock that :func:`hold` has taken."""
+    if lock._is_owned() and not any([lock is other for other in _forking.owned]):
+        lock.release()
+
+
 def _before() -> None:
+    _forking.owned = ()
     _forking.handlers = tuple([_registered[name] for name in ORDER if name in _registered])
     _run([each.before for each in reversed(_forking.handlers)])
 

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..base.outside import is_from_outside
 from ..graph.node import Node, ancestors
 from ..graph.operator import ABSENT, REGISTRY, Operator, item_operator
 from ..lower.lowering import alternatives
@@ -99,7 +100,9 @@ def of_call(
         specs = tuple([None if known is None else (tuple(known[0]), str(known[1])) for known in inputs])
         given = tuple(sorted((parameters or {}).items()))
         return _of_call(declared, specs, given)
-    except (TypeError, ValueError, ArithmeticError, RuntimeError, AssertionError, AttributeError, LookupError):
+    except (TypeError, ValueError, ArithmeticError, RuntimeError, AssertionError, AttributeError, LookupError) as error:
+        if is_from_outside(error):
+            raise
         # the call itself reports mismatched shapes; here they only have no cost
         return None
 

@@ -8,6 +8,7 @@ from time import perf_counter_ns
 from types import TracebackType
 from typing import Any
 
+from ..base.outside import is_from_outside
 from ..base.thread_state import ThreadState, thread_state
 from .facts import Facts, Segment, WithFacts
 from .registry import (
@@ -185,7 +186,10 @@ class Range(WithFacts):
                             observer.end(self, context)
                     elif observer.start is not None:
                         result = observer.start(self)
-                except Exception as error:  # noqa: BLE001 - an observer must not disturb the observed code
+                except Exception as error:
+                    # an observer must not disturb the observed code
+                    if is_from_outside(error):
+                        raise
                     observer.errors += 1
                     if observer.errors == 1:
                         what = f"{type(error).__name__}: {error}"

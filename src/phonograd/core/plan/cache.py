@@ -17,6 +17,7 @@ from ..base.signals import Signal
 from ..graph.node import FORGOTTEN, Node, statistics
 from ..graph.operator import REGISTRY
 from ..ops.math.structural import LEAF, VARIABLE
+from ..run.background import run_apart
 from ..run.programs import Program
 from ..run.reference import ReferenceProgram, order, resolve
 
@@ -183,29 +184,35 @@ def choose_program(wanted: list[Node], known: Container[Node], keep_all: bool, i
     :mod:`phonograd.core.run.programs` lists the kinds of programs. The settings name the executor; without a compiler
     (llvmlite) NumPy computes everything. A graph that is new gets the cheapest program where new graphs prevail.
     """
-    available = known.__contains__
-    executor = settings.active.executor
-    if executor != "reference":
-        from ..run import kernel_cache
-        from .disk import program_for
+    if settings.active.executor != "reference":
+        found: Program | None = None
+        if is_new and NOVELTY.prevails():
+            found = _eager_program(wanted, known, keep_all)
+        if found is None:
+            found = run_apart(lambda: _native_program(wanted, known, keep_all))
+        if found is not None:
+            return found
+    return ReferenceProgram(wanted, known.__contains__, keep_all)
 
-        if is_new and NOVELTY.prevails() and kernel_cache.available():
-            eager = _eager_program(wanted, known, keep_all)
-            if eager is not None:
-                return eager
-        if executor == "native" or kernel_cache.available():
-            if REPEATED.listeners and statistics.plans > _SOME_PLANS:
-                repeating()
-            return program_for(wanted, available, keep_all)
-    return ReferenceProgram(wanted, available, keep_all)
+
+def _native_program(wanted: list[Node], known: Container[Node], keep_all: bool) -> Program | None:
+    """Return the program that computes nodes with kernels; None if they cannot be compiled."""
+    from ..run import kernel_cache
+    from .disk import program_for
+
+    if settings.active.executor != "native" and not kernel_cache.available():
+        return None
+    if REPEATED.listeners and statistics.plans > _SOME_PLANS:
+        repeating()
+    return program_for(wanted, known.__contains__, keep_all)
 
 
 def _eager_program(wanted: list[Node], known: Container[Node], keep_all: bool) -> Program | None:
     """Return a program that computes operator by operator; None if planning is quicker."""
-    from ..run import ufuncs
+    from ..run import kernel_cache, ufuncs
     from .eager import EagerProgram
 
-    if not ufuncs.are_supported():
+    if not kernel_cache.available() or not ufuncs.are_supported():
         return None
     ordered = order(wanted, known.__contains__)
     size = len(ordered[1])
@@ -217,10 +224,14 @@ def _eager_program(wanted: list[Node], known: Container[Node], keep_all: bool) -
 def repeating() -> None:
     """Emit :data:`REPEATED`, unless NumPy computes everything."""
     if settings.active.executor != "reference":
-        from ..run import kernel_cache
+        run_apart(_repeating)
 
-        if kernel_cache.available():
-            REPEATED.emit_once()
+
+def _repeating() -> None:
+    from ..run import kernel_cache
+
+    if kernel_cache.available():
+        REPEATED.emit_once()
 
 
 def waits(nodes: Iterable[Node]) -> bool:

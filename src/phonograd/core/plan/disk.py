@@ -29,6 +29,7 @@ from ..graph.operator import REGISTRY, Array, Operator
 from ..kernels.launch import Written
 from ..ops.math.structural import LEAF
 from ..run import driver, kernel_cache
+from ..run.background import run_apart
 from ..run.disk_cache import DiskCache, is_ours
 from ..run.gc_pause import gc_paused
 from ..run.host import host
@@ -154,7 +155,8 @@ class DiskProgram(RecipeProgram):
     def _plan(self) -> NativeProgram:
         """Return the program of the planner."""
         if self._planned is None:
-            self._planned = _plan(self._wanted, set(self.inputs).__contains__, self._keep_all)
+            available = set(self.inputs).__contains__
+            self._planned = run_apart(lambda: _plan(self._wanted, available, self._keep_all))
         return self._planned
 
 

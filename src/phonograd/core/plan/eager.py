@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 
 from ..base.dtypes import convert_scalar
+from ..base.outside import is_from_outside
 from ..graph.node import FORGOTTEN, Node, Shape
 from ..graph.operator import ABSENT, Array, item_operator
 from ..kernels.elementwise_loop import ElementwiseLoop, emit_rule
@@ -32,7 +33,7 @@ from ..kernels.target import Machine
 from ..lower.lowering import SAME, Gather, Lowering
 from ..lower.pattern import Pattern
 from ..ops.math.structural import leaf
-from ..run.gc_pause import gc_paused
+from ..run.background import run_apart
 from ..run.host import host
 from ..run.programs import Note, Part
 from ..run.reference import locate_error, order, resolve
@@ -104,6 +105,8 @@ class EagerProgram:
                 try:
                     values[node] = function(*[values[source] for source in sources])
                 except Exception as error:
+                    if is_from_outside(error):
+                        raise
                     raise locate_error(error, node) from error
                 if note is not None and node.operator is not _ABSENT:
                     note(_part(node), start, perf_counter_ns())
@@ -150,8 +153,8 @@ def _function_for(node: Node, sources: Sequence[Node], kinds: tuple[Any, ...]) -
     found = _special.get(key)
     if found is None:
         maker = _Maker()
-        with gc_paused():
-            maker.make(node, sources)
+        # compiling is the work of helpers, which no signal handler interrupts
+        run_apart(lambda: maker.make(node, sources))
         found = maker.function
         if maker.is_general:
             _general[kinds] = found

@@ -1,54 +1,94 @@
-"""Background tasks: functions that a pool thread runs, or the thread that needs the result, whichever comes first.
+"""Background threads: helpers that signal handlers never interrupt, and pools that run tasks.
 
-Used by :mod:`~phonograd.core.run.objects` to compile. Pool threads end when no task is left, so none exists while a
-program just runs. A process must not fork while one of them works: locks that it holds would stay locked in the child.
-:class:`Gate` prevents that.
+:func:`run_apart` calls a function in a helper thread while the caller waits. All work that is done once goes through
+it: planning, compiling, loading and saving code, importing the modules for that, starting threads. Python runs signal
+handlers in the main thread, and programs raise exceptions in threads of their own, so neither reaches a helper:
+
+* An error that the work catches is its own, never that of a handler (:mod:`phonograd.core.base.outside`).
+* The work is never left half done: an import, a lock of llvmlite or a counter. A handler that raises interrupts only
+  the caller, who waits; the work is completed, and the next evaluation finds its results.
+* A handler may use arrays meanwhile: the caller holds no lock that helpers need.
+
+:class:`TaskPool` runs functions in pool threads, or in the thread that needs the result, whichever comes first;
+:mod:`~phonograd.core.run.objects` compiles with it. Helpers and pool threads end when no work is left, so none exists
+while a program just runs. A process must not fork while one of them works: locks that it holds would stay locked in the
+child, and modules half imported. :class:`Gate` prevents that. No lock is held while a thread starts.
 """
 
 from __future__ import annotations
 
+import _thread
+import atexit
+import contextvars
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any, Generic, TypeVar
 
 from ..base import fork
+from ..base.errors import USER_LINE, user_line
+from ..base.outside import is_from_outside
 
-__all__ = ["Gate", "Task", "TaskPool", "start"]
+__all__ = ["GATE", "Gate", "Task", "TaskPool", "run_apart", "start"]
 
 #: minimum stack size; compilers and kernels need much less
 STACK_BYTES = 1 << 20
 
 Result = TypeVar("Result")
 
-_starting = threading.Lock()
+
+# -- starting threads
+
+
+class _StackSize:
+    """Keeps the stack size of new threads at ``STACK_BYTES`` or more inside a ``with`` statement."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._inside = self._before = 0
+
+    def is_small(self) -> bool:
+        """Return whether the program has asked for smaller stacks."""
+        with self._lock:
+            return self._find() > 0
+
+    def _find(self) -> int:
+        """Return the size of stacks that the program has asked for if it is too small; 0 if it is not."""
+        if self._before:
+            return self._before
+        # to ask for the size is to set it to 0, the default of the system: some megabytes
+        size = threading.stack_size()
+        if size:
+            threading.stack_size(size)
+        return size if size < STACK_BYTES else 0
+
+    def __enter__(self) -> None:
+        with self._lock:
+            self._inside += 1
+            if self._inside == 1:
+                self._before = self._find()
+                if self._before:
+                    threading.stack_size(STACK_BYTES)
+
+    def __exit__(self, *error: object) -> None:
+        with self._lock:
+            self._inside -= 1
+            if not self._inside and self._before:
+                threading.stack_size(self._before)
+                self._before = 0
+
+
+_stack_size = _StackSize()
 
 
 def start(thread: threading.Thread) -> None:
     """Start a thread that compiles or runs kernels, with a stack of at least ``STACK_BYTES``.
 
+    Only helpers call this: an exception from outside in the middle of ``Thread.start`` would leave a lock held.
     Raises RuntimeError if the system allows no more threads.
     """
-    with _starting:
-        others = threading.stack_size()
-        # 0 is the default of the system: some megabytes
-        small = 0 < others < STACK_BYTES
-        if small:
-            threading.stack_size(STACK_BYTES)
-        try:
-            thread.start()
-        finally:
-            if small:
-                threading.stack_size(others)
-
-
-def _after_fork() -> None:
-    """Replace the lock: the parent's thread that may hold it does not exist in the child."""
-    global _starting
-    _starting = threading.Lock()
-
-
-fork.register("start of threads", after_in_child=_after_fork)
+    with _stack_size:
+        thread.start()
 
 
 class Gate:
@@ -64,6 +104,7 @@ class Gate:
     def __init__(self) -> None:
         self._changed = threading.Condition()
         self._inside = 0
+        self._is_held = False
 
     def __enter__(self) -> None:
         with self._changed:
@@ -75,14 +116,170 @@ class Gate:
             self._changed.notify_all()
 
     def hold(self) -> None:
-        """Wait until no thread is inside, and keep others out."""
-        self._changed.acquire()
+        """Wait until no thread is inside, and keep others out.
+
+        An exception from outside is raised at the end: the fork for which the caller waits takes place anyway.
+        """
+        raised: BaseException | None = None
+        while not self._is_held:
+            try:
+                self._wait()
+            except BaseException as error:  # noqa: BLE001 - raised below
+                raised = error
+        if raised is not None:
+            raise raised
+
+    def _wait(self) -> None:
+        if not self._changed._is_owned():  # type: ignore[attr-defined]
+            self._changed.acquire()
         while self._inside:
             self._changed.wait()
+        self._is_held = True
 
     def release(self) -> None:
         """Let threads in again."""
+        self._is_held = False
         self._changed.release()
+
+
+#: entered by all threads that compile, load or import
+GATE = Gate()
+
+
+# -- helpers
+
+
+class _Here(threading.local):
+    """Whether this thread is a helper."""
+
+    is_helper = False
+
+
+_here = _Here()
+#: whether the interpreter is about to end: no helper may run while LLVM's library is being unloaded
+_is_closed = False
+
+
+class _Errand(Generic[Result]):
+    """A function that a helper calls, and the lock that is free when its result is there."""
+
+    __slots__ = ("_context", "_line", "_work", "done", "error", "is_lost", "is_refused", "result")
+
+    def __init__(self, work: Callable[[], Result]) -> None:
+        self._work: Callable[[], Result] | None = work
+        self._context = contextvars.copy_context()
+        self._line = user_line()
+        # a lock and no Event: an exception from outside in the middle of an Event's methods leaves its lock held
+        self.done = _thread.allocate_lock()
+        self.done.acquire()
+        self.error: BaseException | None = None
+        self.result: Any = None
+        #: whether its helper does not exist, because this process was forked
+        self.is_lost = False
+        #: whether no helper can do it: the system allows no more threads, or the interpreter is shutting down
+        self.is_refused = False
+
+    def begin(self) -> None:
+        """Call the function in this new thread, or in one with a larger stack."""
+        if _stack_size.is_small():
+            go = _thread.allocate_lock()
+            try:
+                # it begins after the program has its stack size back
+                with go, _stack_size:
+                    _thread.start_new_thread(self._run_after, (go,))
+            except RuntimeError:
+                self.is_refused = True
+                self.done.release()
+        else:
+            self.run()
+
+    def _run_after(self, go: _thread.LockType) -> None:
+        with go:
+            self.run()
+
+    def run(self) -> None:
+        """Call the function in this thread, a new helper."""
+        try:
+            with GATE:
+                work, self._work = self._work, None
+                if _is_closed or work is None:
+                    self.is_refused = True
+                else:
+                    _here.is_helper, USER_LINE.line = True, self._line
+                    self.result = self._context.run(work)
+                    # the thread may live longer than the result
+                    del work
+        except BaseException as error:  # noqa: BLE001 - raised where the result is awaited
+            self.error = error
+        finally:
+            self.done.release()
+
+
+#: what threads of this process wait for
+_errands: set[_Errand[Any]] = set()
+
+
+def run_apart(work: Callable[[], Result]) -> Result:
+    """Return the result of a function that a helper thread calls; a helper calls it directly.
+
+    Signal handlers run while the caller waits. If one raises an exception, this function raises it, and the helper
+    completes the work.
+
+    >>> run_apart(lambda: 6 * 7)
+    42
+    """
+    while not (_here.is_helper or _is_closed):
+        errand = _Errand(work)
+        _errands.add(errand)
+        try:
+            _thread.start_new_thread(errand.begin, ())
+            errand.done.acquire()
+        except RuntimeError as error:
+            if is_from_outside(error):
+                raise
+            errand.is_refused = True
+        finally:
+            _errands.discard(errand)
+        if errand.is_refused:
+            break
+        if errand.is_lost:
+            continue
+        if errand.error is not None:
+            try:
+                raise errand.error
+            finally:
+                # the traceback refers to this frame
+                del errand
+        found: Result = errand.result
+        return found
+    return work()
+
+
+def _after_fork_in_child() -> None:
+    """Replace locks that a thread of the parent may hold, and give up the errands: their helpers do not exist here."""
+    global _stack_size
+    _stack_size = _StackSize()
+    for errand in tuple(_errands):
+        _errands.discard(errand)
+        if errand.done.locked():
+            errand.is_lost = True
+            errand.done.release()
+
+
+def _close() -> None:
+    """Wait for all helpers; later errands are done by the threads that need them."""
+    global _is_closed
+    _is_closed = True
+    GATE.hold()
+    GATE.release()
+
+
+fork.register("start of threads", after_in_child=_after_fork_in_child)
+fork.register("helpers", before=GATE.hold, after_in_parent=GATE.release, after_in_child=GATE.release)
+atexit.register(_close)
+
+
+# -- tasks
 
 
 class Task(Generic[Result]):
@@ -145,7 +342,7 @@ class TaskPool:
             self._threads += max(wanted, 0)
         for _ in range(wanted):
             # not a daemon: no thread may compile while LLVM's library is being unloaded
-            thread = threading.Thread(target=self._work, name="phonograd compiler")
+            thread = threading.Thread(target=self._work, name="phonograd compiler", daemon=False)
             try:
                 start(thread)
             except RuntimeError:

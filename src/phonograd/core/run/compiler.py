@@ -9,7 +9,6 @@ These are not shared here, so code generation, which takes most of the time, run
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import importlib.util
 import os
@@ -23,7 +22,7 @@ from ..base.assumptions import assumption_holds
 from .cpu_levels import limit
 from .object_bundle import object_files
 
-__all__ = ["FULL", "QUICK", "Compiler", "Description", "Library", "fingerprint", "lock", "preload"]
+__all__ = ["FULL", "QUICK", "Compiler", "Description", "Library", "fingerprint", "locks", "preload"]
 
 #: optimization levels of the code generator
 QUICK, FULL = 0, 2
@@ -80,7 +79,7 @@ class Compiler:
         )
         self._versions = llvmlite.__version__, ".".join([str(part) for part in binding.llvm_version_info])
         self._unlocked = assumption_holds(
-            "llvmlite keeps its lock in ffi.lib._lock, and the functions of LLVM without it in _cfn",
+            "llvmlite keeps its lock in ffi.lib._lock._lock, and the functions of LLVM without it in _cfn",
             "Threads compile one after the other, and a process must not be forked while one of them does",
             lambda: _has_unlocked_calls(binding),
         )
@@ -137,13 +136,14 @@ def _has_unlocked_calls(llvm: ModuleType) -> bool:
     function = ffi.lib.LLVMPY_TargetMachineEmitToMemory._cfn
     expected = [ffi.LLVMTargetMachineRef, ffi.LLVMModuleRef, ctypes.c_int, ctypes.POINTER(ctypes.c_char_p)]
     is_declared = list(function.argtypes) == expected and function.restype is ffi.LLVMMemoryBufferRef
-    return is_declared and isinstance(ffi.lib._lock, contextlib.AbstractContextManager)
+    return is_declared and hasattr(ffi.lib._lock._lock, "_is_owned")
 
 
-def lock() -> contextlib.AbstractContextManager[Any]:
-    """Return the lock that llvmlite holds during each call of LLVM; a null context if llvmlite is not imported."""
+def locks() -> list[Any]:
+    """Return the reentrant lock that llvmlite holds during each call of LLVM; none if llvmlite is not imported."""
     ffi = sys.modules.get("llvmlite.binding.ffi")
-    return getattr(getattr(ffi, "lib", None), "_lock", None) or contextlib.nullcontext()
+    found = getattr(getattr(getattr(ffi, "lib", None), "_lock", None), "_lock", None)
+    return [] if found is None else [found]
 
 
 class Library:

@@ -1,33 +1,36 @@
 """The disk cache: machine code and plans, one file each, shared by all processes of a user.
 
 A file is named by its *key*: a digest of the description of the kernel or plan, the sources that write it, the versions
-of the compiler, and the processor. So a file is never out of date. When the directory exceeds its limit, the least
-recently used files are dropped.
+of the compiler, and the processor. So a file is never out of date. A file begins with a digest of its key and contents;
+truncated, damaged or renamed files are ignored. Writes are atomic, so any number of processes can use a directory at
+once. All files of a user together never exceed the limit: an :class:`~phonograd.core.run.disk_account.Account` counts
+them, and the least recently used ones are dropped before a write would exceed it.
 
-A file begins with a digest of its key and contents; truncated, damaged or renamed files are ignored. Writes are atomic,
-so any number of processes can use a directory at once. Machine code is executed, so the directory must belong to the
-user, and no other user may write to it. If it cannot be used (it is read-only, or the disk is full), every process
-compiles its own kernels, and a warning says so once.
+Machine code is executed, so only files are loaded that no other user can have written
+(:mod:`~phonograd.core.run.private_directory`, docs/decisions/0021). If the directory cannot be used (it is read-only,
+or the disk is full), every process compiles its own kernels, and a warning says so once.
 """
 
 from __future__ import annotations
 
 import contextlib
+import copy
 import dataclasses
 import functools
 import os
 import re
-import stat
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from ..base.files import write_atomically
+from ..base.errors import user_line
 from ..graph.operator import REGISTRY, Operator
 from ..lower.lowering import Lowering, alternatives
+from .disk_account import Account
+from .private_directory import PrivateDirectory, user_key
 
 try:
     # hashlib loads OpenSSL, which takes longer than all digests of a process
@@ -45,14 +48,12 @@ _DIRECTORY = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__f
 _WRITERS = (f"{_OWN}.core.kernels", f"{_OWN}.core.lower", f"{_OWN}.core.ops")
 #: when this process read the sources; it does not run later edits
 _STARTED = time.time()
-#: a file that was used more recently than this is not marked as used again
+#: a file that was used more recently than this is not marked as used again, and an account is trusted for so long
 _RECENT_SECONDS = 24 * 3600.0
 #: temporary files of crashed processes are removed after this time
 _ABANDONED_SECONDS = 3600.0
-#: number of writes between two checks of the directory's size
-_WRITES_PER_LOOK = 256
 #: names of our files and of temporary ones; other files in the directory are left alone
-_OWN_NAME = re.compile(r"[a-z][0-9a-f]{64}(\.quick)?|.+\.tmp")
+_OWN_NAME = re.compile(r"[a-z][0-9a-f]{64}(\.quick)?(-[0-9a-f]{16})?|.+\.tmp")
 
 
 class DiskCache:
@@ -63,7 +64,7 @@ class DiskCache:
     directory
         The directory of the files; the first write makes it.
     limit_bytes
-        Total size above which files are dropped.
+        Total size that the files of this user do not exceed.
     versions
         Everything else that the contents depend on, as text; part of every key.
     """
@@ -71,12 +72,15 @@ class DiskCache:
     def __init__(self, directory: str | os.PathLike[str], limit_bytes: int, versions: str) -> None:
         self.directory = os.path.join(directory, "kernels")
         self.limit_bytes = limit_bytes
+        self._store = _Store(self.directory)
+        self._store.open(make=False)
         self._versions = digest(versions.encode()).hex()
-        self._writes = 0
-        self._readable = self._writable = True
-        if not _is_private(self.directory):
-            self._readable = False
-            self._give_up("others can write to it")
+
+    def with_versions(self, versions: str) -> DiskCache:
+        """Return the cache for other versions in the same open directory."""
+        other = copy.copy(self)
+        other._versions = digest(versions.encode()).hex()
+        return other
 
     def key(self, description: str | bytes, kind: str = "k") -> str:
         """Return the file name for a description: one letter for the kind, then hexadecimal digits.
@@ -87,110 +91,155 @@ class DiskCache:
         return kind + digest(self._versions.encode() + encoded).hex()
 
     def load(self, key: str) -> bytes | None:
-        """Return the contents of a file; None if it is missing or damaged."""
-        if not self._readable:
+        """Return the contents of a file; None if it is missing, damaged, or of another user."""
+        folder = self._store.open(make=False)
+        if folder is None:
             return None
-        path = os.path.join(self.directory, key)
-        try:
-            with open(path, "rb", buffering=0) as file:
-                facts = os.fstat(file.fileno())
-                content, used = file.read(), facts.st_mtime
-        except OSError:
-            # usually it does not exist; whatever the error, the caller compiles instead
-            return None
+        content = folder.read(self._store.name(key), mark_after=time.time() - _RECENT_SECONDS)
         start = len(_MAGIC) + _DIGEST_SIZE
-        if content[:start] != _MAGIC + _digest(key, content[start:]):
+        if content is None or content[: len(_MAGIC)] != _MAGIC:
             return None
-        if time.time() - used > _RECENT_SECONDS:
-            with contextlib.suppress(OSError):
-                os.utime(path)
-        return content[start:]
+        code = content[start:]
+        return code if self._store.is_sealed(key, code, content[len(_MAGIC) : start]) else None
 
     def save(self, key: str, code: bytes) -> None:
-        """Write a file."""
-        if not self._writable:
+        """Write a file, unless it is larger than the limit."""
+        chunks = [_MAGIC, b"", code]
+        size = len(_MAGIC) + _DIGEST_SIZE + len(code)
+        if not self._store.is_writable or size > self.limit_bytes:
             return
         try:
-            if not self._writes:
-                self._prepare()
-            write_atomically(os.path.join(self.directory, key), [_MAGIC, _digest(key, code), code], durable=False)
+            folder = self._store.open(make=True)
+            if folder is None:
+                return
+            chunks[1] = self._store.seal(key, code)
+            with Account(folder) as account:
+                if account.is_held:
+                    # never less than the files take, so the limit holds even if this process ends here
+                    account.total = self._make_room(folder, account, size) + size
+                    account.store()
+                    folder.write(self._store.name(key), chunks)
         except OSError as error:
-            self._give_up(str(error))
-            return
-        self._writes += 1
-        if self._writes % _WRITES_PER_LOOK == 1:
-            self.trim()
+            self._store.give_up(str(error))
 
     def remove(self, key: str) -> None:
         """Delete a file."""
-        if self._writable:
+        folder = self._store.open(make=False) if self._store.is_writable else None
+        if folder is not None:
             with contextlib.suppress(OSError):
-                os.unlink(os.path.join(self.directory, key))
+                folder.remove(self._store.name(key))
 
     def trim(self) -> None:
-        """Drop the least recently used files above the limit, until an eighth of it is free."""
-        now, files, total = time.time(), [], 0
-        for entry, facts in self._entries():
-            if entry.name.endswith(".tmp") and now - facts.st_mtime > _ABANDONED_SECONDS:
-                self.remove(entry.name)
-            else:
-                files.append((facts.st_mtime, entry.name, facts.st_size))
-                total += facts.st_size
-        if total <= self.limit_bytes:
-            return
-        for _, name, size in sorted(files):
-            self.remove(name)
-            total -= size
-            if total <= self.limit_bytes - self.limit_bytes // 8:
-                return
+        """Drop the least recently used files above the limit, and temporary files of crashed processes."""
+        folder = self._store.open(make=False)
+        if folder is not None:
+            with contextlib.suppress(OSError), Account(folder) as account:
+                if account.is_held:
+                    account.total = None
+                    account.total = self._make_room(folder, account, 0)
+                    account.store()
 
-    def _entries(self) -> Iterator[tuple[os.DirEntry[str], os.stat_result]]:
+    def _make_room(self, folder: PrivateDirectory, account: Account, size: int) -> int:
+        """Return the size of all files, after dropping some so that ``size`` more bytes stay within the limit.
+
+        The directory is read only if the account is unknown, old or full. An eighth of the limit is freed, so that this
+        is rare.
+        """
+        now, room = time.time(), self.limit_bytes - size
+        if account.total is not None and account.total <= room and 0 <= now - account.looked < _RECENT_SECONDS:
+            return account.total
+        files, total = [], 0
+        for name, facts in folder.entries():
+            if not _OWN_NAME.fullmatch(name):
+                continue
+            if name.endswith(".tmp") and now - facts.st_mtime > _ABANDONED_SECONDS:
+                with contextlib.suppress(OSError):
+                    folder.remove(name)
+                continue
+            files.append((facts.st_mtime, name, facts.st_size))
+            total += facts.st_size
+        account.looked = now
+        if total > room:
+            for _, name, freed in sorted(files):
+                with contextlib.suppress(FileNotFoundError):
+                    folder.remove(name)
+                total -= freed
+                if total <= room - self.limit_bytes // 8:
+                    break
+        return total
+
+
+class _Store:
+    """The open directory of some caches, and the key that authenticates its files where others can write to it."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.is_writable = self._is_usable = True
+        self._folder: PrivateDirectory | None = None
+        self._key = b""
+        self._tag = ""
+        self._is_missing = False
+
+    def open(self, make: bool) -> PrivateDirectory | None:
+        """Return the directory; None if it must not be used, or if it did not exist and is not to be made.
+
+        A directory that appears later is not used before the first write, which checks it.
+        """
+        if self._folder is not None and self._folder.is_open:
+            return self._folder
+        if not self._is_usable or (self._is_missing and not make):
+            return None
         try:
-            with os.scandir(self.directory) as entries:
-                for entry in entries:
-                    # another process may drop a file at any moment
-                    with contextlib.suppress(OSError):
-                        if _OWN_NAME.fullmatch(entry.name) and entry.is_file(follow_symlinks=False):
-                            yield entry, entry.stat(follow_symlinks=False)
+            folder = PrivateDirectory(self.path, make)
         except OSError:
+            self._is_missing = True
+            if make:
+                raise
+            return None
+        if not folder.is_private:
+            key = user_key()
+            if key is None:
+                self._is_usable = False
+                self.give_up(f"{folder.weakness}, and there is no private directory for a key")
+                return None
+            self._key, self._tag = key, "-" + digest(key)[:8].hex()
+        self._folder, self._is_missing = folder, False
+        return folder
+
+    def name(self, key: str) -> str:
+        """Return the name of a file; users who share a directory have files of their own."""
+        return key + self._tag
+
+    def seal(self, key: str, code: bytes) -> bytes:
+        """Return the digest of a file with the name of a key; with a secret if others can write files, too."""
+        return blake2b(key.encode() + code, digest_size=_DIGEST_SIZE, key=self._key).digest()
+
+    def is_sealed(self, key: str, code: bytes, given: bytes) -> bool:
+        """Return whether a file has the right digest."""
+        if not self._key:
+            return self.seal(key, code) == given
+        import hmac
+
+        return hmac.compare_digest(self.seal(key, code), given)
+
+    def give_up(self, reason: str) -> None:
+        """Write no more files, and warn about it once."""
+        if not self.is_writable:
             return
-
-    def _prepare(self) -> None:
-        os.makedirs(os.path.dirname(self.directory), exist_ok=True)
-        with contextlib.suppress(FileExistsError):
-            os.mkdir(self.directory, 0o700)
-
-    def _give_up(self, reason: str) -> None:
-        self._writable = False
-        warnings.warn(
-            f"compiled kernels cannot be kept in {self.directory} ({reason}), so every run compiles them anew. Set "
+        self.is_writable = False
+        file, line = user_line() or (__file__, 0)
+        warnings.warn_explicit(
+            f"compiled kernels cannot be kept in {self.path} ({reason}), so every run compiles them anew. Set "
             f"PHONOGRAD_CACHE_DIRECTORY to another directory, or to '' to keep none.",
             RuntimeWarning,
-            stacklevel=2,
+            file,
+            line,
         )
 
 
 def digest(data: bytes) -> bytes:
     """Return the 32-byte BLAKE2b digest of some data."""
     return blake2b(data, digest_size=_DIGEST_SIZE).digest()
-
-
-def _digest(key: str, code: bytes) -> bytes:
-    return digest(key.encode() + code)
-
-
-def _is_private(directory: str) -> bool:
-    """Return whether only this user or the administrator can write to a directory.
-
-    A missing directory counts as private: it will be made that way.
-    """
-    if not hasattr(os, "geteuid"):
-        return True
-    try:
-        facts = os.stat(directory)
-    except OSError:
-        return True
-    return facts.st_uid in (os.geteuid(), 0) and not facts.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
 
 
 # -- descriptions of kernels

@@ -21,7 +21,6 @@ once and returns False; NumPy then evaluates everything.
 from __future__ import annotations
 
 import atexit
-import contextlib
 import threading
 import time
 import warnings
@@ -34,7 +33,7 @@ from ..base import fork, settings
 from ..base.errors import NoCompilerWarning, user_line
 from ..kernels.launch import Written
 from . import compiler, elf_loader, pointers
-from .background import Gate
+from .background import GATE, run_apart
 from .compiler import Description, Library
 from .disk_cache import DiskCache
 from .objects import CompilerLost, ObjectCache, ObjectCode
@@ -140,7 +139,7 @@ class _KernelCache:
     """The kernels of this process."""
 
     def __init__(self) -> None:
-        self.objects = ObjectCache(_gate)
+        self.objects = ObjectCache(GATE)
         self._library: Library | None = None
         self._kernels: OrderedDict[Written, Kernel] = OrderedDict()
         self._by_key: weakref.WeakValueDictionary[str, Kernel] = weakref.WeakValueDictionary()
@@ -234,7 +233,8 @@ class _KernelCache:
         """Compile a kernel in full and use that code from now on; the tier-up thread calls this."""
         if not kernel.improvable:
             return
-        found = self.objects.compile_in_full(kernel.key, kernel.structure)
+        with GATE:
+            found = self.objects.compile_in_full(kernel.key, kernel.structure)
         with self.lock:
             if found is None:
                 # its file was dropped, or the cache directory changed: keep the quick code
@@ -250,12 +250,9 @@ def _is_quick(work: int) -> bool:
     return work <= MUCH_WORK and settings.current().quick_kernels
 
 
-_gate = Gate()
 _kernels: _KernelCache | None = None
 _missing: Exception | None = None
 _start = threading.RLock()
-#: holds the lock of llvmlite during a fork
-_held = contextlib.ExitStack()
 
 
 def _new_tier_up_thread() -> TierUpThread:
@@ -266,21 +263,24 @@ _tier_up_thread = _new_tier_up_thread()
 
 
 def _before_fork() -> None:
-    """Wait until no thread compiles: a lock that a thread holds during a fork stays locked in the child."""
-    _start.acquire()
-    if _kernels is not None:
-        _kernels.lock.acquire()
-    _gate.hold()
-    # threads that end free LLVM memory without passing the gate
-    _held.enter_context(compiler.lock())
+    """Take all locks: one that another thread holds during a fork stays locked in the child.
+
+    Threads that compile have left the gate of the helpers before.
+    """
+    for lock in _locks():
+        fork.hold(lock)
 
 
 def _after_fork() -> None:
-    _held.close()
-    _gate.release()
-    if _kernels is not None:
-        _kernels.lock.release()
-    _start.release()
+    for lock in reversed(_locks()):
+        fork.let_go(lock)
+
+
+def _locks() -> list[Any]:
+    """Return the locks that protect kernels, in the order in which threads take them."""
+    # threads that end free LLVM memory without passing the gate
+    own = [] if _kernels is None else [_kernels.lock]
+    return [_start, *own, *compiler.locks()]
 
 
 def _after_fork_in_child() -> None:
@@ -299,9 +299,15 @@ atexit.register(lambda: _tier_up_thread.stop())
 
 def available() -> bool:
     """Return whether kernels can be compiled; warn at the first call if not."""
-    global _kernels
     if _kernels is not None or _missing is not None:
         return _kernels is not None
+    run_apart(_start_compiler)
+    return _kernels is not None
+
+
+def _start_compiler() -> None:
+    """Make the kernel cache, unless another thread has done so."""
+    global _kernels
     with _start:
         if _kernels is None and _missing is None:
             try:
@@ -312,7 +318,6 @@ def available() -> bool:
             # llvmlite's shared library cannot be loaded, or LLVM does not know the processor
             except (ImportError, OSError, RuntimeError) as error:
                 disable_compiler(error)
-    return _kernels is not None
 
 
 def disable_compiler(error: Exception) -> None:
@@ -332,7 +337,7 @@ def disable_compiler(error: Exception) -> None:
 
 def kernels(wanted: Mapping[Written, int]) -> dict[Written, Kernel]:
     """Return the kernels of some structures, given the chunks of work of each."""
-    return _cache().kernels(wanted)
+    return run_apart(lambda: _cache().kernels(wanted))
 
 
 def kernel(structure: Written) -> Kernel:
@@ -342,29 +347,29 @@ def kernel(structure: Written) -> Kernel:
 
 def load_kernels(wanted: Iterable[tuple[str, int]]) -> list[Kernel] | None:
     """Return kernels by the keys of their files, given the chunks of work of each; None if one is missing."""
-    return _cache().load(wanted)
+    return run_apart(lambda: _cache().load(wanted))
 
 
 def precompile(structure: Written, work: int) -> None:
     """Start to compile a kernel with some chunks of work in another thread, because a plan will need it."""
-    _cache().precompile(structure, work)
+    run_apart(lambda: _cache().precompile(structure, work))
 
 
 def precompile_module(write: Callable[..., str], arguments: tuple[Any, ...]) -> None:
     """Start to compile a module quickly in another thread; see :func:`compile_module`."""
-    _cache().objects.precompile_module(write, arguments)
+    run_apart(lambda: _cache().objects.precompile_module(write, arguments))
 
 
 def tier_up(some: Iterable[Kernel]) -> None:
     """Queue the quickly compiled ones among some kernels for tier-up in the background thread."""
     improvable = [kernel for kernel in some if kernel.improvable]
     if improvable:
-        _tier_up_thread.submit(improvable)
+        run_apart(lambda: _tier_up_thread.submit(improvable))
 
 
 def wait_for_tier_up() -> None:
     """Block until all queued tier-up compilations finish."""
-    _tier_up_thread.finish()
+    run_apart(_tier_up_thread.finish)
 
 
 def compile_text(text: str, name: str, quick: bool = False) -> Kernel:
@@ -382,17 +387,17 @@ def compile_module(write: Callable[..., str], arguments: tuple[Any, ...], name: 
     ``write`` is called only if the machine code for these values is not on disk. ``quick`` is for code whose speed
     hardly matters: it does not tier up in this process.
     """
-    return _cache().compile(write, arguments, name, quick)
+    return run_apart(lambda: _cache().compile(write, arguments, name, quick))
 
 
 def disk_cache() -> DiskCache | None:
     """Return the disk cache of machine code and plans; None if the settings turn it off."""
-    return _cache().objects.disk_cache()
+    return run_apart(_cache().objects.disk_cache)
 
 
 def description() -> Description:
     """Return the versions of the compiler and the features of the processor."""
-    return _cache().objects.description()
+    return run_apart(_cache().objects.description)
 
 
 def _cache() -> _KernelCache:

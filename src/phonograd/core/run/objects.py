@@ -284,11 +284,12 @@ class ObjectCache:
             self.compiler()
 
     def _open(self, directory: str, limit_bytes: int) -> DiskCache | None:
-        sources = source_digest(DiskCache(directory, limit_bytes, "sources"), self._preload)
+        found = DiskCache(directory, limit_bytes, "sources")
+        sources = source_digest(found, self._preload)
         if sources is None:
             return None
         identity = fingerprint() or self.compiler().description().versions
-        return DiskCache(directory, limit_bytes, f"{sources}\n{self._cpu_level}\n{identity}")
+        return found.with_versions(f"{sources}\n{self._cpu_level}\n{identity}")
 
 
 def _quick(key: str) -> str:

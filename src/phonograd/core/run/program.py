@@ -17,6 +17,7 @@ import numpy as np
 
 from ..base.dtypes import DType
 from ..base.errors import MXNetError
+from ..base.outside import is_from_outside
 from ..graph.node import Node, Shape
 from ..graph.operator import Array
 from . import kernel_cache, memory_pool
@@ -295,6 +296,8 @@ def _call(step: NumpyStep) -> Segment:
         try:
             result = function(*[values[source] for source in sources])
         except Exception as error:
+            if is_from_outside(error):
+                raise
             raise locate_error(error, node) from error
         values[target] = _as_contiguous(result) if single else result
         for slot in done:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..base.errors import MXNetError
+from ..base.outside import is_from_outside
 from ..graph.node import Node
 from ..graph.operator import ABSENT, Array
 from ..ops.math.structural import LEAF
@@ -76,7 +77,10 @@ class ReferenceProgram:
             if self.compiled is not None:
                 try:
                     return self.compiled(*inputs)  # type: ignore[no-any-return]
-                except Exception:  # noqa: BLE001 - fails again step by step, where the node is known
+                except Exception as error:
+                    if is_from_outside(error):
+                        raise
+                    # it fails again step by step, where the node is known
                     return self._step_by_step(inputs)
             return self._step_by_step(inputs)
 
@@ -87,6 +91,8 @@ class ReferenceProgram:
             try:
                 values[slot] = function(*[values[source] for source in sources])
             except Exception as error:
+                if is_from_outside(error):
+                    raise
                 raise locate_error(error, node) from error
             if note is not None:
                 note(self.parts[number], start, perf_counter_ns())

@@ -25,7 +25,7 @@ import numpy as np
 
 from ..base import fork, settings
 from . import kernel_cache
-from .background import start
+from .background import run_apart, start
 from .pointers import locks_work
 from .thread_pool_ir import FUNCTIONS, thread_pool_text
 from .thread_pool_words import (
@@ -179,6 +179,7 @@ CELL = np.zeros(1, np.int64)
 #: whether :func:`renew` has something to do: no pool was started yet, this process was forked, or the setting changed
 stale = True
 
+_has_ended = False
 _pool: ThreadPool | None = None
 _code: _Code | None = None
 _memories: list[Any] = []
@@ -201,19 +202,33 @@ def precompile() -> None:
 
 def renew() -> ThreadPool | None:
     """Return the pool that the settings ask for, started if need be; None if one thread does everything."""
+    return run_apart(_renew)
+
+
+def _renew() -> ThreadPool | None:
     global _pool, stale
     with _lock:
-        if stale:
-            stale = False
-            workers = settings.current().num_threads - 1 if locks_work() else 0
-            if _pool is not None:
-                CELL[0] = 0
-                _pool.dismiss()
-                _pool = None
-            if workers > 0:
-                _pool = ThreadPool(workers)
-                CELL[0] = _pool.address
-        return _pool
+        if not stale:
+            # another thread may be starting the pool: until then this one works alone
+            return _pool
+        stale = False
+        before, _pool = _pool, None
+        CELL[0] = 0
+    if before is not None:
+        before.dismiss()
+    workers = settings.current().num_threads - 1 if locks_work() else 0
+    if workers <= 0:
+        return None
+    # no lock is held while threads start
+    made = ThreadPool(workers)
+    with _lock:
+        if _pool is None and not (stale or _has_ended):
+            _pool = made
+            CELL[0] = made.address
+            return made
+    # the settings have changed meanwhile, or the program is about to end
+    made.dismiss()
+    return _pool
 
 
 def _mark_stale() -> None:
@@ -235,9 +250,9 @@ def _after_fork() -> None:
 
 def _end() -> None:
     """End the workers with the program; regions that run later run on one thread."""
-    global _pool, stale
+    global _pool, stale, _has_ended
     with _lock:
-        stale = False
+        stale, _has_ended = False, True
         CELL[0] = 0
         pool, _pool = _pool, None
     if pool is not None:

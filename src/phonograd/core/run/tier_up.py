@@ -48,15 +48,17 @@ class TierUpThread:
         with self._changed:
             self._waiting.extend([weakref.ref(kernel) for kernel in kernels])
             self._changed.notify_all()
-            if self._thread is None and not self._stopped:
-                thread = threading.Thread(target=self._work, name="phonograd tier-up", daemon=True)
-                try:
-                    start(thread)
-                except RuntimeError:
-                    # the system allows no more threads, or the interpreter is shutting down: keep the quick kernels
-                    self._waiting.clear()
-                else:
-                    self._thread = thread
+            if self._thread is not None or self._stopped:
+                return
+            self._thread = thread = threading.Thread(target=self._work, name="phonograd tier-up", daemon=True)
+        try:
+            start(thread)
+        except RuntimeError:
+            # the system allows no more threads, or the interpreter is shutting down: keep the quick kernels
+            with self._changed:
+                self._waiting.clear()
+                self._thread = None
+                self._changed.notify_all()
 
     def finish(self) -> None:
         """Wait until the queue is empty."""
@@ -68,8 +70,10 @@ class TierUpThread:
         with self._changed:
             self._stopped = True
             self._changed.notify_all()
-        if self._thread is not None:
-            self._thread.join()
+            thread = self._thread
+        # a thread that has not started yet will find that it is to stop
+        if thread is not None and thread.ident is not None:
+            thread.join()
 
     def _work(self) -> None:
         try:

@@ -14,6 +14,8 @@ from collections.abc import Container, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ..base.errors import MXNetError
+from ..base.outside import is_interrupting
 from ..base.settings import active
 from ..events import COMPILATION, EVALUATION, LISTENING, begin
 from ..graph.node import Node, statistics
@@ -25,7 +27,7 @@ from ..run.donation import donate
 if TYPE_CHECKING:
     from .trace import Trace
 
-__all__ = ["KEEP", "LAST", "Options", "compute", "evaluate"]
+__all__ = ["KEEP", "LAST", "Options", "check_reentry", "compute", "evaluate"]
 
 _UNOBSERVED = contextlib.nullcontext()
 
@@ -50,7 +52,23 @@ LAST = Options(is_last=True)
 def evaluate(trace: Trace, nodes: tuple[Node, ...], options: Options = KEEP) -> list[Array]:
     """Return the values of nodes of a trace, computing those that are not known yet."""
     with trace.lock:
-        return compute(trace, nodes, trace.position.following.get(_key(nodes, options)), options)
+        if trace.busy:
+            check_reentry(trace)
+            return compute(trace, nodes, trace.position.following.get(_key(nodes, options)), options)
+        trace.busy = True
+        try:
+            return compute(trace, nodes, trace.position.following.get(_key(nodes, options)), options)
+        finally:
+            trace.busy = False
+
+
+def check_reentry(trace: Trace) -> None:
+    """Raise an error if a signal handler needs values of a trace whose evaluation it has interrupted."""
+    if is_interrupting(trace):
+        raise MXNetError(
+            "a signal handler needs the value of an array while the evaluation that it has interrupted computes it. "
+            "Use arrays whose values are known, or set a flag in the handler and use arrays after it has returned"
+        )
 
 
 def compute(trace: Trace, nodes: tuple[Node, ...], plan: CachedPlan | None, options: Options) -> list[Array]:

@@ -26,7 +26,10 @@ __all__ = ["HANDOVER", "MACHINE_CODE", "Leaving", "Pairs"]
 #: without the lock reads the node first, then the trace; a writer writes the trace first, then the node
 HANDOVER = threading.RLock()
 fork.register(
-    "handover of arrays", before=HANDOVER.acquire, after_in_parent=HANDOVER.release, after_in_child=HANDOVER.release
+    "handover of arrays",
+    before=lambda: fork.hold(HANDOVER),
+    after_in_parent=lambda: fork.let_go(HANDOVER),
+    after_in_child=lambda: fork.let_go(HANDOVER),
 )
 
 #: handles with the nodes that they name

@@ -24,13 +24,14 @@ from typing import Any
 from ..base import settings
 from ..base.devices import Context
 from ..base.dtypes import DType, convert_scalar
+from ..base.outside import is_from_outside, is_interrupting
 from ..graph.node import Node
 from ..graph.operator import Array
 from ..observe.anomaly import detection
 from ..observe.attribution import Attribution, open_scope
 from ..ops.math.structural import REPEAT_CALL, VARIABLE, leaf, leaf_like, repeat_call
 from ..plan.cache import PLANS, waits
-from .evaluation import KEEP, LAST, Options, compute, evaluate
+from .evaluation import KEEP, LAST, Options, check_reentry, compute, evaluate
 from .flags import is_recording
 from .liveness import referenced
 from .owner import HANDOVER, MACHINE_CODE, Leaving, Pairs
@@ -63,6 +64,7 @@ class Trace(Recorder):
         "__weakref__",
         "attribution",
         "bound",
+        "busy",
         "created",
         "ended",
         "failed",
@@ -105,6 +107,8 @@ class Trace(Recorder):
         self.position = PLANS.root
         self.lock = _Lock()
         self.ended = False
+        #: whether a thread computes values of this trace
+        self.busy = False
         self.flushes = 0
         self.created = 0
         self.prune_at = _PRUNE_AT
@@ -117,10 +121,7 @@ class Trace(Recorder):
         """Return the leaf node of some memory; the same memory is the same leaf."""
         found = self.bound.get(id(data))
         if found is None or (found.context is not context and found.context != context):
-            leaves = self.leaves
-            found = leaf_like(len(leaves), data, context)
-            leaves.append(data)
-            self.bound[id(data)] = found
+            found = self.bound[id(data)] = leaf_like(self._new_leaf(data), data, context)
         return found
 
     def bind_scalar(self, value: Any, dtype: DType, kind: int, context: Context) -> Node:
@@ -134,16 +135,23 @@ class Trace(Recorder):
                 if len(_numbers_converted) >= _MOST_NUMBERS:
                     _numbers_converted.clear()
                 data = _numbers_converted[key] = convert_scalar(value, dtype)
-            found = self.scalars[key] = leaf_like(len(self.leaves), data, context)
-            self.leaves.append(data)
+            found = self.scalars[key] = leaf_like(self._new_leaf(data), data, context)
         return found
 
     def counter(self) -> Node:
         """Return the leaf of the next position in the random stream."""
         data = next_counter()
-        node = leaf(len(self.leaves), data.shape, data.dtype)
-        self.leaves.append(data)
-        return node
+        return leaf(self._new_leaf(data), data.shape, data.dtype)
+
+    def _new_leaf(self, data: Array) -> int:
+        """Return the number of a new leaf with some memory."""
+        leaves = self.leaves
+        leaves.append(data)
+        number = len(leaves) - 1
+        while leaves[number] is not data:
+            # a signal handler has added leaves meanwhile
+            number -= 1
+        return number
 
     # -- the record
 
@@ -225,52 +233,80 @@ class Trace(Recorder):
         """Compute the values of all live handles. Outside of recording this ends a trace on which nothing waits.
 
         An operator that fails (an index out of range) does not disturb the others: the error is kept, and raised when
-        the value of an array that depends on it is needed.
+        the value of an array that depends on it is needed. The exception of a signal handler is raised at once; pending
+        arrays stay pending.
         """
         with self.lock:
-            if detection.on and self.attribution is not None:
-                self.attribution.note_arrays(self.handles)
-            live = self.live()
-            nodes = tuple([node for _, node in live])
-            plan = self.position.following.get((nodes, settings.active.executor))
-            waiting = waits(nodes) if plan is None else plan.waits
-            options = KEEP if waiting or self.ended or (self.flushes and not end) else LAST
+            if self.busy:
+                check_reentry(self)
+            self.busy = True
+            is_current, number = getattr(LOCAL, "trace", None) is self, None
+            if is_current:
+                # no machine code: a signal handler that calls operators meanwhile gets another trace (`ready_trace`)
+                number, self.thread = self.thread, None
             try:
-                values: list[Any] = compute(self, nodes, plan, options) if nodes else []
-            except Exception:  # noqa: BLE001 - each error is raised where its value is needed
-                values = [self._attempt(node) for node in nodes]
-            self.flushes += 1
-            if not end and not self.ended:
-                end = not waiting or (self.flushes >= _FLUSHES_WITH_RECORD and not is_recording())
-            with HANDOVER:
-                ending, settle = end and not self.ended, MACHINE_CODE.settle
-                if settle is not None and not self.failed:
-                    live = settle(self, live, values, ending)
-                else:
-                    for (handle, node), value in zip(live, values):
-                        if handle._node is node and handle._trace is self:
-                            handle._buffer = value
-                if ending:
-                    self._end(live)
-            if end:
-                PLANS.trim()
+                self._flush(end, number)
+            finally:
+                self.busy = False
+                if is_current and not self.ended:
+                    self.thread = number
+
+    def _flush(self, end: bool, number: int | None) -> None:
+        if detection.on and self.attribution is not None:
+            self.attribution.note_arrays(self.handles)
+        live = self.live()
+        nodes = tuple([node for _, node in live])
+        plan = self.position.following.get((nodes, settings.active.executor))
+        waiting = waits(nodes) if plan is None else plan.waits
+        options = KEEP if waiting or self.ended or (self.flushes and not end) else LAST
+        try:
+            values: list[Any] = compute(self, nodes, plan, options) if nodes else []
+        except Exception as error:
+            if is_from_outside(error):
+                raise
+            # each error is raised where its value is needed
+            values = [self._attempt(node) for node in nodes]
+        self.flushes += 1
+        if not end and not self.ended:
+            end = not waiting or (self.flushes >= _FLUSHES_WITH_RECORD and not is_recording())
+        with HANDOVER:
+            ending, settle = end and not self.ended, MACHINE_CODE.settle
+            if settle is not None and not self.failed:
+                live = settle(self, live, values, ending)
+            else:
+                for (handle, node), value in zip(live, values):
+                    if handle._node is node and handle._trace is self:
+                        handle._buffer = value
+            if ending:
+                self._end(live, number)
+        if end:
+            PLANS.trim()
 
     def _attempt(self, node: Node) -> Array | None:
         """Return the value of a node, or keep the error for the array that needs it."""
         try:
             return self.value(node)
-        except Exception as error:  # noqa: BLE001 - raised where the value is needed
+        except Exception as error:
+            if is_from_outside(error):
+                raise
+            # raised where the value is needed
             self.failed[node] = error
             return None
 
-    def _end(self, live: Pairs) -> None:
-        """End the trace and begin the next one of its thread; recorded handles stay on the tape."""
-        self.ended = True
+    def _end(self, live: Pairs, number: int | None) -> None:
+        """End the trace and begin the next one of its thread, given the thread's number for machine code.
+
+        Recorded handles stay on the tape.
+        """
         if getattr(LOCAL, "trace", None) is self:
-            LOCAL.trace = following = Trace()
-            following.thread, self.thread = self.thread, None
-            if following.thread is not None:
+            following = Trace()
+            following.thread = number
+            # an exception of a signal handler must not leave an ended trace behind as the current one
+            LOCAL.trace = following
+            self.ended = True
+            if number is not None:
                 MACHINE_CODE.note(following)
+        self.ended = True
         failed = self.failed
         if live:
             self.tape.keep_recorded(live)
@@ -309,6 +345,9 @@ LOCAL = _Local()
 def ready_trace() -> Trace:
     """Return the current trace to add a node to. Very many pending nodes are evaluated first, unless recorded."""
     trace = LOCAL.trace
+    if trace.busy and is_interrupting(trace):
+        # a signal handler has interrupted the evaluation of this trace
+        LOCAL.trace = trace = Trace()
     if MACHINE_CODE.current is not trace and MACHINE_CODE.thread_number is not None and trace.allows_shortcuts:
         trace.thread = number = MACHINE_CODE.thread_number()
         MACHINE_CODE.note(trace)

@@ -15,6 +15,7 @@ from typing import Any
 from ... import ndarray
 from ...core.array.handle import make_result, node_in
 from ...core.base.devices import Context, current_context
+from ...core.base.outside import is_from_outside
 from ...core.capture.compiled import Compiled
 from ...core.trace.trace import LOCAL, ready_trace
 from ...ndarray.array import NDArray
@@ -339,6 +340,8 @@ class HybridBlock(Block):
         try:
             self.infer_shape(*args)
         except Exception as error:
+            if is_from_outside(error):
+                raise
             message = f"Deferred initialization failed because shape cannot be inferred. {error}"
             raise ValueError(message) from error
 

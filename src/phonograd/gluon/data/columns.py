@@ -17,6 +17,7 @@ from ... import autograd
 from ...core.array.handle import known_value, make_concrete, read
 from ...core.array.observed import LISTENERS
 from ...core.base.devices import CPU
+from ...core.base.outside import is_from_outside
 from ...core.trace.trace import LOCAL
 from ...ndarray.array import NDArray
 from ...ndarray.sparse import BaseSparseNDArray
@@ -146,7 +147,10 @@ def _apply_to_rows(rows: Column, steps: Sequence[Any]) -> NDArray | None:
             if not step._accepts_rows(values.ndim - 1):
                 return None
             values = step._transform(values)
-    except Exception:  # noqa: BLE001 - the caller repeats the step for single examples, which raises a clearer error
+    except Exception as error:
+        if is_from_outside(error):
+            raise
+        # the caller repeats the step for single examples, which raises a clearer error
         return None
     return make_concrete(values, CPU, rows._result_class)  # type: ignore[no-any-return]
 
