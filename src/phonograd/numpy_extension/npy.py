@@ -61,10 +61,10 @@ def read_npz(path: str) -> dict[str, Array]:
                     found[entry.filename.removesuffix(".npy")] = _read_array(file, entry.file_size, place)
     except FileNotFoundError as error:
         raise MissingFile(error.errno, error.strerror, path) from None
-    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, ValueError) as error:
+    except (MXNetError, IsADirectoryError, PermissionError):
+        raise
+    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, ValueError, OSError) as error:
         # the zipfile module raises each of these for damaged files, encrypted ones and unknown methods
-        if isinstance(error, MXNetError):
-            raise
         raise MXNetError(f"{path} is not a .npz file, or it is damaged: {error}") from None
     return found
 

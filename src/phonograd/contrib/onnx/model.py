@@ -198,6 +198,7 @@ class Model:
     """The graph of a model: values by name, each a constant or a symbol."""
 
     def __init__(self, proto: Any) -> None:
+        _check_names(proto.graph)
         self.proto = proto
         #: bytes that evaluated constants may still have
         self._room = _FOLDED_PER_BYTE * proto.ByteSize() + _FOLDED_BYTES
@@ -309,6 +310,17 @@ class Model:
     def outputs(self) -> list[Symbol]:
         """Return the outputs of the graph."""
         return [self.symbol(value.name) for value in self.proto.graph.output]
+
+
+def _check_names(graph: Any) -> None:
+    """Raise an error if a name is not text: protobuf returns names that are not UTF-8 as bytes."""
+    for kind in ("input", "output", "initializer", "value_info", "node"):
+        for number, item in enumerate(getattr(graph, kind)):
+            names = [item.name]
+            if kind == "node":
+                names += [item.op_type, item.domain, *item.input, *item.output, *[a.name for a in item.attribute]]
+            if not all([isinstance(name, str) for name in names]):
+                raise MXNetError(f"ONNX import: {kind} {number} of the graph has a name that is not UTF-8")
 
 
 def _initial_value(tensor: Any) -> Array:
