@@ -227,15 +227,15 @@ class KVStore(KVStoreBase):
     set_updater = _set_updater
 
     def save_optimizer_states(self, fname: str, dump_optimizer: bool = False) -> None:
-        """Write the states of the optimizer to a file."""
+        """Write the states of the optimizer to a file, in the format of the setting ``states_format``."""
         assert isinstance(self._updater, optimizer.Updater), "Cannot save states: the store has no optimizer"
         write_atomically(fname, [self._updater.get_states(dump_optimizer)])
 
     def load_optimizer_states(self, fname: str) -> None:
-        """Read the states of the optimizer from a file."""
+        """Read the states of the optimizer from a file; an error leaves them as they were."""
         assert isinstance(self._updater, optimizer.Updater), "Cannot load states: the store has no optimizer"
         with open(fname, "rb") as file:
-            self._updater.set_states(file.read())
+            self._updater._install(self._updater._read_states(file.read(), fname, self._values))
 
     def _barrier(self) -> None:
         """Do nothing: there is no other process to wait for."""

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import pickle
-import pickletools
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +12,6 @@ import pytest
 import phonograd as mx
 from phonograd import gluon
 from phonograd.gluon import nn
-from phonograd.optimizer import states
 
 from . import programs
 
@@ -141,92 +138,3 @@ def test_save_and_load_the_tree(tmp_path: Path) -> None:
     other = blank()
     other.load(str(tmp_path / "tree"))
     assert numbers(other) == RECORDED["params"]
-
-
-# -- trainers
-
-
-@pytest.mark.parametrize(("name", "arguments"), programs.STATES)
-def test_states_of_mxnet_go_on(name: str, arguments: dict[str, Any]) -> None:
-    trainer, parameter = programs.saved_trainer(mx, name, {}, steps=0)
-    trainer.load_states(str(FOLDER / f"{name}.states"))
-    before, after = RECORDED["later"][name]
-    parameter.set_data(mx.nd.array(before))
-    programs.train(mx, trainer, parameter, np.random.RandomState(9), 2)
-    np.testing.assert_allclose(programs.values(parameter.data()), after, rtol=1e-6)
-    assert vars(trainer.optimizer).items() >= arguments.items() or trainer.optimizer.lr == arguments["learning_rate"]
-
-
-@pytest.mark.parametrize(("name", "arguments"), programs.STATES)
-def test_states_have_the_names_of_mxnet(tmp_path: Path, name: str, arguments: dict[str, Any]) -> None:
-    trainer, _ = programs.saved_trainer(mx, name, arguments)
-    trainer.save_states(str(tmp_path / "own.states"))
-
-    def references(path: Path) -> set[str]:
-        found, texts = set(), []
-        for opcode, argument, _ in pickletools.genops(path.read_bytes()):
-            if opcode.name == "GLOBAL":
-                found.add(argument)
-            elif "UNICODE" in opcode.name:
-                texts.append(argument)
-            elif opcode.name == "STACK_GLOBAL":
-                found.add(" ".join(texts[-2:]))
-        return found
-
-    own, theirs = references(tmp_path / "own.states"), references(FOLDER / f"{name}.states")
-    assert own <= {name.replace("__builtin__", "builtins") for name in theirs}
-    states, optimizer = _read_as_plain(tmp_path / "own.states")
-    wanted_states, wanted = _read_as_plain(FOLDER / f"{name}.states")
-    assert set(optimizer) >= set(wanted)
-    assert states.keys() == wanted_states.keys()
-
-
-class _Plain:
-    """Stands for any class of MXNet in a pickle."""
-
-    def __init__(self, *arguments: Any) -> None:
-        pass
-
-    def __setstate__(self, state: Any) -> None:
-        self.state = state
-
-
-class _PlainReader(pickle.Unpickler):
-    def find_class(self, module: str, name: str) -> Any:
-        return _Plain if module.startswith("mxnet") else super().find_class(module, name)
-
-
-def _read_as_plain(path: Path) -> Any:
-    with path.open("rb") as file:
-        loaded, optimizer = _PlainReader(file).load()
-    return loaded, optimizer.state
-
-
-def test_states_go_on(tmp_path: Path) -> None:
-    for name, arguments in programs.STATES:
-        trainer, parameter = programs.saved_trainer(mx, name, arguments)
-        trainer.save_states(str(tmp_path / "states"))
-        other, copy = programs.saved_trainer(mx, name, {}, steps=0)
-        other.load_states(str(tmp_path / "states"))
-        copy.set_data(parameter.data())
-        for each, weight in ((trainer, parameter), (other, copy)):
-            programs.train(mx, each, weight, np.random.RandomState(9), 2)
-        assert np.array_equal(parameter.data().asnumpy(), copy.data().asnumpy())
-
-
-def test_states_refuse_to_call_functions() -> None:
-    with pytest.raises(pickle.UnpicklingError, match="neither an array nor a registered optimizer"):
-        states.loads(pickle.dumps(print))
-
-
-def test_own_schedulers_and_optimizers_are_read() -> None:
-    class Slow(mx.lr_scheduler.LRScheduler):
-        pass
-
-    globals()["Slow"] = Slow
-    Slow.__qualname__ = "Slow"
-    optimizer = mx.optimizer.SGD(lr_scheduler=Slow(0.25))
-    loaded = states.loads(states.dumps(({}, optimizer)))[1]
-    assert type(loaded) is mx.optimizer.SGD
-    assert type(loaded.lr_scheduler) is Slow
-    assert loaded.lr_scheduler.base_lr == 0.25

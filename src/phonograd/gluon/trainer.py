@@ -243,7 +243,10 @@ class Trainer:
     # -- files
 
     def save_states(self, fname: str) -> None:
-        """Write the optimizer and its states to a file."""
+        """Write the optimizer and its states to a file.
+
+        The file has the format safetensors. With the setting ``states_format="mxnet"`` it has the format of MXNet.
+        """
         self._prepare()
         if self._update_on_kvstore:
             assert not self._params_to_init, (
@@ -254,16 +257,31 @@ class Trainer:
             write_atomically(fname, [self._updaters[0].get_states(dump_optimizer=True)])
 
     def load_states(self, fname: str) -> None:
-        """Read the optimizer and its states from a file."""
+        """Read the optimizer and its states from a file, which :meth:`save_states` or MXNet wrote.
+
+        The whole file is checked first; an error leaves the trainer as it was.
+
+        Raises
+        ------
+        MXNetError
+            If the file is damaged, or does not fit the parameters; the message names the file and the place.
+        """
         self._prepare()
         if self._update_on_kvstore:
             self._kvstore.load_optimizer_states(fname)
             self._optimizer = self._kvstore._updater.optimizer
         else:
             with open(fname, "rb") as file:
-                states = file.read()
-            for updater in self._updaters:
-                updater.set_states(states)
+                data = file.read()
+            weights = {
+                number: parameter._check_and_get(parameter._data, list)[0]
+                for number, parameter in enumerate(self._params)
+                if parameter._data is not None
+            }
+            # each context has arrays of its own
+            loaded = [updater._read_states(data, fname, weights) for updater in self._updaters]
+            for updater, states in zip(self._updaters, loaded):
+                updater._install(states)
                 updater.optimizer = self._updaters[0].optimizer
             self._optimizer = self._updaters[0].optimizer
         self._optimizer.param_dict = dict(enumerate(self._params))

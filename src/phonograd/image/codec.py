@@ -19,6 +19,15 @@ __all__ = ["decode", "encode", "read"]
 Image = np.ndarray[Any, Any]
 
 
+#: Formats whose data have at least one bit for some pixels. Deflate has the best ratio (1032), with 8 pixels in a byte.
+_DENSE_FORMATS = frozenset(("PNG", "GIF", "BMP", "JPEG"))
+#: the same for the methods of TIFF files
+_DENSE_COMPRESSIONS = frozenset(("raw", "packbits", "tiff_lzw", "tiff_adobe_deflate", "tiff_deflate", "jpeg"))
+_MOST_PIXELS_PER_BYTE = 8 * 1032
+#: an image that is never refused
+_SMALL_IMAGE = 1 << 20
+
+
 def _pillow() -> Any:
     """Return Pillow's main module. Raise if it is not installed."""
     try:
@@ -55,12 +64,21 @@ def decode(data: bytes | bytearray | memoryview, flag: int = 1, name: str = "the
         with warnings.catch_warnings():
             warnings.simplefilter("error", pillow.DecompressionBombWarning)
             with pillow.open(io.BytesIO(data)) as opened:
+                _check_size(opened, len(data))
                 return _pixels(opened, flag)
     # Pillow's readers raise various exceptions for damaged files
     except (OSError, ValueError, SyntaxError, TypeError, IndexError, KeyError, EOFError, AttributeError) as error:
         raise MXNetError(f"{name} ({len(data)} bytes) cannot be decoded: {error}") from error
     except (pillow.DecompressionBombError, pillow.DecompressionBombWarning) as error:
         raise MXNetError(f"{name} is not decoded: {error} (PIL.Image.MAX_IMAGE_PIXELS is the limit)") from error
+
+
+def _check_size(opened: Any, size: int) -> None:
+    """Raise ValueError if an image claims more pixels than so many bytes can have, before they are allocated."""
+    width, height = opened.size
+    limited = opened.format in _DENSE_FORMATS or opened.info.get("compression") in _DENSE_COMPRESSIONS
+    if limited and width * height > max(_SMALL_IMAGE, _MOST_PIXELS_PER_BYTE * size):
+        raise ValueError(f"{size} bytes cannot have {width} x {height} pixels")
 
 
 def _pixels(opened: Any, flag: int) -> Image:

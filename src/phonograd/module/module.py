@@ -286,15 +286,16 @@ class Module(BaseModule):
         self.optimizer_initialized = True
 
     def save_optimizer_states(self, fname: str) -> None:
-        """Write the states of the optimizer to a file."""
+        """Write the states of the optimizer to a file, in the format of the setting ``states_format``."""
         need(self.optimizer_initialized, "save_optimizer_states", "init_optimizer")
         write_atomically(fname, [self._updater.get_states()])
 
     def load_optimizer_states(self, fname: str) -> None:
-        """Read the states of the optimizer from a file."""
+        """Read the states of the optimizer from a file; an error leaves them as they were."""
         need(self.optimizer_initialized, "load_optimizer_states", "init_optimizer")
+        weights = {number: self._executor.arg_dict[name] for name, number in self._numbers.items() if self._executor}
         with open(fname, "rb") as file:
-            self._updater.set_states(file.read())
+            self._updater._install(self._updater._read_states(file.read(), fname, weights))
 
     # -- batches
 

@@ -13,7 +13,7 @@ from ..core.array.observed import LISTENERS, NamedAction, observe_call
 from ..core.array.values import values_of
 from ..core.base.devices import CPU, Context, as_context
 from ..core.base.dtypes import DType, as_dtype
-from ..core.base.errors import MXNetError, nearest
+from ..core.base.errors import MXNetError, TooLarge, nearest
 from ..core.graph.node import Shape
 from ..core.graph.operator import REGISTRY
 from ..core.graph.parameters import REQUIRED, Parameter
@@ -74,9 +74,12 @@ def _fill(
     if isinstance(out, NDArray) and dtype is None:
         dtype = out._dtype
     arguments = extents, value, as_dtype(dtype), as_context(ctx), out
-    if LISTENERS:
-        return observe_call(NamedAction(name), (), None, (), _make_filled, arguments)  # type: ignore[no-any-return]
-    return _make_filled(*arguments)
+    try:
+        if LISTENERS:
+            return observe_call(NamedAction(name), (), None, (), _make_filled, arguments)  # type: ignore[no-any-return]
+        return _make_filled(*arguments)
+    except TooLarge as error:
+        raise error.inside(name) from None
 
 
 def _make_filled(shape: Shape, value: Any, dtype: DType, context: Context, out: Any) -> NDArray:

@@ -186,9 +186,9 @@ def _read_record(reader: _Reader, index: int, np_shape: int | None) -> Array | S
     first = reader.number("I", f"the magic number of {label}")
     version = _VERSION_OF_MAGIC.get(first, 0)
     if np_shape == 0 and version == 3:
-        raise MXNetError(_SAVED_WITH_NP_SHAPE)
+        raise MXNetError(_SAVED_WITH_NP_SHAPE + reader.name)
     if np_shape == 1 and version != 3:
-        raise MXNetError(_SAVED_WITHOUT_NP_SHAPE)
+        raise MXNetError(_SAVED_WITHOUT_NP_SHAPE + reader.name)
     storage = reader.number("i", f"the storage type of {label}") if version >= 2 else 0
     if storage and (storage not in _INDEX_ARRAYS or version == 3):
         raise reader.fail(f"{label} has the unknown storage type {storage}", at=reader.position - 4)
@@ -211,7 +211,12 @@ def _read_record(reader: _Reader, index: int, np_shape: int | None) -> Array | S
         if len(layouts[-1][0]) != 1:
             raise reader.fail(f"{what} has {len(layouts[-1][0])} axes instead of one")
     values = reader.array(stored_shape, flag, f"the data of {label}")
-    return SparseRecord(_STORAGE_NAMES[storage], shape, values, tuple(reader.array(*layout) for layout in layouts))
+    record = SparseRecord(_STORAGE_NAMES[storage], shape, values, tuple(reader.array(*layout) for layout in layouts))
+    try:
+        record.check()
+    except MXNetError as error:
+        raise reader.fail(f"{label}: {error}") from None
+    return record
 
 
 def _read_flag(reader: _Reader, label: str) -> int:

@@ -8,10 +8,12 @@ from typing import Any
 import numpy as np
 
 from ..core.array.handle import read
+from ..core.base.files import AtomicFile
 from ..ndarray import params
 from ..ndarray.array import NDArray
 from ..numpy.multiarray import as_nd, as_np
 from ..util import np_shape
+from .npy import read_npy, read_npz
 
 __all__ = ["load", "save", "savez"]
 
@@ -37,13 +39,19 @@ def load(file: str | os.PathLike[str]) -> Any:
     """Return the arrays in a file: a dictionary if they have names, else a list.
 
     Files that end in ``.npz`` and ``.npy`` are read as NumPy's.
+
+    Raises
+    ------
+    MXNetError
+        If the file is missing or damaged; the message names the file and the place.
     """
     name = os.fspath(file)
     if name.endswith((".npz", ".npy")):
         from ..numpy.creation import from_values
 
-        found = np.load(name, allow_pickle=False)
-        return from_values(found) if isinstance(found, np.ndarray) else {key: from_values(found[key]) for key in found}
+        if name.endswith(".npy"):
+            return from_values(read_npy(name))
+        return {key: from_values(value) for key, value in read_npz(name).items()}
     with np_shape(True):
         loaded = params.load(file)
     if isinstance(loaded, dict):
@@ -53,7 +61,10 @@ def load(file: str | os.PathLike[str]) -> Any:
 
 def savez(file: str | os.PathLike[str], *args: Any, **kwargs: Any) -> None:
     """Write arrays to a NumPy archive, by name, or as ``arr_0`` and so on."""
-    np.savez(file, *[_values(value) for value in args], **{key: _values(value) for key, value in kwargs.items()})
+    name = os.fspath(file)
+    with AtomicFile(name if name.endswith(".npz") else name + ".npz") as target:
+        values = {key: _values(value) for key, value in kwargs.items()}
+        np.savez(target.stream, *[_values(value) for value in args], **values)
 
 
 def _values(array: Any) -> Any:

@@ -278,17 +278,20 @@ class Optimizer:
 
     def create_state_multi_precision(self, index: Any, weight: NDArray) -> Any:
         """Return the state of a weight, with a float32 copy of a float16 weight if `multi_precision` is set."""
-        is_half = np.dtype(weight.dtype) == np.float16
-        if is_half and self.multi_precision:
-            copy = weight.astype("float32")
-            state = self.create_state(index, copy)
-            return (copy, state) if self._copy_first else (state, copy)
-        if is_half:
+        if np.dtype(weight.dtype) == np.float16 and not self.multi_precision:
             warnings.warn(
                 "Accumulating with float16 in optimizer can lead to poor accuracy or slow convergence. Consider using "
                 "multi_precision=True option of the optimizer",
                 stacklevel=2,
             )
+        return self._new_state(index, weight)
+
+    def _new_state(self, index: Any, weight: NDArray) -> Any:
+        """Return the state of a weight as :meth:`create_state_multi_precision` does, without its warning."""
+        if np.dtype(weight.dtype) == np.float16 and self.multi_precision:
+            copy = weight.astype("float32")
+            state = self.create_state(index, copy)
+            return (copy, state) if self._copy_first else (state, copy)
         return self.create_state(index, weight)
 
     def _rates(self, step: UpdateStep) -> tuple[float | None, ...]:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Mapping
 from typing import Any
 
 from .. import autograd
 from ..base import py_str
 from ..core.base.devices import Context
+from ..core.base.errors import MXNetError
 from ..core.observe.allocations import OPTIMIZERS
 from ..ndarray.array import NDArray
 from . import states as state_files
 from .optimizer import Optimizer
+from .records import fit_states
 from .repetition import Repetition
 
 __all__ = ["Updater", "get_updater"]
@@ -61,6 +64,7 @@ class Updater:
         if index not in self.states:
             self.states[index] = self.optimizer.create_state_multi_precision(index, weight)
         elif not self.states_synced[index]:
+            self.states |= fit_states(self.optimizer, {index: self.states[index]}, {index: weight})
             self.states[index] = self.sync_state_context(self.states[index], weight.context)
         self.states_synced[index] = True
 
@@ -85,16 +89,30 @@ class Updater:
         return state
 
     def get_states(self, dump_optimizer: bool = False) -> bytes:
-        """Return the states of all weights as bytes in MXNet's format; `dump_optimizer` adds the optimizer."""
-        return state_files.dumps((self.states, self.optimizer) if dump_optimizer else self.states)
+        """Return the states of all weights as bytes; `dump_optimizer` adds the optimizer.
+
+        The setting ``states_format`` selects the format: safetensors, or the one of MXNet.
+        """
+        return state_files.dumps(self.states, self.optimizer if dump_optimizer else None)
 
     def set_states(self, states: bytes) -> None:
-        """Restore states that :meth:`get_states` returned, here or in MXNet."""
-        loaded = state_files.loads(states)
-        if isinstance(loaded, tuple) and len(loaded) == 2:
-            self.states, self.optimizer = loaded
-        else:
-            self.states = loaded
+        """Restore states that :meth:`get_states` returned, here or in MXNet; an error leaves all as it was."""
+        self._install(state_files.loads(states))
+
+    def _read_states(self, data: bytes, name: str, weights: Mapping[Any, NDArray]) -> state_files.Loaded:
+        """Return the states in a file after all checks; :meth:`_install` then puts them in place."""
+        loaded = state_files.loads(data, name)
+        try:
+            fitted = fit_states(loaded.optimizer or self.optimizer, loaded.states, weights)
+        except MXNetError as error:
+            raise MXNetError(f"{name} does not fit the weights: {error}") from None
+        return loaded._replace(states=fitted)
+
+    def _install(self, loaded: state_files.Loaded) -> None:
+        """Replace the states, and the optimizer if the file has one."""
+        self.states = loaded.states
+        if loaded.optimizer is not None:
+            self.optimizer = loaded.optimizer
         self.states_synced = dict.fromkeys(self.states, False)
 
 

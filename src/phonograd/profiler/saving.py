@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import zlib
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from ..core.events.facts import Facts, Segment
 from ..core.observe.allocations import Allocation
 from .arguments import as_json
 from .events import EventList, build
+from .saved_form import check_document
 from .tables import write_bytes
 
 __all__ = ["load_events", "save_events"]
@@ -119,13 +121,21 @@ def load_events(paths: Iterable[str | os.PathLike[str]]) -> tuple[EventList, dic
 
 def _read(path: str | os.PathLike[str]) -> dict[str, Any]:
     data = Path(path).read_bytes()
-    if data[:2] == b"\x1f\x8b":
-        data = gzip.decompress(data)
-    document = json.loads(data)
+    try:
+        if data[:2] == b"\x1f\x8b":
+            data = gzip.decompress(data)
+        document = json.loads(data)
+    except (ValueError, RecursionError, EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise ValueError(f"{os.fspath(path)!r} is not a saved profile, or it is damaged: {error}") from None
     if not isinstance(document, dict) or document.get("format") != _FORMAT:
         raise ValueError(f"{os.fspath(path)!r} is not a saved profile: write one with profile.save()")
-    if document["version"] > _VERSION:
+    version = document.get("version")
+    if isinstance(version, int) and version > _VERSION:
         raise ValueError(f"{os.fspath(path)!r} was saved by a newer version of this library")
+    try:
+        check_document(document, _FACTS)
+    except ValueError as error:
+        raise ValueError(f"{os.fspath(path)!r} is a damaged profile: {error}") from None
     return document
 
 

@@ -80,7 +80,10 @@ def load(fname: str | os.PathLike[str]) -> Symbol:
         raise MXNetError(f'Open "{os.fspath(fname)}": {error.strerror or error}') from error
     except UnicodeDecodeError as error:
         raise MXNetError(f"{os.fspath(fname)} is not a symbol file: {error}") from None
-    return load_json(text)
+    try:
+        return load_json(text)
+    except MXNetError as error:
+        raise MXNetError(f"{os.fspath(fname)}: {error}") from None
 
 
 def _find_operator(prefix: str, name: str) -> Operator | None:

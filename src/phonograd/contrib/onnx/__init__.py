@@ -30,8 +30,10 @@ def _load(onnx: Any, model_file: str | os.PathLike[str]) -> Any:
     messages = importlib.import_module("google.protobuf.message")
     try:
         model = onnx.load(path)
-    except messages.DecodeError as error:
-        raise MXNetError(f"{path} is not an ONNX file: {error}") from None
+    except OSError:
+        raise
+    except (messages.DecodeError, onnx.checker.ValidationError, ValueError, TypeError, RecursionError) as error:
+        raise MXNetError(f"{path} is not an ONNX file, or it is damaged: {error}") from None
     if not model.HasField("graph"):
         raise MXNetError(f"{path} is not an ONNX file: it has no graph")
     return model
@@ -110,7 +112,7 @@ def import_model(model_file: str | os.PathLike[str]) -> tuple[Any, dict[str, Any
     Raises
     ------
     MXNetError
-        If the file has an unsupported operator or attribute; the error names it.
+        If the file is damaged, or has an unsupported operator or attribute; the error names the file and the node.
     """
     _require()
     import onnx
@@ -120,9 +122,13 @@ def import_model(model_file: str | os.PathLike[str]) -> tuple[Any, dict[str, Any
     from .model import Model
 
     del readings
-    model = Model(_load(onnx, model_file))
-    model.read()
-    outputs = model.outputs()
+    proto = _load(onnx, model_file)
+    try:
+        model = Model(proto)
+        model.read()
+        outputs = model.outputs()
+    except MXNetError as error:
+        raise MXNetError(f"{os.fspath(model_file)}: {error}") from error
     whole = outputs[0] if len(outputs) == 1 else symbol.Group(outputs)
     states = set(whole.list_auxiliary_states())
     used = [name for name in whole.list_inputs() if name in model.parameters]

@@ -1,12 +1,13 @@
 """Model: an ONNX model during import, and the view of a node that its reading function gets.
 
 Nodes that depend only on constants are evaluated during import, by ONNX's reference evaluator. This removes the shape
-arithmetic that other programs write into models.
+arithmetic that other programs write into models. The size of such constants is limited by the size of the file.
 """
 
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -24,6 +25,17 @@ from .graph import Array
 __all__ = ["FORMS", "READINGS", "Model", "Node", "Reading", "reading_of", "reads", "reads_form"]
 
 Shape = tuple[int | None, ...]
+
+#: Constants that are evaluated during import may have this many bytes, and this many for each byte of the file.
+_FOLDED_BYTES = 1 << 24
+_FOLDED_PER_BYTE = 16
+#: operators whose results can be much larger than their inputs
+_GROWING = frozenset(
+    ("ConstantOfShape", "Expand", "EyeLike", "OneHot", "Pad", "Range", "Resize", "Tile", "Upsample", "Constant")
+)
+#: constants up to this size can be shapes, on which the sizes of results depend
+_LONGEST_SHAPE_BYTES = 4096
+_WIDEST_ITEM = 8
 Reading = Callable[["Node"], "Symbol | Sequence[Symbol]"]
 
 FormReading = Callable[["Node", Operator], "Symbol | Sequence[Symbol]"]
@@ -186,11 +198,12 @@ class Model:
     """The graph of a model: values by name, each a constant or a symbol."""
 
     def __init__(self, proto: Any) -> None:
-        from onnx import numpy_helper
-
+        _check_names(proto.graph)
         self.proto = proto
+        #: bytes that evaluated constants may still have
+        self._room = _FOLDED_PER_BYTE * proto.ByteSize() + _FOLDED_BYTES
         self.opset = max([entry.version for entry in proto.opset_import if entry.domain in ("", "ai.onnx")] or [1])
-        self.constants: dict[str, Array] = {t.name: numpy_helper.to_array(t) for t in proto.graph.initializer}
+        self.constants: dict[str, Array] = {t.name: _initial_value(t) for t in proto.graph.initializer}
         self.symbols: dict[str, Symbol] = {}
         #: parameters used by symbols
         self.parameters: dict[str, NDArray] = {}
@@ -240,11 +253,23 @@ class Model:
     def read(self) -> None:
         """Translate all nodes."""
         for proto in self.proto.graph.node:
-            node = Node(self, proto)
-            if self._fold(node):
-                continue
+            try:
+                node = Node(self, proto)
+                self._read_node(node)
+            except (MXNetError, MemoryError):
+                raise
+            except Exception as error:
+                # The readings trust the standard. A node against it fails in ways that depend on the operator.
+                raise MXNetError(
+                    f"ONNX import: operator {proto.op_type} ({proto.name or ', '.join(proto.output)}) is invalid: "
+                    f"{type(error).__name__}: {error}"
+                ) from error
+
+    def _read_node(self, node: Node) -> None:
+        """Translate or evaluate a node."""
+        if not self._fold(node):
             reading = reading_of(node.operator)
-            if proto.domain not in ("", "ai.onnx") or reading is None:
+            if node.proto.domain not in ("", "ai.onnx") or reading is None:
                 known = ", ".join(sorted({*READINGS, *NAMES["onnx"]}))
                 raise MXNetError(
                     f"ONNX import: operator {node.operator} ({node.name}) cannot be imported: it is not supported. "
@@ -263,25 +288,95 @@ class Model:
             return True
         if node.operator.startswith("Random") or not all([not i or i in self.constants for i in node.inputs]):
             return False
+        if any([attribute.HasField("g") or attribute.graphs for attribute in node.proto.attribute]):
+            # a loop can take any time
+            return False
+        self._check_room(node, _result_bytes(self.proto, node, self.constants))
         values = _evaluate(self.proto, node, self.constants)
+        size = sum([value.nbytes for value in values])
+        self._check_room(node, size)
+        self._room -= size
         self.constants.update(zip(node.outputs, values))
         return True
+
+    def _check_room(self, node: Node, size: int) -> None:
+        """Raise an error if a constant is larger than a file of this size should need."""
+        if size > self._room:
+            raise node.refuse(
+                f"has a constant result of {size} bytes, more than the {self._room} bytes that are left for constants "
+                "of a file of this size"
+            )
 
     def outputs(self) -> list[Symbol]:
         """Return the outputs of the graph."""
         return [self.symbol(value.name) for value in self.proto.graph.output]
 
 
+def _check_names(graph: Any) -> None:
+    """Raise an error if a name is not text: protobuf returns names that are not UTF-8 as bytes."""
+    for kind in ("input", "output", "initializer", "value_info", "node"):
+        for number, item in enumerate(getattr(graph, kind)):
+            names = [item.name]
+            if kind == "node":
+                names += [item.op_type, item.domain, *item.input, *item.output, *[a.name for a in item.attribute]]
+            if not all([isinstance(name, str) for name in names]):
+                raise MXNetError(f"ONNX import: {kind} {number} of the graph has a name that is not UTF-8")
+
+
+def _initial_value(tensor: Any) -> Array:
+    from onnx import numpy_helper
+
+    try:
+        return numpy_helper.to_array(tensor)
+    except (ValueError, TypeError, KeyError, OverflowError, AttributeError) as error:
+        raise MXNetError(f"ONNX import: the constant {tensor.name!r} is damaged: {error}") from None
+
+
+def _alone(model: Any, node: Node, constants: dict[str, Array], with_values: bool) -> Any:
+    """Return a model of one node, whose inputs are constants or, without values, inputs of the model."""
+    from onnx import TensorProto, helper, numpy_helper
+
+    used = [name for name in dict.fromkeys(node.inputs) if name]
+    outputs = [helper.make_tensor_value_info(name, TensorProto.UNDEFINED, None) for name in node.outputs if name]
+    inputs, values = [], []
+    for name in used:
+        if not with_values:
+            inputs.append(helper.make_tensor_value_info(name, TensorProto.UNDEFINED, None))
+        elif constants[name].nbytes <= _LONGEST_SHAPE_BYTES:
+            values.append(numpy_helper.from_array(constants[name], name))
+        else:
+            kind = helper.np_dtype_to_tensor_dtype(constants[name].dtype)
+            inputs.append(helper.make_tensor_value_info(name, kind, constants[name].shape))
+    graph = helper.make_graph([node.proto], "constants", inputs, outputs, initializer=values)
+    return helper.make_model(graph, opset_imports=list(model.opset_import))
+
+
+def _result_bytes(model: Any, node: Node, constants: dict[str, Array]) -> int:
+    """Return how many bytes the results of a node on constants will have; 0 if inputs bound them."""
+    from onnx import shape_inference
+
+    try:
+        inferred = shape_inference.infer_shapes(_alone(model, node, constants, True), data_prop=True).graph.output
+    except (ValueError, TypeError, RuntimeError, shape_inference.InferenceError) as error:
+        raise node.refuse(f"has results of unknown shapes ({error})") from None
+    total = 0
+    for value in inferred:
+        kind = value.type.tensor_type
+        extents = [extent.dim_value for extent in kind.shape.dim if extent.HasField("dim_value")]
+        if not kind.HasField("shape") or len(extents) < len(kind.shape.dim):
+            if node.operator in _GROWING:
+                raise node.refuse("has a constant result of unknown size")
+            continue
+        total += math.prod(extents) * _WIDEST_ITEM
+    return total
+
+
 def _evaluate(model: Any, node: Node, constants: dict[str, Array]) -> list[Array]:
     """Evaluate a node on constants."""
-    from onnx import TensorProto, helper
     from onnx.reference import ReferenceEvaluator
 
     used = [name for name in dict.fromkeys(node.inputs) if name]
-    inputs = [helper.make_tensor_value_info(name, TensorProto.UNDEFINED, None) for name in used]
-    outputs = [helper.make_tensor_value_info(name, TensorProto.UNDEFINED, None) for name in node.outputs if name]
-    graph = helper.make_graph([node.proto], "constants", inputs, outputs)
-    alone = helper.make_model(graph, opset_imports=list(model.opset_import))
+    alone = _alone(model, node, constants, False)
     try:
         found = ReferenceEvaluator(alone).run(None, {name: constants[name] for name in used})
     except Exception as error:
@@ -293,7 +388,10 @@ def _shapes(model: Any) -> dict[str, Shape]:
     """Return the shapes of all values as far as ONNX can infer them."""
     from onnx import shape_inference
 
-    inferred = shape_inference.infer_shapes(model, data_prop=True).graph
+    try:
+        inferred = shape_inference.infer_shapes(model, data_prop=True).graph
+    except (ValueError, TypeError, RuntimeError, shape_inference.InferenceError) as error:
+        raise MXNetError(f"ONNX import: the shapes of the graph contradict each other: {error}") from None
     found: dict[str, Shape] = {}
     for value in (*inferred.input, *inferred.value_info, *inferred.output):
         kind = value.type.tensor_type

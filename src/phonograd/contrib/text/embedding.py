@@ -61,8 +61,12 @@ def _read(path: str, delimiter: str, encoding: str, unknown: str) -> tuple[list[
     vectors: list[Any] = []
     for_unknown = None
     length = 0
-    with open(path, encoding=encoding) as file:
-        for number, line in enumerate(file, 1):
+    with open(path, "rb") as file:
+        for number, content in enumerate(file, 1):
+            try:
+                line = content.decode(encoding)
+            except UnicodeDecodeError as error:
+                raise ValueError(f"line {number} of {path} is not {encoding}: {error}") from None
             word, *elements = line.rstrip().split(delimiter)
             if len(elements) <= 1:
                 # fastText files begin with a line of two numbers

@@ -5,6 +5,8 @@
     RuntimeError
       MXNetError              every failed check (the name old scripts catch)
         MissingFile           a file that is not there; a FileNotFoundError, too
+        OutOfMemory           a value for which there is no memory; a MemoryError, too
+        TooLarge              a value that no computer can store
     RuntimeWarning
       NoCompilerWarning       kernels cannot be compiled, so NumPy evaluates everything
       AssumptionWarning       CPython, NumPy or llvmlite is not as assumed, so a slower way is taken
@@ -27,6 +29,8 @@ __all__ = [
     "MXNetError",
     "MissingFile",
     "NoCompilerWarning",
+    "OutOfMemory",
+    "TooLarge",
     "format_shape",
     "nearest",
     "user_line",
@@ -49,6 +53,25 @@ class MXNetError(RuntimeError):
 
 class MissingFile(FileNotFoundError, MXNetError):
     """A file, or the directory that it shall be in, is not there."""
+
+
+class OutOfMemory(MXNetError, MemoryError):
+    """There is no memory for a value."""
+
+
+class TooLarge(MXNetError):
+    """A value has more bytes than an address can count."""
+
+    def __init__(self, size: str, operator: str) -> None:
+        super().__init__(f"{size}, in operator {operator}")
+        self._size = size
+
+    def inside(self, operator: str) -> TooLarge:
+        """Return the error with the name of the operator that the user called, and which uses others."""
+        return TooLarge(self._size, operator)
+
+    def __reduce__(self) -> Any:
+        return MXNetError, self.args
 
 
 class NoCompilerWarning(RuntimeWarning):

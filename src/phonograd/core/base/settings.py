@@ -88,6 +88,8 @@ class Settings:
     """Size of that directory before the least recently used files are dropped."""
     spare_bytes: int = 1 << 30
     """Memory of arrays that are gone to keep for new ones; more than that is returned to the system."""
+    states_format: str = "safetensors"
+    """The format of new files of optimizer states: 'safetensors', or 'mxnet' for files that MXNet 1.9.1 reads."""
 
 
 def _from_environment() -> Settings:
@@ -111,6 +113,8 @@ def _check(settings: Settings) -> Settings:
         raise ValueError(f"executor must be 'auto', 'native' or 'reference', not {settings.executor!r}")
     if settings.winograd not in (0, 4, 6, 8):
         raise ValueError(f"winograd must be 0, 4, 6 or 8, not {settings.winograd!r}")
+    if settings.states_format not in ("safetensors", "mxnet"):
+        raise ValueError(f"states_format must be 'safetensors' or 'mxnet', not {settings.states_format!r}")
     _check_cpu_level(settings.cpu_level)
     return settings
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from ..base.devices import CPU, Context
 from ..base.dtypes import DType
-from ..base.errors import format_shape, user_line
+from ..base.errors import TooLarge, format_shape, user_line
 from ..base.signals import Signal
 
 if TYPE_CHECKING:
@@ -30,6 +30,14 @@ __all__ = ["FORGOTTEN", "Node", "ancestors", "attributed_to", "of_one_call", "st
 Shape = tuple[int, ...]
 
 _serials = itertools.count()
+
+#: More than any address space has; rounded up and added to offsets, sizes still are 64-bit integers.
+_MOST_BYTES = 1 << 60
+
+
+def _describe_size(shape: Shape, dtype: DType, size: int) -> str:
+    kind = f"shape {format_shape(shape)} and type {dtype}"
+    return f"a result of {kind} would have {size} bytes, which no computer can store"
 
 
 class _Source(threading.local):
@@ -128,6 +136,12 @@ class Node:
         outputs: tuple[tuple[Shape, DType], ...] | None = None,
         context: Context | None = None,
     ) -> None:
+        if outputs is None:
+            size = dtype.itemsize
+            for extent in shape:
+                size *= extent
+            if size > _MOST_BYTES:
+                raise TooLarge(_describe_size(shape, dtype, size), operator.name)
         self.operator = operator
         self.inputs = inputs
         self.attributes = attributes

@@ -60,7 +60,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..base.dtypes import DType
-from ..base.errors import MXNetError, format_shape, nearest
+from ..base.errors import MXNetError, TooLarge, format_shape, nearest
 from ..base.signals import Signal
 from .interface import Interface, Onnx
 from .node import Node, Shape, of_one_call, statistics
@@ -320,7 +320,10 @@ class Operator:
 
     def _expand(self, inputs: tuple[Node | None, ...], attributes: tuple[Any, ...]) -> Node | Nodes:
         with of_one_call():
-            result = self.function(*inputs, **dict(zip(self.parameter_names, attributes, strict=True)))
+            try:
+                result = self.function(*inputs, **dict(zip(self.parameter_names, attributes, strict=True)))
+            except TooLarge as error:
+                raise error.inside(self.name) from None
         call = (self, tuple([node for node in inputs if node is not None]), attributes)
         if isinstance(result, Node):
             return _label(result, call, 0)

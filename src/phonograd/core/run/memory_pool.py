@@ -192,7 +192,14 @@ class Pool:
             self.used_bytes += room
             if self.used_bytes > self.peak_bytes:
                 self.peak_bytes = self.used_bytes
-        return _new_block(room) if memory is None else memory.view(_Block)
+        if memory is not None:
+            return memory.view(_Block)
+        try:
+            return _new_block(room)
+        except MemoryError:
+            with self._lock:
+                self.used_bytes -= room
+            raise MemoryError(f"there is no memory for {room} bytes") from None
 
     def sort_in(self) -> None:
         """Make freed memory available, unless another thread is doing it."""

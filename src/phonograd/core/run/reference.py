@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ..base.errors import MXNetError
+from ..base.errors import MXNetError, OutOfMemory
 from ..base.outside import is_from_outside
 from ..graph.node import Node
 from ..graph.operator import ABSENT, Array
@@ -132,7 +132,11 @@ def locate_error(error: Exception, node: Node) -> Exception:
     text = f"{error}\n  in operator {node.operator.name}"
     if node.origin:
         text += f", called at {node.where()}"
-    kind = type(error) if isinstance(error, (MXNetError, IndexError, ValueError)) else MXNetError
+    kind: type[Exception] = MXNetError
+    if isinstance(error, MemoryError):
+        kind = OutOfMemory
+    elif isinstance(error, (MXNetError, IndexError, ValueError)):
+        kind = type(error)
     return kind(text)
 
 

@@ -14,7 +14,7 @@ from collections.abc import Container, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..base.errors import MXNetError
+from ..base.errors import MXNetError, OutOfMemory, format_shape
 from ..base.outside import is_interrupting
 from ..base.settings import active
 from ..events import COMPILATION, EVALUATION, LISTENING, begin
@@ -87,13 +87,16 @@ def compute(trace: Trace, nodes: tuple[Node, ...], plan: CachedPlan | None, opti
     if program is not None:
         statistics.evaluations += 1
         inputs = [values[node] if index is None else leaves[index] for index, node in plan.inputs]
-        if is_last and plan.donatable and not detection.on:
-            donated = donate(leaves, plan.donatable, plan.inputs)
-            if donated is not None:
-                # the results are kept, because their inputs are gone and nothing can compute them again
-                donated.run(program, partial(_run, trace, plan, inputs, donated), partial(_keep, trace, plan))
-                return [values[node] if index is None else leaves[index] for index, node in plan.places]
-        results = _run(trace, plan, inputs) if active.watched else program.run(inputs)
+        try:
+            if is_last and plan.donatable and not detection.on:
+                donated = donate(leaves, plan.donatable, plan.inputs)
+                if donated is not None:
+                    # the results are kept, because their inputs are gone and nothing can compute them again
+                    donated.run(program, partial(_run, trace, plan, inputs, donated), partial(_keep, trace, plan))
+                    return [values[node] if index is None else leaves[index] for index, node in plan.places]
+            results = _run(trace, plan, inputs) if active.watched else program.run(inputs)
+        except MemoryError as error:
+            raise _name_largest(error, plan) from error
         if detection.on:
             check(plan.kept, results, zip(program.inputs, inputs, strict=True), choose_program, trace.scope_of)
         if is_last and plan.results is not None:
@@ -103,6 +106,16 @@ def compute(trace: Trace, nodes: tuple[Node, ...], plan: CachedPlan | None, opti
         if lent is None:
             trace.position = plan.following
     return [values[node] if index is None else leaves[index] for index, node in plan.places]
+
+
+def _name_largest(error: MemoryError, plan: CachedPlan) -> MemoryError:
+    """Return an error about memory with the operator and the shape of the largest result."""
+    if isinstance(error, OutOfMemory) or not plan.kept:
+        return error
+    largest = max(plan.kept, key=lambda node: node.size * node.dtype.itemsize)
+    shape = f"whose result has shape {format_shape(largest.shape)} and type {largest.dtype}"
+    place = f", called at {largest.where()}" if largest.origin else ""
+    return OutOfMemory(f"{error}\n  in operator {largest.operator.name}, {shape}{place}")
 
 
 def _key(nodes: tuple[Node, ...], options: Options) -> tuple[Any, ...]:

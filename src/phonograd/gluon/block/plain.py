@@ -9,7 +9,7 @@ import json
 import re
 import warnings
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 from ... import initializer
@@ -336,17 +336,25 @@ class Block:
 
     def load(self, prefix: str) -> None:
         """Read names and parameters that :meth:`save` wrote into a block of the same structure."""
-        with open(prefix + "-model.json", encoding="utf-8") as file:
-            self._take_names(json.load(file), iter(range(1 << 30)))
+        path = prefix + "-model.json"
+        try:
+            with open(path, encoding="utf-8") as file:
+                names = list(self._saved_names(json.load(file), iter(range(1 << 30))))
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f"{path} does not describe this network: {error}") from None
         self.load_parameters(prefix + "-model.params")
+        for block, name in names:
+            block._name = name
 
-    def _take_names(self, structure: dict[str, Any], numbers: Any) -> None:
+    def _saved_names(self, structure: Any, numbers: Any) -> Iterator[tuple[Block, str]]:
+        """Yield the blocks of the tree with the names that a file has for them."""
         key = f"{type(self).__name__.lower()}{next(numbers)}"
-        if key not in structure:
+        own = structure.get(key) if isinstance(structure, dict) else None
+        if not isinstance(own, dict) or not isinstance(own.get("orig_name"), str):
             raise ValueError(f"The saved model has no block {key} here: its network has a different structure")
-        self._name = structure[key]["orig_name"]
+        yield self, own["orig_name"]
         for child in self._children.values():
-            child._take_names(structure[key], numbers)
+            yield from child._saved_names(own, numbers)
 
     # -- computing
 
