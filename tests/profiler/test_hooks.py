@@ -191,7 +191,7 @@ def test_a_range_that_is_kept_keeps_nothing_but_what_is_around_it() -> None:
             pass
         with record_function("outer"), begin(FUNCTION, "kept") as kept:
             pass
-        record("kernel", KERNEL, 1, 2, serves=(kept,))
+        record("kernel", KERNEL, kept.end_ns, kept.end_ns + 1, serves=(kept,))
     gone = weakref.ref(other)
     assert len(prof.events()) == 4
     del prof, other

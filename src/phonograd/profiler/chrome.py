@@ -8,17 +8,18 @@ gradients and from scopes to the kernels they caused. Memory is a counter with o
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ..core.events import RecordScope, default_node_id
 from .arguments import ArgumentTexts, as_json
 from .events import EventList, FunctionEvent, Slice
 from .memory import MemoryTimeline
-from .tables import write_bytes
+from .tables import write_chunks
 
 __all__ = ["check_metadata", "lanes_of", "write_chrome_trace"]
 
@@ -41,11 +42,11 @@ _REACH = {"global": "g", "process": "p", "thread": "t", "task": "t", "marker": "
 
 def write_chrome_trace(events: EventList, path: str | os.PathLike[str], metadata: dict[str, Any] | None = None) -> None:
     """Write a trace; compressed if the path ends in ``.gz``. Equal events produce equal files."""
-    data = _text(events, metadata or {}).encode("ascii")
-    write_bytes(path, data)
+    write_chunks(path, _pieces(events, metadata or {}))
 
 
-def _text(events: EventList, metadata: dict[str, Any]) -> str:
+def _pieces(events: EventList, metadata: dict[str, Any]) -> Iterator[str]:
+    """Yield the text of a trace, line by line."""
     head = {
         **metadata,
         "schemaVersion": 1,
@@ -58,8 +59,10 @@ def _text(events: EventList, metadata: dict[str, Any]) -> str:
         head["distributedInfo"] = {"rank": default_node_id()}
     process = os.getpid()
     title = {"ph": "M", "name": "process_name", "pid": process, "tid": 0, "args": {"name": f"phonograd {process}"}}
-    lines = ",\n".join([json.dumps(title), *_lines(events, process)])
-    return f'{json.dumps(head)[:-1]}, "traceEvents":[\n{lines}\n]}}\n'
+    yield f'{json.dumps(head)[:-1]}, "traceEvents":[\n{json.dumps(title)}'
+    for line in _lines(events, process):
+        yield ",\n" + line
+    yield "\n]}\n"
 
 
 def _lines(events: EventList, process: int) -> Iterator[str]:
@@ -67,8 +70,9 @@ def _lines(events: EventList, process: int) -> Iterator[str]:
     texts = ArgumentTexts()
     categories: dict[int, str] = {scope: _CATEGORIES.get(scope, scope.name.lower()) for scope in RecordScope}
     next_track = max(events.threads, default=0) + 1
-    arrows = [*[(*pair, "fwdbwd") for pair in events.links], *[(*pair, "cause") for pair in events.causes]]
-    places: dict[FunctionEvent, int] = {event: 0 for arrow in arrows for event in arrow[:2]}
+    places: dict[FunctionEvent, int] = {
+        event: 0 for pairs in (events.links, events.causes) for pair in pairs for event in pair
+    }
     for thread, title in sorted(events.threads.items()):
         tracks = [thread]
         yield _track_name(process, thread, title)
@@ -102,15 +106,15 @@ def _lines(events: EventList, process: int) -> Iterator[str]:
                 long = end - start
                 yield f'{{"ph":"X",{label},"ts":{time},"dur":{long // 1000}.{_DIGITS[long % 1000]}{more}}}'
     yield from _tasks(events, process)
-    yield from _arrows(arrows, places, process)
+    yield from _arrows(events, places, process)
     yield from _memory(events, process)
 
 
-def _arrows(
-    arrows: list[tuple[FunctionEvent, FunctionEvent, str]], places: dict[FunctionEvent, int], process: int
-) -> Iterator[str]:
+def _arrows(events: EventList, places: dict[FunctionEvent, int], process: int) -> Iterator[str]:
     """Yield both ends of each arrow, at the starts of the slices it connects."""
-    for number, (source, target, kind) in enumerate(arrows, 1):
+    kinds = itertools.chain(itertools.repeat("fwdbwd", len(events.links)), itertools.repeat("cause"))
+    pairs = itertools.chain(events.links, events.causes)
+    for number, ((source, target), kind) in enumerate(zip(pairs, kinds, strict=False), 1):
         if not (places[source] and places[target] and source.start_ns <= target.start_ns):
             continue
         begin, end = source.start_ns, target.start_ns
@@ -171,7 +175,7 @@ def check_metadata(metadata: dict[str, Any]) -> dict[str, Any]:
     return metadata
 
 
-def lanes_of(stretches: list[Slice]) -> Iterator[tuple[Slice, int]]:
+def lanes_of(stretches: Iterable[Slice]) -> Iterator[tuple[Slice, int]]:
     """Yield each slice of a thread with the number of the track on which it nests in its parent."""
     lanes: list[list[Slice]] = [[]]
     first = lanes[0]

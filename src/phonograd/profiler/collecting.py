@@ -7,6 +7,7 @@ a minimum duration.
 from __future__ import annotations
 
 import sys
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Collection
@@ -75,8 +76,12 @@ class Recording:
         self._preexisting = preexisting
         self._held: list[tuple[int, list[Allocation]]] = []
         self.dropped = 0
+        # a recording with a limit makes room in the lists of other threads; reentrant, because a finalizer that runs
+        # while it is held may begin a range
+        self._room = threading.RLock()
         self.origin_ns = origin_ns or time.perf_counter_ns()
         """The origin of all times."""
+        self._began_ns = self.origin_ns
         self.wall_ns = time.time_ns() - (time.perf_counter_ns() - self.origin_ns)
         self.stop_ns = 0
 
@@ -84,6 +89,7 @@ class Recording:
         """Start recording."""
         if self._preexisting and self._observer.sees(MEMORY):
             self._held = [(max(time.perf_counter_ns() - self.origin_ns, 0), inventory())]
+        self._began_ns = time.perf_counter_ns()
         add_collector(self._observer)
 
     def stop(self) -> None:
@@ -112,37 +118,52 @@ class Recording:
         shapes, stack = self._details
 
         def collect(entry: Range) -> None:
-            if most is not None and sum([len(kept) for _, kept in list(self._buffers.values())]) >= most:
-                self.dropped += 1
-                if not self._keep_last or not most:
-                    return
-                self._forget_oldest(buffer)
+            if most is not None and not self._keep_last and not self._has_room(most):
+                return
             if shapes:
                 facts = entry.facts
                 if facts is not None and facts._inputs and facts.shapes is None:
                     facts.shapes = [_describe_input(value) for value in facts._inputs]
             if stack and entry.stack is None:
                 entry.stack = _stack()
-            buffer.append(entry)
+            if most is None:
+                buffer.append(entry)
+            else:
+                self._append_within(most, buffer, entry)
 
         return collect
 
-    def _forget_oldest(self, own: deque[Range]) -> None:
-        fullest = own or max([kept for _, kept in list(self._buffers.values())], key=len)
-        fullest.popleft()
+    def _append_within(self, most: int, own: deque[Range], entry: Range) -> None:
+        """Keep a range if there is room for it; with ``keep_last``, forget the oldest one of the thread for it."""
+        with self._room:
+            if not self._has_room(most):
+                if not self._keep_last or not most:
+                    return
+                fullest = own or max([kept for _, kept in list(self._buffers.values())], key=len)
+                if fullest:
+                    fullest.popleft()
+            own.append(entry)
+
+    def _has_room(self, most: int) -> bool:
+        """Return whether another range may be kept; count it as dropped, or a kept one in its place, if not."""
+        with self._room:
+            full = sum([len(kept) for _, kept in list(self._buffers.values())]) >= most
+            self.dropped += full
+            return not full
 
     def events(self) -> EventList:
         """Return the events so far. A finished recording builds them once, a running one on every call."""
         if self._events is not None:
             return self._events
         stop_ns = self.stop_ns or time.perf_counter_ns()
-        buffers = {number: (name, list(kept)) for number, (name, kept) in list(self._buffers.items())}
-        dropped = self.dropped
+        with self._room:
+            buffers = {number: (name, list(kept)) for number, (name, kept) in list(self._buffers.items())}
+            dropped = self.dropped
         if self._shortest:
             long = {number: (name, self._long_enough(kept)) for number, (name, kept) in buffers.items()}
             dropped += sum([len(kept) - len(long[number][1]) for number, (_, kept) in buffers.items()])
             buffers = long
-        events = build(buffers, self.origin_ns, stop_ns, self.wall_ns, dropped, self._held)
+        events = build(buffers, self.origin_ns, stop_ns, self.wall_ns, dropped, self._held, self._began_ns)
         if self.stop_ns:
             self._events = events
             # threads that have begun no range since then still refer to the lists

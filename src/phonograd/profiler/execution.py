@@ -18,6 +18,7 @@ import itertools
 import os
 import time
 import weakref
+from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -33,7 +34,7 @@ from ..core.events import (
 )
 from .arguments import as_json
 from .event import strides_of
-from .tables import write_bytes
+from .tables import write_chunks
 
 __all__ = ["ExecutionTraceObserver"]
 
@@ -59,7 +60,8 @@ class _Numbers:
             def forget(_: object, identity: int = identity) -> None:
                 known.pop(identity, None)
 
-            found = known[identity] = weakref.ref(thing, forget), next(self._next)
+            # another thread may number it at the same time: the first number stays
+            found = known.setdefault(identity, (weakref.ref(thing, forget), next(self._next)))
         return found[1]
 
 
@@ -159,8 +161,17 @@ class ExecutionTraceObserver:
 
     def write(self, path: str | os.PathLike[str]) -> None:
         """Write the trace as JSON; compressed if the path ends in ``.gz``."""
-        data = as_json(self.document()).encode("ascii")
-        write_bytes(path, data)
+        write_chunks(path, self._pieces())
+
+    def _pieces(self) -> Iterator[str]:
+        """Yield the text of the document, node by node."""
+        document = self.document()
+        nodes = document["nodes"]
+        before, after = as_json({**document, "nodes": []}).split('"nodes":[]')
+        yield before + '"nodes":['
+        for number, node in enumerate(nodes):
+            yield ("," if number else "") + as_json(node)
+        yield "]" + after
 
     # -- observing
 

@@ -49,9 +49,13 @@ def text(what: str, value: Any) -> str:
     raise ArgumentTypeError(f"Expected a value of type 'str' for argument '{what}' but instead found {value!r}")
 
 
-def begin_scope(name: str, args: str | None, attributes: Mapping[str, Any] | None = None) -> Range:
+def begin_scope(
+    name: str, args: str | None, attributes: Mapping[str, Any] | None = None, instant: bool = False
+) -> Range:
     """Return a new range of a user scope, started if any observer listens."""
     entry = Range(USER_SCOPE)
+    if instant:
+        entry.instant = True
     if args is not None:
         entry.args = args
         if attributes:

@@ -64,7 +64,7 @@ class MemoryTimeline:
         finals, self._held = _categorize(held_ns, self._moments)
         taken = {identity for identity in [m.identity for m in self._moments if m.value > 0] if identity}
         own = self._moments if preexisting else [m for m in self._moments if m.value > 0 or m.identity in taken]
-        self.preexisting = _preexisting(self._held[0], [(m, finals[m]) for m in own])
+        self.preexisting = _preexisting(self._held[0], ((m, finals[m]) for m in own))
         """Bytes held before the profile began, by category."""
         named = {*self.preexisting, *finals.values(), *[c for found in self._held for _, _, c in found]}
         self.categories = [*[c for c in CATEGORIES if c in named], *sorted(named.difference(CATEGORIES))]

@@ -15,7 +15,7 @@ from .arguments import as_json, describe_event
 from .chrome import lanes_of
 from .events import EventList, FunctionEvent
 from .memory import MemoryTimeline
-from .tables import write_bytes
+from .tables import write_chunks
 
 __all__ = ["perfetto_trace", "write_perfetto_trace"]
 
@@ -32,12 +32,18 @@ _BEGIN, _END, _INSTANT, _COUNTER = 1, 2, 3, 4
 _CLEARED, _NEEDED = 1, 2
 
 
+#: the numbers that take one byte: most tags, lengths and tracks
+_BYTES = [bytes([value]) for value in range(0x80)]
+
+
 def _varint(value: int) -> bytes:
     """Return a number in groups of seven bits, lowest first; negative numbers use 64 bits.
 
     >>> _varint(300).hex()
     'ac02'
     """
+    if 0 <= value < 0x80:
+        return _BYTES[value]
     value &= 0xFFFFFFFFFFFFFFFF
     out = bytearray()
     while value > 0x7F:
@@ -66,13 +72,17 @@ def _fixed64(field: int, value: int) -> bytes:
 
 def write_perfetto_trace(events: EventList, path: str | os.PathLike[str]) -> None:
     """Write a trace; compressed if the path ends in ``.gz``."""
-    data = perfetto_trace(events)
-    write_bytes(path, data)
+    write_chunks(path, _pieces(events))
 
 
 def perfetto_trace(events: EventList) -> bytes:
     """Return the contents of a trace file."""
-    return b"".join([_block(_TRACE_PACKET, packet) for packet in _packets(events)])
+    return b"".join(_pieces(events))
+
+
+def _pieces(events: EventList) -> Iterator[bytes]:
+    for packet in _packets(events):
+        yield _block(_TRACE_PACKET, packet)
 
 
 def _packets(events: EventList) -> Iterator[bytes]:

@@ -201,9 +201,7 @@ class record_function:  # noqa: N801 - PyTorch's name
     def event(self, name: str, **attributes: Any) -> None:
         """Record that an event happened now, inside this scope."""
         if _LISTENERS:
-            moment = begin_scope(text("name", name), None, attributes)
-            moment.instant = True
-            moment.end()
+            begin_scope(text("name", name), None, attributes, instant=True).end()
 
     def _call_end_callbacks_on_future(self, fut: Any) -> Any:
         """Return a future like ``fut`` that completes after this scope; the scope ends when ``fut`` completes.

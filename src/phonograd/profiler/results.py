@@ -21,7 +21,7 @@ from .perfetto import write_perfetto_trace
 from .python_statistics import python_statistics
 from .report import html_report
 from .saving import save_events
-from .speedscope import speedscope_json
+from .speedscope import write_speedscope
 from .tables import write_text
 from .telemetry import export_spans
 
@@ -136,8 +136,8 @@ class Results:
         write_text(path, self.key_averages().to_csv(sort_by, ascending))
 
     def export_speedscope(self, path: AnyPath) -> None:
-        """Write a file for https://www.speedscope.app."""
-        write_text(path, speedscope_json(self.events(), Path(path).name))
+        """Write a file for https://www.speedscope.app; ``.gz`` paths are compressed."""
+        write_speedscope(self.events(), path)
 
     def export_folded(self, path: AnyPath, metric: str = "self_ns") -> None:
         """Write folded stacks for flame graph tools; see :func:`.folded.folded_stacks`."""

@@ -6,7 +6,7 @@ import gzip
 import json
 import os
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from ..core.observe.allocations import Allocation
 from .arguments import as_json
 from .events import EventList, build
 from .saved_form import check_document
-from .tables import write_bytes
+from .tables import write_chunks
 
 __all__ = ["load_events", "save_events"]
 
@@ -31,13 +31,17 @@ _FACTS = (
 
 def save_events(events: EventList, path: str | os.PathLike[str], metadata: dict[str, Any]) -> None:
     """Write events; compressed if the path ends in ``.gz``."""
+    write_chunks(path, _pieces(events, metadata))
+
+
+def _pieces(events: EventList, metadata: dict[str, Any]) -> Iterator[str]:
+    """Yield the text of a file, range by range."""
     sources = [*[event.range for event in events], *events.moments]
     numbers = {source: number for number, source in enumerate(sources)}
     names: dict[str, int] = {}
     unfinished = {event.range for event in events if event.unfinished}
     span = events.origin_ns, events.origin_ns + events.elapsed_ns
-    rows = [_row(source, numbers, names, span, source in unfinished) for source in sources]
-    document = {
+    head = {
         "format": _FORMAT,
         "version": _VERSION,
         "process": os.getpid(),
@@ -47,11 +51,13 @@ def save_events(events: EventList, path: str | os.PathLike[str], metadata: dict[
         "threads": {str(number): name for number, name in events.threads.items()},
         "metadata": metadata,
         "held": events.held,
-        "ranges": rows,
-        "names": list(names),
     }
-    data = as_json(document).encode("ascii")
-    write_bytes(path, data)
+    yield f'{as_json(head)[:-1]},"ranges":['
+    comma = ""
+    for source in sources:
+        yield comma + as_json(_row(source, numbers, names, span, source in unfinished))
+        comma = ","
+    yield f'],"names":{as_json(list(names))}}}'
 
 
 def _row(

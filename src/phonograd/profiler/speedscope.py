@@ -1,14 +1,22 @@
-"""speedscope: files for https://www.speedscope.app with one profile per track and one for memory."""
+"""speedscope: files for https://www.speedscope.app with one profile per track and one for memory.
+
+The names come first in such a file, so the events are passed twice: once for names and tracks, once to be written.
+"""
 
 from __future__ import annotations
 
+import array
 import json
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 from .chrome import lanes_of
-from .events import EventList
+from .events import EventList, Slice
+from .tables import write_chunks
 
-__all__ = ["speedscope_json"]
+__all__ = ["speedscope_json", "write_speedscope"]
 
 _SCHEMA = "https://www.speedscope.app/file-format-schema.json"
 
@@ -28,57 +36,97 @@ class _Frames:
         return [{"name": name} for name in self._numbers]
 
 
+class _Track:
+    """A track: its title, the places of its slices in the thread's list, and the end of the last one."""
+
+    def __init__(self, title: str, slices: Sequence[Slice]) -> None:
+        self.title = title
+        self.slices = slices
+        self.places = array.array("Q")
+        self.names: dict[str, None] = {}
+        self.until = 0
+
+
+def write_speedscope(events: EventList, path: str | os.PathLike[str]) -> None:
+    """Write a file with the perfectly nested work of each thread, and the origins of memory."""
+    write_chunks(path, _pieces(events, Path(path).name))
+
+
 def speedscope_json(events: EventList, name: str = "phonograd") -> str:
-    """Return a file with the perfectly nested work of each thread, and the origins of memory."""
+    """Return the contents of a file."""
+    return "".join(_pieces(events, name))
+
+
+def _pieces(events: EventList, name: str) -> Iterator[str]:
+    """Yield the text of a file, event by event."""
     frames = _Frames()
-    profiles = []
+    tracks = _tracks(events, frames)
+    memory = _memory(events, frames) if any([moment.value > 0 for moment in events.moments]) else None
+    head = {
+        "$schema": _SCHEMA,
+        "name": name,
+        "exporter": "phonograd",
+        "activeProfileIndex": 0,
+        "shared": {"frames": frames.as_list()},
+    }
+    yield f'{json.dumps(head)[:-1]}, "profiles": ['
+    comma = ""
+    for track in tracks:
+        yield comma
+        yield from _evented_profile(track, frames, events.elapsed_ns)
+        comma = ", "
+    if memory is not None:
+        yield comma + json.dumps(memory)
+    yield "]}"
+
+
+def _tracks(events: EventList, frames: _Frames) -> list[_Track]:
+    """Return the tracks of all threads, and number the names of their events."""
+    found: list[_Track] = []
     for thread, title in sorted(events.threads.items()):
-        tracks: dict[int, list[tuple[int, int, str]]] = {}
-        for (start, end, event, _), lane in lanes_of(events.slices.get(thread, [])):
-            if not event.range.instant:
-                tracks.setdefault(lane, []).append((start, end, event.name))
-        for lane, slices in sorted(tracks.items()):
-            suffix = f" (overlapping {lane})" if lane else ""
-            profiles.append(_evented_profile(f"{title}{suffix}", slices, frames, events.elapsed_ns))
-    if any([moment.value > 0 for moment in events.moments]):
-        profiles.append(_memory(events, frames))
-    return json.dumps(
-        {
-            "$schema": _SCHEMA,
-            "name": name,
-            "exporter": "phonograd",
-            "activeProfileIndex": 0,
-            "shared": {"frames": frames.as_list()},
-            "profiles": profiles,
-        }
-    )
+        tracks: dict[int, _Track] = {}
+        slices = events.slices.get(thread, [])
+        for place, ((_, end, event, _), lane) in enumerate(lanes_of(slices)):
+            if event.range.instant:
+                continue
+            track = tracks.get(lane)
+            if track is None:
+                track = tracks[lane] = _Track(f"{title} (overlapping {lane})" if lane else title, slices)
+            track.places.append(place)
+            track.names[event.name] = None
+            track.until = max(track.until, end)
+        for _, track in sorted(tracks.items()):
+            for name in track.names:
+                frames.number(name)
+            found.append(track)
+    return found
 
 
-def _evented_profile(
-    title: str, slices: list[tuple[int, int, str]], frames: _Frames, elapsed_ns: int
-) -> dict[str, Any]:
-    moments: list[dict[str, Any]] = []
-    stack: list[tuple[int, int]] = []
-
-    def close(until: int | None) -> None:
-        while stack and (until is None or stack[-1][0] <= until):
-            end, frame = stack.pop()
-            moments.append({"type": "C", "frame": frame, "at": end})
-
-    for start, end, name in slices:
-        close(start)
-        frame = frames.number(name)
-        moments.append({"type": "O", "frame": frame, "at": start})
-        stack.append((end, frame))
-    close(None)
-    return {
+def _evented_profile(track: _Track, frames: _Frames, elapsed_ns: int) -> Iterator[str]:
+    """Yield the text of a track: the beginnings and ends of its slices in the order of time."""
+    head = {
         "type": "evented",
-        "name": title,
+        "name": track.title,
         "unit": "nanoseconds",
         "startValue": 0,
-        "endValue": max([elapsed_ns, *[end for _, end, _ in slices]]),
-        "events": moments,
+        "endValue": max(elapsed_ns, track.until),
     }
+    yield f'{json.dumps(head)[:-1]}, "events": ['
+    comma = ""
+    stack: list[tuple[int, int]] = []
+    for place in track.places:
+        start, end, event, _ = track.slices[place]
+        while stack and stack[-1][0] <= start:
+            until, frame = stack.pop()
+            yield f', {{"type": "C", "frame": {frame}, "at": {until}}}'
+        frame = frames.number(event.name)
+        yield f'{comma}{{"type": "O", "frame": {frame}, "at": {start}}}'
+        comma = ", "
+        stack.append((end, frame))
+    while stack:
+        until, frame = stack.pop()
+        yield f', {{"type": "C", "frame": {frame}, "at": {until}}}'
+    yield "]}"
 
 
 def _memory(events: EventList, frames: _Frames) -> dict[str, Any]:

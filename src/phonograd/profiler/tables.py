@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import gzip
 import html
+import itertools
 import os
-from collections.abc import Collection, Sequence
+import zlib
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import Any
 
 from ..core.base.files import write_atomically
 
@@ -19,15 +21,37 @@ __all__ = [
     "printable",
     "text_table",
     "time_text",
-    "write_bytes",
+    "write_chunks",
     "write_text",
 ]
 
 
-def write_bytes(path: str | os.PathLike[str], data: bytes) -> None:
-    """Write a file atomically; ``.gz`` paths are compressed. Equal data produce equal files."""
-    compressed = os.fspath(path).endswith(".gz")
-    write_atomically(path, [gzip.compress(data, 6, mtime=0) if compressed else data], durable=False)
+#: pieces that are joined before they are written: about 64 KB of a trace
+_PIECES = 512
+
+
+def write_chunks(path: str | os.PathLike[str], pieces: Iterator[str] | Iterator[bytes]) -> None:
+    """Write a file atomically from small pieces, in little memory; ``.gz`` paths are compressed.
+
+    Equal pieces produce equal files. Texts may hold any character that names may hold.
+    """
+    chunks = _chunks(pieces)
+    write_atomically(path, _compress(chunks) if os.fspath(path).endswith(".gz") else chunks, durable=False)
+
+
+def _chunks(pieces: Iterator[Any]) -> Iterator[bytes]:
+    """Yield the pieces as bytes, many of them joined."""
+    while batch := list(itertools.islice(pieces, _PIECES)):
+        # lone surrogates have no encoding
+        yield "".join(batch).encode("utf-8", "backslashreplace") if isinstance(batch[0], str) else b"".join(batch)
+
+
+def _compress(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield the contents of a gzip file; its header holds no time."""
+    packer = zlib.compressobj(6, zlib.DEFLATED, wbits=31)
+    for chunk in chunks:
+        yield packer.compress(chunk)
+    yield packer.flush()
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:

@@ -71,7 +71,7 @@ def observe_call(
         entry.scope = FUNCTION
         entry.name = declared.name
         entry.sequence_nr = number
-        entry.end_ns = 0
+        entry.start_ns = entry.end_ns = 0
         entry.attached = entry.hidden = False
         entry.facts = None
         parent = CURRENT.get()

@@ -200,22 +200,24 @@ class Range(WithFacts):
         return results
 
     def complete(self, name: str, start_ns: int, end_ns: int, parent: Range | None = None) -> None:
-        """Begin and end the range at times measured elsewhere. It never becomes the current range."""
+        """Begin and end the range at times measured elsewhere. It never becomes the current range.
+
+        Collectors receive it last: a profile that another thread stops meanwhile has it whole or not at all.
+        """
         snapshot = self._snapshot
         self.name = name
         self.parent = parent or current_range()
         self.start_ns = start_ns
-        if snapshot.demanding:
-            self._begin(snapshot, ())
-        else:
-            for collect in snapshot.collectors:
-                collect(self)
-        contexts, self._contexts = self._contexts, None
-        if contexts is not None:
+        if snapshot.needs[2]:
+            self.handle = next(_range_handles)
+        if snapshot.observers:
+            contexts = self._call("start", [None] * len(snapshot.observers))
             self.closing_ns = end_ns
             self._call("end", contexts)
         self.end_ns = end_ns
         self._snapshot = OVER
+        for collect in snapshot.collectors:
+            collect(self)
 
     def mark(self) -> None:
         """Push this unobserved range on the stack of open ranges of this thread or task."""
@@ -282,9 +284,12 @@ class Range(WithFacts):
         CURRENT.set(outer)
 
     def _stop(self, now: int, began: int, outer: Range | None) -> None:
+        segment = Segment(began, now, LOCAL.thread.number, outer)
         if self.segments is None:
-            self.segments = []
-        self.segments.append(Segment(began, now, LOCAL.thread.number, outer))
+            # never empty: another thread that reads the range finds it suspended or not
+            self.segments = [segment]
+        else:
+            self.segments.append(segment)
         self._resumed = None
 
     def resume(self) -> None:
@@ -358,7 +363,8 @@ def start_range(
     entry.scope = scope
     entry.name = name
     entry.sequence_nr = sequence_nr
-    entry.end_ns = 0
+    # another thread may read the range as soon as the collector has it: until its clock starts it has not begun
+    entry.start_ns = entry.end_ns = 0
     entry.attached = entry.hidden = False
     entry.facts = None
     parent = CURRENT.get()

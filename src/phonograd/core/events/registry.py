@@ -222,11 +222,13 @@ class _Registry:
             for scope in _NUMBERS:
                 LISTENING[scope][:] = [o.handle for o in observers if o.sees(scope) and o.sampling_probability]
             self.version += 1
-        active.watch(any([LISTENING[scope] for scope in _FOLLOWED]))
+            # under the lock: of two changes at once, the state of the last one stays
+            active.watch(any([LISTENING[scope] for scope in _FOLLOWED]))
 
     def watch(self, observer: Observer) -> None:
         """Register a thread-local or task-local observer for as long as its thread or task keeps it."""
-        self.local[observer.handle] = observer
+        with self.lock:
+            self.local[observer.handle] = observer
         weakref.finalize(observer, self.publish).atexit = False
 
     def after_fork(self) -> None:

@@ -243,7 +243,8 @@ SAME = Location(lambda pattern: pattern)
 class Pieces(Lowering):
     """Several outputs, each of which is a part of the only input.
 
-    ``move(pattern, output)`` returns the pattern of the elements of an output, as that of a :class:`Location` does.
+    ``part(output)`` returns which part an output is: a few numbers, however many outputs there are. ``move(pattern,
+    *part)`` returns the pattern of its elements, as that of a :class:`Location` does.
     """
 
     is_view = True
@@ -251,6 +252,7 @@ class Pieces(Lowering):
     memory_inputs = slice(0)
     only_moves = True
 
+    part: Callable[..., tuple[int | None, ...]]
     move: Callable[..., Pattern | None]
     dtypes: frozenset[DType] = SUPPORTED
 
@@ -259,13 +261,13 @@ class Pieces(Lowering):
 
     def piece(self, whole: Node, output: int) -> Lowering:
         """Return the lowering of one output."""
-        return _piece_of(self, whole.operator, whole.attributes, output)
+        # by the part alone: the parameters of the operator may name all outputs, which takes long to look up for each
+        return _piece_of(self, self.part(output, **parameters(whole, self.part)))
 
 
 @functools.lru_cache(1024)
-def _piece_of(pieces: Pieces, operator: Operator, attributes: tuple[Any, ...], output: int) -> Location:
-    named = operator.accepted(pieces.move, attributes)
-    return Location(lambda pattern: pieces.move(pattern, output, **named), pieces.dtypes)
+def _piece_of(pieces: Pieces, part: tuple[int | None, ...]) -> Location:
+    return Location(lambda pattern: pieces.move(pattern, *part), pieces.dtypes)
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)

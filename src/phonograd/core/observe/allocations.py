@@ -65,9 +65,13 @@ def hold(value: Array, category: str, cause: Range | None = None, backward: bool
     if known is None:
         # a block of a pool is slightly larger than its value
         size = owner.nbytes if owner.__class__ is np.ndarray else value.nbytes
-        if size and note_allocation(size, category, identity, cause=cause, backward=backward):
-            _held[identity] = Allocation(identity, size, category)
-            weakref.finalize(owner, _note_death, identity).atexit = False
+        piece = Allocation(identity, size, category)
+        # another thread may hold the same value at the same time: one of them notifies
+        if size and _held.setdefault(identity, piece) is piece:
+            if note_allocation(size, category, identity, cause=cause, backward=backward):
+                weakref.finalize(owner, _note_death, identity).atexit = False
+            else:
+                del _held[identity]
     elif category != known.category and (category in _ROLES or known.category == "input"):
         _held[identity] = known._replace(category=category)
         note_allocation(0, category, identity)

@@ -191,12 +191,13 @@ class Fusion:
             spread = place if role == ELEMENT else home.spread_rows(place)
             # a value of rows is written once for each row, not to each of its elements
             fits = member is not None and (role != ELEMENT or member.role == ELEMENT)
+            fits = fits and member is not None and home.has_room_for(member)
             if member is not None and fits and home.accepts((spread.layout,), 0.0, member.level, role):
                 home.write(WriteTarget(member, node, spread.offset, spread.strides))
                 return home.stage
         stage = self.ready(read.source)
         for group in self.recent(stage, space):
-            if group.accepts((read.layout, place.layout)):
+            if group.has_room_for(read) and group.accepts((read.layout, place.layout)):
                 break
         else:
             group = self.new_group(stage, space)
@@ -266,7 +267,7 @@ class Fusion:
         layouts: list[Layout] = []
         if group.reduced is not None or group.draws:
             layouts = [operand.layout for operand in operands if isinstance(operand, Read)]
-        if not group.accepts(layouts, candidate.weight, level):
+        if not group.can_read(operands) or not group.accepts(layouts, candidate.weight, level):
             return False
         node, expression, lowering, _, _, weight, index_stride, *_ = candidate
         self.values[node] = group.join(
@@ -304,7 +305,7 @@ class Fusion:
         layouts: list[Layout] = []
         if group.reduced is not None or group.draws:
             layouts = [operand.layout for operand in operands if isinstance(operand, Read)]
-        if not group.accepts(layouts, weight, level, role):
+        if not group.can_read(operands) or not group.accepts(layouts, weight, level, role):
             return False
         settled: list[Member | Read] = []
         for operand in operands:

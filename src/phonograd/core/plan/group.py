@@ -42,6 +42,14 @@ ENOUGH_WEIGHT = 100
 #: work of random numbers in a kernel: four vectors of them are made at once, in 300 to 400 instructions. Kernels with
 #: several would save nothing, and each number of them would be another kernel
 DRAW_WEIGHT = 120
+#: blocks that a kernel copies from memory to memory. Joins of any number of arrays are launches of the same kernels:
+#: compiling one takes 2 ms for each block
+COPY_LIMIT = 8
+#: blocks of memory that a kernel writes
+TARGET_LIMIT = 64
+#: operands that a kernel reads from memory, those with bounds counted twice: sums of any number of arrays, and of
+#: gradients of their parts, are launches of the same kernels
+MEMORY_LIMIT = 64
 #: how often a kernel may go through a row
 PASS_LIMIT = 8
 #: elements of a row that stay in a cache from one pass to the next
@@ -153,13 +161,16 @@ class Group:
     """Members that share a kernel."""
 
     __slots__ = (
+        "copies",
         "deepest",
         "draws",
         "is_complete",
         "is_read",
         "kept_strides",
         "layouts",
+        "memory",
         "members",
+        "reads",
         "reduced",
         "row_space",
         "seen",
@@ -182,6 +193,8 @@ class Group:
         #: members that have the elements of a view
         self.seen: dict[Read, Member] = {}
         self.targets: list[WriteTarget] = []
+        #: targets whose value is in memory
+        self.copies = 0
         #: axes along which this group's folds combine; None while it has no fold
         self.reduced: Shape | None = None
         self.row_space: Shape | None = None
@@ -191,6 +204,9 @@ class Group:
         self.layouts: set[Layout] = set()
         #: nodes whose memory is read
         self.sources: set[Node] = set()
+        #: operands that members read from memory, and how many that are
+        self.reads: set[Read] = set()
+        self.memory = 0
         self.weight = 0.0
         self.deepest = 0
         #: whether no other node may join
@@ -262,6 +278,17 @@ class Group:
             return all([is_line(self.space, layout, range(len(self.space))) for layout in new])
         return not folded or all([folds_as_lines(self.space, layout, folded) for layout in new])
 
+    def can_read(self, operands: Iterable[object]) -> bool:
+        """Return whether a member can have some operands, as far as the number of those in memory decides."""
+        if self.memory < MEMORY_LIMIT:
+            return True
+        # what is computed again reads memory, too
+        return all([isinstance(operand, Member) or operand in self.reads for operand in operands])
+
+    def has_room_for(self, value: Member | Read) -> bool:
+        """Return whether a value can be written to one more block of memory."""
+        return len(self.targets) < TARGET_LIMIT and (isinstance(value, Member) or self.copies < COPY_LIMIT)
+
     def ends_before(self, expression: Node) -> bool:
         """Return whether a group that is large enough ends, because a node begins as its first member does.
 
@@ -283,6 +310,9 @@ class Group:
             if isinstance(operand, Read):
                 self.layouts.add(operand.layout if operand.bounds else (operand.strides, ()))
                 self.sources.add(operand.source)
+                if operand not in self.reads:
+                    self.reads.add(operand)
+                    self.memory += 2 if operand.bounds else 1
         level = member.level
         self.weight += member.weight * (1 + level)
         if level > self.deepest:
@@ -300,6 +330,7 @@ class Group:
         self.targets.append(target)
         self.layouts.add((target.strides, ()))
         if isinstance(target.value, Read):
+            self.copies += 1
             self.layouts.add(target.value.layout)
             self.sources.add(target.value.source)
 

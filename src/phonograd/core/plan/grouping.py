@@ -204,7 +204,7 @@ class Grouping:
             within = [] if home is None else [home.stage + 1]
         member = home.holds(read, ELEMENT) if home is not None and home.space == space else None
         if home is not None and member is not None and member.role == ELEMENT and home.stage >= max(before):
-            accepted = home.accepts((place.layout,), 0.0, member.level)
+            accepted = home.has_room_for(member) and home.accepts((place.layout,), 0.0, member.level)
             if accepted and (base is None or can_write_beside(home, base, place)):
                 self._write_overlay(home, node, WriteTarget(member, node, place.offset, place.strides))
                 return

@@ -52,10 +52,16 @@ def _begins(shapes: Sequence[Shape], *, axis: int) -> list[Shape]:
     return [(*(0,) * axis, start, *(0,) * (len(shape) - axis - 1)) for start, shape in zip(starts, shapes)]
 
 
-def _move_piece(pattern: Pattern, output: int, *, boundaries: Shape, axis: int) -> Pattern:
+def _piece(output: int, *, boundaries: Shape, axis: int) -> tuple[int | None, ...]:
+    """Return the axis, the boundaries of a piece along it (None: the end of the array)."""
+    begin = boundaries[output - 1] if output else 0
+    return axis, begin, boundaries[output] if output < len(boundaries) else None
+
+
+def _move_piece(pattern: Pattern, axis: int, first: int, last: int | None) -> Pattern:
     """Return the access pattern of the elements between two boundaries."""
     begin, end = [0] * len(pattern.shape), list(pattern.shape)
-    begin[axis], end[axis] = (0, *boundaries, pattern.shape[axis])[output : output + 2]
+    begin[axis], end[axis] = first, pattern.shape[axis] if last is None else last
     return pattern.slice(tuple(begin), tuple(end), (1,) * len(begin))
 
 
@@ -75,7 +81,7 @@ def concatenate_grad(out_grad: Node, out: Node, *data: Node, axis: int) -> tuple
     return split_at(out_grad, tuple(np.cumsum([node.shape[axis] for node in data])[:-1].tolist()), axis)
 
 
-@operator(lowering=Pieces(_move_piece))
+@operator(lowering=Pieces(_piece, _move_piece))
 def _split(data: Array, *, boundaries: Shape, axis: int) -> tuple[Array, ...]:
     """Return the pieces of an array between boundaries along an axis."""
     return tuple(np.split(data, boundaries, axis=axis))
