@@ -120,6 +120,21 @@ def test_prefix_must_fit(tmp_path: Path) -> None:
         net.collect_params().load(str(tmp_path / "x.params"), restore_prefix="other_")
 
 
+def test_files_of_blocks_without_parameters(tmp_path: Path) -> None:
+    block = nn.HybridSequential()
+    block.add(nn.Activation("tanh"))
+    block.hybridize()
+    x = mx.nd.array([0.5, -2.0])
+    expected = block(x).asnumpy()
+    block.export(str(tmp_path / "case"))
+    again = gluon.SymbolBlock.imports(str(tmp_path / "case-symbol.json"), ["data"], str(tmp_path / "case-0000.params"))
+    np.testing.assert_array_equal(again(x).asnumpy(), expected)
+    # a file of arrays without names is still refused
+    mx.nd.save(str(tmp_path / "unnamed"), [x])
+    with pytest.raises(AssertionError, match="have no names"):
+        again.collect_params().load(str(tmp_path / "unnamed"))
+
+
 def test_older_methods(tmp_path: Path) -> None:
     path = str(tmp_path / "old.params")
     net = programs.saved_net(mx)

@@ -75,6 +75,28 @@ def test_operators_and_their_gradients(name):
             check_gradient(outputs[0], variable, feed)
 
 
+def _visible_inputs(sample):
+    """Return the inputs of a sample that users pass, and its parameters without those that the library passes."""
+    declared = REGISTRY[sample.name]
+    inputs = [a for k, a in enumerate(sample.inputs) if declared.variadic or declared.input_names[k] != "counter"]
+    return inputs, {name: value for name, value in sample.parameters.items() if name != "training"}
+
+
+@pytest.mark.parametrize("name", sorted({sample.name for sample in SAMPLES}))
+def test_symbols_have_the_outputs_of_calls(name):
+    for sample in [sample for sample in SAMPLES if sample.name == name]:
+        inputs, parameters = _visible_inputs(sample)
+        arrays = [None if value is None else nd.array(value, dtype=value.dtype) for value in inputs]
+        variables = [None if value is None else sym.var(f"a{place}") for place, value in enumerate(inputs)]
+        if any(array is None for array in arrays[: REGISTRY[name].required_inputs]):
+            # only the library leaves out what is required
+            continue
+        with autograd.train_mode() if sample.parameters.get("training") else autograd.predict_mode():
+            found = getattr(nd._internal if name.startswith("_") else nd, name)(*arrays, **parameters)
+        symbol = getattr(sym._internal if name.startswith("_") else sym, name)(*variables, **parameters)
+        assert len(symbol.list_outputs()) == (len(found) if isinstance(found, list) else 1)
+
+
 def test_after_backward():
     x = nd.array([1.0, 2.0])
     x.attach_grad()

@@ -447,7 +447,7 @@ class BaseModule:
     def load_params(self, fname: str) -> None:
         """Read parameters and auxiliary states from a file."""
         found: dict[str, Arrays] = {"arg": {}, "aux": {}}
-        loaded = ndarray.load(fname)
+        loaded = ndarray.load(fname) or {}
         if not isinstance(loaded, dict):
             raise ValueError(f"Invalid param file {fname}: its arrays have no names")
         for key, value in loaded.items():

@@ -223,7 +223,8 @@ class ParameterDict:
                 f"restore_prefix is '{restore_prefix}' but Parameters name '{name}' does not start with "
                 f"'{restore_prefix}'. {_NAMING}"
             )
-        loaded = load(filename)
+        # a file without arrays has no names, and is the file of a block without parameters
+        loaded = load(filename) or {}
         assert isinstance(loaded, dict), f"the arrays in file {filename} have no names"
         self.load_dict(loaded, ctx, allow_missing, ignore_extra, restore_prefix, filename, cast_dtype, dtype_source)
 

@@ -29,7 +29,7 @@ __all__: list[str] = []
 _IMPOSSIBLE = -1e30
 
 
-@operator(gradient=nothing, moves=True)
+@operator(gradient=nothing, moves=True, interface=Interface(outputs=6))
 def _ctc_paths(
     label: Array,
     data_lengths: Array | None,

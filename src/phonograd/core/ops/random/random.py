@@ -22,6 +22,7 @@ import numpy as np
 
 from ...base.dtypes import FLOAT16, UINT32, DType, is_floating
 from ...base.errors import MXNetError, format_shape
+from ...graph.interface import Interface
 from ...graph.node import Node, Shape
 from ...graph.operator import (
     REGISTRY,
@@ -441,7 +442,7 @@ def random_generalized_negative_binomial_like(
 # -- categories and permutations
 
 
-@operator(gradient=nothing, cost=40)
+@operator(gradient=nothing, cost=40, interface=Interface(outputs=2))
 def _categories(data: Array, counter: Array, *, shape: Shape, dtype: DType) -> tuple[Array, Array]:
     """Return random positions along the last axis, and the same as flat positions in the whole array."""
     weights = data.reshape(-1, data.shape[-1])
@@ -490,7 +491,7 @@ def shuffle(data: Array, counter: Array) -> Array:
     return data[permutation(counter, data.shape[0])] if data.ndim else data
 
 
-@operator(name="_sample_unique_zipfian", gradient=nothing)
+@operator(name="_sample_unique_zipfian", gradient=nothing, interface=Interface(outputs=2))
 def sample_unique_zipfian(counter: Array, *, range_max: int, shape: Shape | None = None) -> tuple[Array, Array]:
     """Return rows of distinct classes below range_max from a Zipf-like distribution, and the draws per row.
 

@@ -428,4 +428,5 @@ concat.interface = Interface(shapes=_concat_shapes)
 slice_channel.interface = Interface(
     outputs=lambda *, num_outputs: num_outputs, numbered=True, shapes=_slice_channel_shapes
 )
+_split.interface = Interface(outputs=lambda *, boundaries: len(boundaries) + 1)
 split_v2.interface = Interface(outputs=lambda *, indices, sections: sections or len(indices), numbered=True)
