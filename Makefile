@@ -68,6 +68,8 @@ fuzz: $(READY)
 bench: $(READY)
 	$(BIN)/python -m benchmarks.first
 	$(BIN)/python -m benchmarks.memory
+	$(BIN)/python -m benchmarks.growth
+	$(BIN)/python -m benchmarks.joins
 	$(BIN)/python -m benchmarks.scaling
 	$(BIN)/python -m benchmarks.loader
 	$(BIN)/python -m benchmarks --write

@@ -165,6 +165,23 @@ def memory(every: dict[str, Results]) -> list[str]:
     return ["", *table(["step", *[TITLES.get(name, name) for name in libraries]], rows), ""]
 
 
+def growth(every: dict[str, Results]) -> list[str]:
+    """Return the resident size of a program that never repeats, after some turns."""
+    default, larger = every["growth"]["default"], every["growth"]["larger"]
+    rows = [[f"{turn:,}", f"{size:.0f} MiB", f"{other:.0f} MiB"] for (turn, size), (_, other) in zip(default, larger)]
+    return ["", *table(["models so far", "default", "eight times the `node_limit`"], rows[1::2]), ""]
+
+
+def joins(every: dict[str, Results]) -> list[str]:
+    """Return the processor time of operators of many inputs: a number of inputs seen first, and the same again."""
+    ours, theirs = every["joins"]["phonograd"], every["joins"].get("mxnet", {})
+    rows = []
+    for what, (_, other, again) in ours.items():
+        if "100 " not in what:
+            rows.append([what, duration(other), duration(again), duration(theirs[what][2]) if what in theirs else "-"])
+    return ["", *table(["operator", "another number of inputs", "again", "MXNet"], rows), ""]
+
+
 def loader(every: dict[str, Results]) -> list[str]:
     """Return the table of loader and training rates, and of the time that training waits."""
     rows = []
@@ -183,6 +200,8 @@ TABLES: dict[str, Callable[[dict[str, Results]], list[str]]] = {
     "size": size,
     "batch": batch,
     "memory": memory,
+    "growth": growth,
+    "joins": joins,
     "loader": loader,
 }
 

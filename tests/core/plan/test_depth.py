@@ -125,9 +125,12 @@ def test_a_program_beyond_the_limit_of_nodes_is_remembered() -> None:
     assert after["nodes"] - before["nodes"] < 100
 
 
-def test_programs_beyond_the_limit_of_nodes_are_forgotten() -> None:
+def test_programs_beyond_the_limit_of_nodes_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     from phonograd.core.graph.operator import REGISTRY
+    from phonograd.core.plan.cache import PLANS
 
+    # a larger program before it raises the limit
+    monkeypatch.setattr(PLANS, "_nodes_kept", 0)
     with settings.override(node_limit=500):
         for length in range(200, 230):
             chain(length)

@@ -48,7 +48,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from ..base.dtypes import FLOAT16, FLOAT32, FLOAT64, INT8, INT32, INT64, UINT8, DType
 from ..graph.node import Node, Shape
-from ..graph.operator import REGISTRY, Operator
+from ..graph.operator import REGISTRY
 from .ir.emitter import SUPPORTED, Emitter, Value
 from .lowering_protocol import NUMPY, Fused, Library, Lowering, Planner, alternatives, parameters
 from .pattern import Pattern

@@ -45,6 +45,10 @@ _SOME_PLANS = 16
 MOST_NUMBERS_PER_NODE = 1 << 15
 #: minimum nodes of a plan that is worth judging by whether it is used again, and minimum plans to judge by
 _MANY_NODES, _FEW_PLANS = 64, 4
+#: the share of the limit of nodes that is used while no dropped plan comes back
+_NEW_SHARE = 8
+#: dropped plans that are recognized when they come back, by their signatures
+_MOST_DROPPED = 8192
 
 
 class CacheNode:
@@ -87,6 +91,8 @@ class CachedPlan:
         "places",
         "program",
         "results",
+        "signature",
+        "size",
         "sources",
         "used",
         "waits",
@@ -121,6 +127,8 @@ class CachedPlan:
             self.results = [(index, numbers.get(node, -1)) for index, node in self.places]
         #: the ticks at which it was used last, and made
         self.used = self.made = 0
+        #: a number that equal graphs have in common, and how many nodes it computes
+        self.signature = self.size = 0
         #: whether a target is recorded and can still be differentiated
         self.waits = waits(nodes)
         PLANNED.emit(self, position, keep_all)
@@ -174,7 +182,11 @@ def new_cached_plan(
         # a graph that is planned at its second evaluation has been used again
         plan.made = -1 if again else PLANS.tick
         if plan.program is not None:
-            NOVELTY.note(plan, len(order(plan.sources, known.__contains__)[1]))
+            computed = order(plan.sources, known.__contains__)[1]
+            plan.size = len(computed)
+            plan.signature = hash(tuple([(node.operator, node.shape, node.kind, node.attributes) for node in computed]))
+            NOVELTY.note(plan, plan.size)
+            PLANS.note(plan)
     return plan
 
 
@@ -266,10 +278,25 @@ class Plans:
         self._count = 0
         self._nodes_before = 0
         self._nodes_kept = 0
+        #: signatures of dropped plans, the oldest first
+        self._dropped: dict[int, None] = {}
+        #: nodes of dropped plans that came back of late
+        self._returned = 0
 
     def count_plan(self) -> None:
         """Count one more plan."""
         self._count += 1
+
+    def note(self, plan: CachedPlan) -> None:
+        """Note a new plan; if it was dropped before, more plans are kept from now on."""
+        if self._dropped and plan.signature in self._dropped:
+            self._dropped.pop(plan.signature, None)
+            self._returned += plan.size
+
+    def _most_nodes(self) -> int:
+        """Return how many nodes to keep: few while all are new, up to the limit if dropped ones come back."""
+        limit = settings.active.node_limit
+        return min(limit, limit // _NEW_SHARE + 2 * self._returned)
 
     def trim(self) -> None:
         """Drop the least recently used plans and nodes if there are too many. Called between traces.
@@ -280,7 +307,12 @@ class Plans:
         self.tick += 1
         limits = settings.active
         made = statistics.nodes - self._nodes_before
-        if self._count <= limits.plan_limit and (made <= limits.node_limit or made <= 2 * self._nodes_kept):
+        if self._count <= limits.plan_limit and (
+            made <= limits.node_limit // _NEW_SHARE or made <= 2 * self._nodes_kept
+        ):
+            return
+        most = self._most_nodes()
+        if self._count <= limits.plan_limit and made <= most:
             return
         plans = self.all()
         # of plans used at the same tick the first of a sequence comes first: the others are found through it
@@ -289,12 +321,16 @@ class Plans:
         count = 0
         for _, _, plan in plans[: limits.plan_limit // 2]:
             below = _nodes_below(plan.sources, keep)
-            if len(keep) + len(below) > limits.node_limit // 2 and plan.used < self.tick - 1:
+            if len(keep) + len(below) > most // 2 and plan.used < self.tick - 1:
                 break
             keep |= below
             count += 1
-        for position, key, _ in plans[count:]:
+        for position, key, plan in plans[count:]:
             position.following.pop(key, None)
+            self._dropped[plan.signature] = None
+        for signature in list(self._dropped)[:-_MOST_DROPPED]:
+            self._dropped.pop(signature, None)
+        self._returned //= 2
         _forget_except(keep)
         self._count = count
         self._nodes_kept = len(keep)
