@@ -92,10 +92,7 @@ def environment(processor: Processor) -> dict[str, str]:
 
 def _numpy_loops() -> list[str]:
     """Return the features of this processor for which NumPy has loops of their own."""
-    try:
-        configuration = np.show_config(mode="dicts")
-    except TypeError:  # before NumPy 1.25 the configuration could only be printed
-        return []
+    configuration = np.show_config(mode="dicts")
     assert isinstance(configuration, dict)
     return list(configuration["SIMD Extensions"].get("found", []))
 
