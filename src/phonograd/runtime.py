@@ -51,7 +51,10 @@ def _processor_features() -> dict[str, bool]:
 
 def _blas_name() -> str:
     """Return the name of the linear algebra library that NumPy was built with, in lower case."""
-    configuration: Any = np.show_config(mode="dicts")
+    try:
+        configuration: Any = np.show_config(mode="dicts")
+    except TypeError:  # before NumPy 1.26 the configuration could only be printed
+        return ""
     return str(configuration["Build Dependencies"]["blas"]["name"]).lower()
 
 
