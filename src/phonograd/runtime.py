@@ -53,7 +53,7 @@ def _blas_name() -> str:
     """Return the name of the linear algebra library that NumPy was built with, in lower case."""
     try:
         configuration: Any = np.show_config(mode="dicts")
-    except TypeError:  # before NumPy 1.25 the configuration could only be printed
+    except TypeError:  # before NumPy 1.26 the configuration could only be printed
         return ""
     return str(configuration["Build Dependencies"]["blas"]["name"]).lower()
 

@@ -94,7 +94,7 @@ def _numpy_loops() -> list[str]:
     """Return the features of this processor for which NumPy has loops of their own."""
     try:
         configuration = np.show_config(mode="dicts")
-    except TypeError:  # before NumPy 1.25 the configuration could only be printed
+    except TypeError:  # before NumPy 1.26 the configuration could only be printed
         return []
     assert isinstance(configuration, dict)
     return list(configuration["SIMD Extensions"].get("found", []))
