@@ -328,7 +328,7 @@ def without_statements(program: Program, numbers: set[int]) -> Program:
 
 def run(budget_seconds: float, seed: int = 0) -> Counts:
     """Check programs until the time is over, one in ten in every way; see the package."""
-    counts, operators = Counts(), set()
+    counts, operators = Counts({"programs": 0, "statements": 0}), set()
     end = time.monotonic() + budget_seconds
     number = 0
     while number == 0 or time.monotonic() < end:
