@@ -77,6 +77,9 @@ class Program(NamedTuple):
         found = set()
         if not self.arguments or not all([s.symbolic for s in self.statements]) or self.has_dead_effects():
             found |= {"exported", "symbolic"}
+        if sum([statement.random for statement in self.statements]) > 1:
+            # a graph draws in an order of its own
+            found |= {"exported", "symbolic"}
         if any([name.startswith("a") for name in self.returns]):
             # the graph of an argument is a copy
             found |= {"exported", "symbolic"}
