@@ -49,7 +49,8 @@ def elementwise(writer: Writer) -> None:
         text, model = f"np.{word}({source.name})", f"like({name!r}, onp.{word}({source.name}))"
         operator = ELSEWHERE["numpy"][word].name
     else:
-        operator = writer.one_of(ELEMENTWISE)
+        # operators behind others take what these pass to them: floating-point numbers
+        operator = writer.one_of([name for name in ELEMENTWISE if source.is_floating or not name.startswith("_")])
         space = "F._internal" if operator.startswith("_") else "F"
         text, model = f"{space}.{operator}({source.name})", f"call({operator!r}, [{source.name}], {{}})"
     samples = BY_NAME.get(operator, [])
@@ -75,7 +76,7 @@ def arithmetic(writer: Writer) -> None:
         words = [left.name, number] if writer.chance(0.7) else [number, left.name]
         text = f" {sign} ".join(words)
         model = f"{name} = like({name!r}, {text})"
-        if left.module == "nd" or sign == "%":
+        if left.module == "nd" or sign == "%" or not left.is_floating:
             # a number beside an array has its dtype
             scalar = f"onp.array({number}).astype({left.dtype.name!r})"
             model = (

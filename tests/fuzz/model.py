@@ -91,8 +91,10 @@ class Model:
             with onp.errstate(all="ignore"):
                 exec(statement.model, helpers, self.memory)
                 exec(statement.model, helpers, moved)
-        except TypeError:
-            # NumPy's function takes fewer dtypes
+        except (TypeError, ValueError, IndexError):
+            # NumPy's functions take fewer dtypes and axes than those of mx.np
+            if "like(" not in statement.model:
+                raise
             return self._adopt(statement, found)
         self.compared += 1
         for name, value in found.items():
@@ -122,6 +124,8 @@ def _like(found: Array, value: Array, rounded: list[float]) -> Array:
 
     One number is an array of one axis in nd.
     """
+    if (value.dtype.kind == "b") != (found.dtype.kind == "b"):
+        raise TypeError("the library adds and multiplies truth values as numbers")
     if value.dtype.kind == "f":
         rounded.append(float(onp.finfo(value.dtype).eps))
     return value.astype(found.dtype, order="C").reshape(found.shape if value.size == found.size == 1 else value.shape)

@@ -142,3 +142,14 @@ ELEMENTWISE = [
 @pytest.mark.parametrize("shape", [(), (0,), (2, 0, 3), (1, 1)])
 def test_elementwise_operators_take_any_shape(name: str, shape: tuple) -> None:
     check_inference(Sample(name, [np.full(shape, 0.5, np.float32)]))
+
+
+@pytest.mark.parametrize("name", ELEMENTWISE)
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int32", "int64"])
+def test_elementwise_operators_keep_integers_or_refuse_them(name: str, dtype: str) -> None:
+    # a kernel would read the bytes of another dtype
+    try:
+        with np.errstate(all="ignore"):
+            check_inference(Sample(name, [np.ones((2, 3), dtype)]))
+    except MXNetError as error:
+        assert "type" in str(error)

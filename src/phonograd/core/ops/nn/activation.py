@@ -36,7 +36,8 @@ _SELU_ALPHA = 1.6732632423543772848170429916717
 @operator(cost=20, lowering=Elementwise(vector_math.softplus), onnx=Onnx("Softplus", reads=False))
 def _softrelu(data: Array) -> Array:
     """Return log(1 + exp(x)), computed without overflow."""
-    return np.asarray(np.maximum(data, data.dtype.type(0)) + np.log1p(np.exp(-np.abs(data))))
+    smooth = np.asarray(np.maximum(data, data.dtype.type(0)) + np.log1p(np.exp(-np.abs(data))))
+    return smooth.astype(data.dtype, copy=False)
 
 
 @_softrelu.gradient
