@@ -223,7 +223,7 @@ def divided(threads: int) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def piecewise() -> Iterator[None]:
+def eager() -> Iterator[None]:
     """Compute every new graph operator by operator."""
     novel, nodes = (
         mock.patch.object(cache.NOVELTY, "prevails", return_value=True),
@@ -256,7 +256,7 @@ CONDITIONS: dict[str, Callable[[], Any]] = {
     "python calls": lambda: settings.override(native_calls=False),
     "one thread": lambda: divided(1),
     "three threads": lambda: divided(3),
-    "piecewise": piecewise,
+    "eager": eager,
     "observed": observed,
     "memory observed": lambda: profile(profile_memory=True, with_stack=True),
 }
@@ -289,7 +289,7 @@ GROUPS: dict[str, list[Way]] = {
     "native": [
         *[Way(form, "native") for form in FORMS],
         *[Way("called", condition) for condition in CONDITIONS if condition != "native"],
-        *[Way("compiled", condition) for condition in ("python calls", "three threads", "piecewise", "observed")],
+        *[Way("compiled", condition) for condition in ("python calls", "three threads", "eager", "observed")],
         *[Way("hybridized", condition) for condition in ("python calls", "observed")],
         *[Way("stepwise", condition) for condition in ("python calls", "three threads")],
     ],
