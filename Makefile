@@ -63,8 +63,10 @@ format: $(READY)
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
+# the second search needs the package atheris, and says so if it is missing
 fuzz: $(READY)
 	$(BIN)/python -m pytest -n $(WORKERS) -m slow
+	$(BIN)/python -m tests.fuzz.guided
 
 # seconds for each search
 SECONDS_EACH ?= 1800

@@ -324,3 +324,54 @@ def test_an_open_shape_is_refused_with_a_reason(tmp_path: pathlib.Path) -> None:
     onnx.save(model([node("Shape", "x", "s"), node("Reshape", "z s")], {"x": ("n", 3), "z": ("n", 3)}), path)
     with pytest.raises(mx.MXNetError, match=r"Shape \(s\) depends on an unknown shape"):
         mx.contrib.onnx.import_model(path)
+
+
+# -- files that are damaged or hostile
+
+
+def one_node(path: pathlib.Path, node: Any, constants: dict[str, Array], outputs: list[str] | None = None) -> str:
+    """Write a model of one node, whose inputs are constants, and of the sum of its result and an input."""
+    nodes = [node, helper.make_node("Add", ["x", "folded"], ["y"])]
+    graph = helper.make_graph(
+        nodes,
+        "graph",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1])],
+        [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in outputs or ["y"]],
+        [numpy_helper.from_array(value, name) for name, value in constants.items()],
+    )
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), str(path))
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    ("operator", "constants"),
+    [
+        ("ConstantOfShape", {"a": np.array([1 << 20, 1 << 20])}),
+        ("Expand", {"a": np.ones(1, np.float32), "b": np.array([1 << 34])}),
+        ("Tile", {"a": np.ones(1, np.float32), "b": np.array([1 << 34])}),
+        ("Range", {"a": np.array(0.0), "b": np.array(1e12), "c": np.array(1.0)}),
+        ("Pad", {"a": np.ones(1, np.float32), "b": np.array([0, 1 << 34])}),
+        ("Add", {"a": np.ones((1 << 14, 1), np.float32), "b": np.ones((1, 1 << 14), np.float32)}),
+    ],
+)
+def test_large_constants_are_not_evaluated(operator: str, constants: dict[str, Array], tmp_path: pathlib.Path) -> None:
+    path = one_node(tmp_path / "large.onnx", helper.make_node(operator, list(constants), ["folded"]), constants)
+    with pytest.raises(
+        mx.MXNetError, match=rf"large.onnx: ONNX import: operator {operator} .*has a constant result of"
+    ):
+        mx.contrib.onnx.import_model(path)
+
+
+def test_damaged_models_name_the_file_and_the_node(tmp_path: pathlib.Path) -> None:
+    shape = {"a": np.array([2])}
+    path = one_node(tmp_path / "bad.onnx", helper.make_node("Softmax", ["x"], ["folded"], axis="one"), {})
+    with pytest.raises(mx.MXNetError, match=r"bad.onnx: ONNX import: "):
+        mx.contrib.onnx.import_model(path)
+    path = one_node(tmp_path / "bad.onnx", helper.make_node("Reshape", ["x", "a"], ["folded"]), shape, ["nothing"])
+    with pytest.raises(mx.MXNetError, match=r"bad.onnx: ONNX import: "):
+        mx.contrib.onnx.import_model(path)
+    model = onnx.load(one_node(tmp_path / "bad.onnx", helper.make_node("ConstantOfShape", ["a"], ["folded"]), shape))
+    model.graph.initializer[0].raw_data = b"123"
+    onnx.save(model, str(tmp_path / "bad.onnx"))
+    with pytest.raises(mx.MXNetError, match=r"bad.onnx: ONNX import: the constant 'a' is damaged"):
+        mx.contrib.onnx.import_model(path)

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import random
 import resource
 import signal
@@ -119,7 +118,7 @@ def read_copies(name: str, folder: Path, count: int, seconds: float, seed: int) 
             problem = f"takes more than {SECONDS} seconds"
         except MemoryError as error:
             problem = f"takes more than {MEMORY >> 20} MB: {error!r}"
-        except BaseException as error:  # noqa: BLE001 - anything else is a finding
+        except BaseException as error:  # anything else is a finding
             problem = f"an undocumented error: {error!r}"
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)

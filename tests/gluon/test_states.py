@@ -18,7 +18,7 @@ import pytest
 import phonograd as mx
 from phonograd import gluon, nd
 from phonograd.ndarray import safetensors
-from phonograd.optimizer import states
+from phonograd.optimizer import records, states
 
 from . import programs
 
@@ -149,7 +149,8 @@ def test_sparse_and_numpy_arrays_are_read() -> None:
     assert b"mxnet.numpy.multiarray\nndarray\n" in data
     found = states.loads(data).states
     assert found[0].asnumpy().tolist() == [[0, 0], [3, 4]]
-    assert found[0].stype == "default"
+    fitted = records.fit_states(mx.optimizer.SGD(momentum=0.5), found, {0: nd.ones((2, 2))})
+    assert (fitted[0].stype, fitted[0].asnumpy().tolist()) == ("default", [[0, 0], [3, 4]])
     assert type(found[1]) is mx.np.ndarray
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..core.array.handle import read
+from ..core.base.errors import MXNetError
 from ..core.base.files import AtomicFile
 from ..ndarray import params
 from ..ndarray.array import NDArray
@@ -49,9 +50,13 @@ def load(file: str | os.PathLike[str]) -> Any:
     if name.endswith((".npz", ".npy")):
         from ..numpy.creation import from_values
 
-        if name.endswith(".npy"):
-            return from_values(read_npy(name))
-        return {key: from_values(value) for key, value in read_npz(name).items()}
+        try:
+            if name.endswith(".npy"):
+                return from_values(read_npy(name))
+            return {key: from_values(value) for key, value in read_npz(name).items()}
+        except (ValueError, TypeError) as error:
+            # a dtype that arrays cannot have
+            raise MXNetError(f"{name}: {error}") from None
     with np_shape(True):
         loaded = params.load(file)
     if isinstance(loaded, dict):

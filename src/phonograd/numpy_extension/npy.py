@@ -90,7 +90,8 @@ def _read_array(file: Any, size: int, place: str) -> Array:
     data = np.frombuffer(_take(file, count * dtype.itemsize, place), dtype, count)
     if dtype.kind == "b":
         data = data.view(np.uint8) != 0
-    return data.reshape(shape, order="F" if by_columns else "C")
+    native = data.astype(data.dtype.newbyteorder("="), copy=False)
+    return native.reshape(shape, order="F" if by_columns else "C")
 
 
 def _take(file: BinaryIO, size: int, place: str) -> bytes:

@@ -199,7 +199,7 @@ class _Machine:
         if len(line) < 2 or line[:1] != line[-1:] or line[:1] not in (b"'", b'"'):
             raise self.fail("a text is not between quotes")
         try:
-            found: bytes = codecs.escape_decode(line[1:-1])[0]  # type: ignore[attr-defined]
+            found: bytes = codecs.escape_decode(line[1:-1])[0]
         except ValueError as error:
             raise self.fail(f"a text is damaged ({error})") from None
         return self.text(found, "ascii")

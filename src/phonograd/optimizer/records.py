@@ -68,7 +68,8 @@ def _template_of(kind: type[Any]) -> dict[str, Any] | None:
         return None
     if issubclass(kind, Optimizer):
         return {name: value for name, value in vars(kind()).items() if name != "param_dict"}
-    return vars(kind() if kind is lr_scheduler.LRScheduler else kind(_SAMPLES.get(kind.__name__, 1)))
+    made: object = kind() if kind is lr_scheduler.LRScheduler else kind(_SAMPLES.get(kind.__name__, 1))
+    return vars(made)
 
 
 # -- the types of attributes
@@ -79,7 +80,7 @@ def _is_index(value: Any) -> bool:
 
 
 def _is_count(value: Any) -> bool:
-    return isinstance(value, (int, np.integer)) and not isinstance(value, bool) and value >= 0
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool) and bool(value >= 0)
 
 
 def _maps(value: Any, key: Callable[[Any], bool], item: Callable[[Any], bool]) -> bool:
@@ -291,7 +292,7 @@ def _make_object(kind: type[Any], attributes: dict[str, Any], owner: str) -> Any
             raise MXNetError(f"{owner} cannot have an attribute {name!r}")
     missing = {} if own is None else {name: value for name, value in own.items() if name not in attributes}
     state = {**attributes, **missing}
-    made = kind.__new__(kind)
+    made: Any = object.__new__(kind)
     if isinstance(made, Optimizer):
         counts = state.get("_all_index_update_counts")
         if isinstance(counts, dict):
@@ -347,10 +348,9 @@ def _restore_array(record: Record, place: str) -> NDArray:
     except MXNetError as error:
         raise MXNetError(f"{place}: {error}") from None
     if isinstance(values, SparseRecord):
-        # states are dense here, also those of sparse weights
-        return from_record(values).tostype("default")
+        return from_record(values)
     made: NDArray = make_array(values, dtype=values.dtype)
-    return as_np(made) if record.function.name == "ndarray" else made  # type: ignore[no-any-return]
+    return as_np(made) if record.function.name == "ndarray" else made
 
 
 def _restore_scalar(record: Record, place: str) -> np.generic:
@@ -365,8 +365,8 @@ def _restore_scalar(record: Record, place: str) -> np.generic:
             if dtype is not None and order in ("<", "|") and len(stored) == dtype.itemsize:
                 if dtype.kind == "b":
                     return np.bool_(stored != b"\0")
-                number: np.generic = np.frombuffer(stored, dtype.newbyteorder("<"))[0]
-                return dtype.type(number)
+                number: np.generic = dtype.type(np.frombuffer(stored, dtype.newbyteorder("<"))[0])
+                return number
     raise MXNetError(f"{place} is not a number")
 
 
@@ -400,8 +400,10 @@ def _fit(expected: Any, found: Any, place: str, owner: type[Optimizer]) -> Any:
         return type(found)([_fit(wanted, part, f"{place}[{n}]", owner) for n, (wanted, part) in enumerate(parts)])
     if _form(expected) != _form(found):
         raise MXNetError(f"{place} is {_form(found)}, but {owner.__name__} needs {_form(expected)}")
-    if isinstance(expected, NDArray) and found.dtype != expected.dtype:
-        return found.astype(expected.dtype)
+    if isinstance(expected, NDArray):
+        # States are dense here, also those of sparse weights. Only now the weight bounds the size of a dense one.
+        dense = found if found.stype == "default" else found.tostype("default")
+        return dense if dense.dtype == expected.dtype else dense.astype(expected.dtype)
     return found
 
 

@@ -150,7 +150,7 @@ def _read_safetensors(data: bytes, name: str) -> Any:
     made: dict[str, NDArray] = {}
     for key, values in arrays.items():
         made[key] = make_array(values, dtype=values.dtype)
-    trees = []
+    trees: list[Any] = []
     for part in ("states", "optimizer"):
         if part not in texts and part == "optimizer":
             return trees[0]
@@ -187,9 +187,10 @@ def _tree(text: Any, arrays: dict[str, NDArray], place: str, depth: int) -> Any:
         if kind == "scalar" and "value" in text:
             return _scalar(content, text["value"], place)
         attributes = text.get("attributes")
-        names = isinstance(content, list) and len(content) == 2 and all([isinstance(n, str) for n in content])
-        if kind == "class" and names and isinstance(attributes, dict):
-            record = Record(Reference(*content), ())
+        named = isinstance(content, list) and len(content) == 2 and all([isinstance(n, str) for n in content])
+        if kind == "class" and named and isinstance(attributes, dict):
+            module, name = content or ("", "")
+            record = Record(Reference(module, name), ())
             record.state = {key: inner(part, key) for key, part in attributes.items()}
             return record
     raise MXNetError(f"the description of {place} is invalid")

@@ -113,7 +113,8 @@ def _check_parents(parents: list[int]) -> None:
     """Raise ValueError if a range is inside itself."""
     outside = [False] * len(parents)
     for first in range(len(parents)):
-        path, place = [], first
+        path: list[int] = []
+        place = first
         while place >= 0 and not outside[place]:
             if len(path) > len(parents):
                 raise ValueError(f"range {place} is inside itself")

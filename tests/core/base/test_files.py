@@ -57,10 +57,11 @@ def test_contents_have_no_name_until_they_are_complete(tmp_path: Path) -> None:
 def test_a_full_disk_leaves_the_old_file(tmp_path: Path, way: str) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"old")
-    with pytest.raises(OSError, match="No space") as caught, AtomicFile(path) as file:
-        file.write(b"x" * 100)
-        os.dup2(os.open("/dev/full", os.O_WRONLY), file.stream.fileno())
-    assert isinstance(caught.value, OSError)
+    file = AtomicFile(path)
+    file.write(b"x" * 100)
+    os.dup2(os.open("/dev/full", os.O_WRONLY), file.stream.fileno())
+    with pytest.raises(OSError, match="No space"):
+        file.close()
     assert path.read_bytes() == b"old"
     assert os.listdir(tmp_path) == ["file"]
 

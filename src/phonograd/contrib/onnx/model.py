@@ -36,6 +36,7 @@ _GROWING = frozenset(
 #: constants up to this size can be shapes, on which the sizes of results depend
 _LONGEST_SHAPE_BYTES = 4096
 _WIDEST_ITEM = 8
+_LONGEST_VECTOR = 1 << 16
 Reading = Callable[["Node"], "Symbol | Sequence[Symbol]"]
 
 FormReading = Callable[["Node", Operator], "Symbol | Sequence[Symbol]"]
@@ -256,9 +257,11 @@ class Model:
             try:
                 node = Node(self, proto)
                 self._read_node(node)
-            except (MXNetError, MemoryError):
+            except MemoryError:
                 raise
             except Exception as error:
+                if isinstance(error, MXNetError) and str(error).startswith("ONNX import"):
+                    raise
                 # The readings trust the standard. A node against it fails in ways that depend on the operator.
                 raise MXNetError(
                     f"ONNX import: operator {proto.op_type} ({proto.name or ', '.join(proto.output)}) is invalid: "
@@ -309,6 +312,8 @@ class Model:
 
     def outputs(self) -> list[Symbol]:
         """Return the outputs of the graph."""
+        if not self.proto.graph.output:
+            raise MXNetError("ONNX import: the graph has no outputs")
         return [self.symbol(value.name) for value in self.proto.graph.output]
 
 
@@ -356,8 +361,8 @@ def _result_bytes(model: Any, node: Node, constants: dict[str, Array]) -> int:
     from onnx import shape_inference
 
     try:
-        inferred = shape_inference.infer_shapes(_alone(model, node, constants, True), data_prop=True).graph.output
-    except (ValueError, TypeError, RuntimeError, shape_inference.InferenceError) as error:
+        inferred = shape_inference.infer_shapes(_alone(model, node, constants, True)).graph.output
+    except (MemoryError, ValueError, TypeError, RuntimeError, shape_inference.InferenceError) as error:
         raise node.refuse(f"has results of unknown shapes ({error})") from None
     total = 0
     for value in inferred:
@@ -384,13 +389,25 @@ def _evaluate(model: Any, node: Node, constants: dict[str, Array]) -> list[Array
     return [np.asarray(value) for value in found]
 
 
+def _has_long_vectors(graph: Any, longest: int) -> bool:
+    """Return whether a vector has more elements than a file of some size should need."""
+    for value in (*graph.input, *graph.value_info, *graph.output):
+        extents = value.type.tensor_type.shape.dim
+        if len(extents) == 1 and extents[0].dim_value > longest:
+            return True
+    return False
+
+
 def _shapes(model: Any) -> dict[str, Shape]:
     """Return the shapes of all values as far as ONNX can infer them."""
     from onnx import shape_inference
 
     try:
-        inferred = shape_inference.infer_shapes(model, data_prop=True).graph
-    except (ValueError, TypeError, RuntimeError, shape_inference.InferenceError) as error:
+        inferred = shape_inference.infer_shapes(model).graph
+        # With data_prop, ONNX allocates an entry for each element of a vector, since the vector could be a shape.
+        if not _has_long_vectors(inferred, _FOLDED_PER_BYTE * model.ByteSize() + _LONGEST_VECTOR):
+            inferred = shape_inference.infer_shapes(model, data_prop=True).graph
+    except (MemoryError, ValueError, TypeError, RuntimeError, shape_inference.InferenceError) as error:
         raise MXNetError(f"ONNX import: the shapes of the graph contradict each other: {error}") from None
     found: dict[str, Shape] = {}
     for value in (*inferred.input, *inferred.value_info, *inferred.output):

@@ -301,7 +301,10 @@ class Block:
             )
         for name, array in loaded.items():
             if name in params:
-                params[name]._load_init(array, ctx, cast_dtype, dtype_source)
+                try:
+                    params[name]._load_init(array, ctx, cast_dtype, dtype_source)
+                except AssertionError as error:
+                    raise AssertionError(f"{error} (file '{filename}')") from None
             elif not ignore_extra:
                 raise ValueError(
                     f"Parameter '{name}' loaded from file '{filename}' is not present in ParameterDict, which contains "

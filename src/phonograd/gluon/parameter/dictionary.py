@@ -252,7 +252,10 @@ class ParameterDict:
             )
         for name, array in arrays.items():
             if name in self._params:
-                self._params[name]._load_init(array, ctx, cast_dtype, dtype_source)
+                try:
+                    self._params[name]._load_init(array, ctx, cast_dtype, dtype_source)
+                except AssertionError as error:
+                    raise AssertionError(f"{error} ({source})") from None
             else:
                 assert ignore_extra, (
                     f"Parameter '{name[len(restore_prefix) :]}' loaded from {source} is not present in ParameterDict, "
