@@ -189,13 +189,14 @@ def test_without_threads_the_caller_works(monkeypatch: pytest.MonkeyPatch) -> No
 @pytest.mark.parametrize("kind", [TimeoutError, RuntimeError, ImportError, KeyboardInterrupt])
 def test_a_handler_interrupts_the_caller_but_not_the_work(kind: type[BaseException]) -> None:
     done: list[str] = []
+    go = threading.Event()
 
     def handler(number: int, frame: object) -> None:
         raise kind("late")
 
     def work() -> None:
         try:
-            time.sleep(0.2)
+            go.wait(60)
         except BaseException:
             done.append("interrupted")
         done.append("done")
@@ -210,6 +211,7 @@ def test_a_handler_interrupts_the_caller_but_not_the_work(kind: type[BaseExcepti
         signal.signal(signal.SIGALRM, before)
     assert not done
     assert not background._errands
+    go.set()
     # whoever forks waits for it
     background.GATE.hold()
     background.GATE.release()

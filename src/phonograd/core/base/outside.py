@@ -29,20 +29,18 @@ def is_from_outside(error: BaseException) -> bool:
     An exception that another thread raises here is made from its class alone, by no ``raise`` statement. (So is
     ``MemoryError``; it is no failure of one operation, either.)
 
+    >>> import signal
     >>> def handler(number, frame):
     ...     raise TimeoutError("too late")
-    >>> def interrupted():
-    ...     import signal
-    ...
-    ...     signal.signal(signal.SIGALRM, handler)
-    ...     signal.raise_signal(signal.SIGALRM)
-    >>> for function in (interrupted, lambda: open("/nowhere")):
+    >>> before = signal.signal(signal.SIGTERM, handler)
+    >>> for function in (lambda: signal.raise_signal(signal.SIGTERM), lambda: open("/nowhere")):
     ...     try:
     ...         function()
     ...     except OSError as error:
     ...         is_from_outside(error)
     True
     False
+    >>> _ = signal.signal(signal.SIGTERM, before)
     """
     trace, before = error.__traceback__, None
     last: TracebackType | None = None

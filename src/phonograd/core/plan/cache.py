@@ -341,7 +341,8 @@ class Plans:
         found, queue, seen = [], deque([self.root]), {self.root}
         while queue:
             here = queue.popleft()
-            for key, plan in list(here.following.items()):
+            # a copy is made in one step; a list of items is not, because its tuples may start the garbage collector
+            for key, plan in here.following.copy().items():
                 found.append((here, key, plan))
                 if plan.following not in seen:
                     seen.add(plan.following)
@@ -368,7 +369,7 @@ def _forget_except(keep: set[Node]) -> None:
         return all([node in keep for node in entry]) if isinstance(entry, tuple) else entry in keep
 
     for declared in set(REGISTRY.values()):
-        declared.table = {key: entry for key, entry in list(declared.table.items()) if kept(entry)}
+        declared.table = {key: entry for key, entry in declared.table.copy().items() if kept(entry)}
         # the dictionary object is part of generated code, so it is emptied in place
         declared.calls.clear()
         declared.several.clear()
