@@ -13,7 +13,10 @@ function, see docs/decisions/0007), so the comparison is exact in all cases.
 from __future__ import annotations
 
 import dataclasses
+import importlib.util
+import itertools
 import random
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -21,9 +24,11 @@ from typing import Any
 import numpy as np
 
 import phonograd as mx
-from phonograd import autograd, gluon, nd
+from phonograd import autograd, gluon, nd, settings
 
-__all__ = ["WAYS", "Case", "compare", "describe", "outcome", "random_case", "shrink"]
+from . import Counts
+
+__all__ = ["WAYS", "Case", "compare", "describe", "outcome", "random_case", "run", "shrink"]
 
 #: statements, the frequent ones several times
 _KINDS = (
@@ -302,14 +307,15 @@ class World:
         return None if x.grad is None else [x.grad]
 
     def _do_grad_change(self, x: Any, y: Any, third: int) -> None:
-        if x.grad is None:
+        grad = x.grad
+        if grad is None:
             return
         if third % 3 == 0:
-            x.grad[:] = 0
+            grad[:] = 0
         elif third % 3 == 1:
-            x.grad += third
+            grad += third
         elif x.shape == y.shape and x.dtype == y.dtype:
-            x.grad[:] = y
+            grad[:] = y
 
     def _do_paused(self, x: Any, y: Any, third: int) -> Any:
         with autograd.pause():
@@ -502,7 +508,7 @@ def outcome(case: Case, way: str, is_compiled: bool) -> list[Any]:
             try:
                 seen.extend(_call(world, function, call))
             except (mx.MXNetError, ValueError, TypeError, IndexError, KeyError, AttributeError) as error:
-                seen.append((type(error).__name__, str(error).splitlines()[:1] if is_compiled is None else None))
+                seen.append(type(error).__name__)
             if call.is_read:
                 seen.append(world.seen([]))
         seen.append(world.seen([]))
@@ -577,3 +583,23 @@ def describe(case: Case) -> str:
     lines += [f"  {statement}" for statement in case.statements]
     lines += [f"  call {call}" for call in case.calls]
     return "\n".join(lines)
+
+
+def run(budget_seconds: float, seed: int = 0) -> Counts:
+    """Compare cases for some seconds, in every way and with both executors, and return what was tried and failed."""
+    counts, end, first = Counts(), time.monotonic() + budget_seconds, 1_000_000 * seed
+    executors = ["reference", "native"] if importlib.util.find_spec("llvmlite") else ["reference"]
+    for number in itertools.count(first):
+        case = random_case(number)
+        counts.add("functions")
+        # native code is compiled for each new graph: every eighth function is enough
+        for executor in executors if number % 8 == 0 else executors[:1]:
+            with settings.override(executor=executor, node_limit=100_000_000):
+                for way in WAYS:
+                    counts.add("calls", 2 * len(case.calls))
+                    if not compare(case, way):
+                        small = shrink(case, lambda smaller, way=way: not compare(smaller, way))
+                        counts.fail(f"{way}, {executor}:\n{describe(small)}")
+        if time.monotonic() > end:
+            break
+    return counts

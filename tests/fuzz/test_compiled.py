@@ -13,7 +13,7 @@ import pytest
 import phonograd as mx
 from phonograd import settings
 
-from .compiled import WAYS, Case, compare, describe, random_case, shrink
+from .compiled import WAYS, Case, compare, describe, random_case, run, shrink
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -38,10 +38,9 @@ def test_functions(way: str, executor: str, count: int) -> None:
 
 
 @pytest.mark.slow
-@each_way
-@pytest.mark.parametrize(("executor", "count"), [("reference", 4000), ("native", 600)])
-def test_many_functions(way: str, executor: str, count: int) -> None:
-    check(way, executor, range(1000, 1000 + count))
+def test_many_functions() -> None:
+    counts = run(600, seed=1)
+    assert not counts.failures, counts.failures[0]
 
 
 def test_machine_code_never_goes_on_after_an_error() -> None:
