@@ -129,7 +129,8 @@ class _RecordingStateScope:
     def __init__(self, is_record: bool | None, train_mode: bool | None) -> None:
         self._enter_is_record = is_record
         self._enter_train_mode = train_mode
-        self._times_open = 0
+        #: one item for each time it is open; threads share it, and a number would lose changes that coincide
+        self._open: list[None] = []
 
     def __enter__(self) -> None:
         flags = before = FLAGS.get()
@@ -141,13 +142,14 @@ class _RecordingStateScope:
         if flags & RECORDING and not before & RECORDING:
             _before_recording()
         _open_scopes.set((self, before, _open_scopes.get()))
-        self._times_open += 1
+        self._open.append(None)
         FLAGS.set(flags)
 
     def __exit__(self, *exception: object) -> None:
-        if self._times_open == 0:
-            raise TypeError("a recording scope was exited without being entered")
-        self._times_open -= 1
+        try:
+            self._open.pop()
+        except IndexError:
+            raise TypeError("a recording scope was exited without being entered") from None
         scopes = _open_scopes.get()
         flags: int | None
         if scopes is not None and scopes[0] is self:
@@ -192,7 +194,7 @@ class _RecordingStateScope:
         return {
             "_enter_is_record": self._enter_is_record,
             "_enter_train_mode": self._enter_train_mode,
-            "_times_open": 0,
+            "_open": [],
         }
 
 
