@@ -45,6 +45,11 @@ def _is_whole(value: Any) -> bool:
     return type(value) is int and abs(value) < _LONGEST_NS
 
 
+def _is_identity(value: Any) -> bool:
+    """Return whether a value names memory: an address, or a number above all addresses for an arena."""
+    return type(value) is int and 0 <= value < 1 << 64
+
+
 def _is_number(value: Any) -> bool:
     return _is_whole(value) or isinstance(value, float)
 
@@ -152,7 +157,7 @@ _FORMS: dict[str, Callable[[Any], bool]] = {
     "flops": _is_number,
     "moved_bytes": _is_number,
     "category": _is_text,
-    "identity": _is_whole,
+    "identity": _is_identity,
     "stack": _is_texts,
     "parameters": _is_object,
 }
