@@ -10,8 +10,8 @@ seed draws the same cases in the same order. A search that the machine cannot ru
 
 Beside each search ``X.py`` a file ``test_X.py`` has the tests: one short test with a fixed seed and a fixed number of
 cases for ``make test``, and one with ``@pytest.mark.slow`` for ``make fuzz`` that calls ``run`` for longer and asserts
-``not counts.failures``. ``python -m tests.fuzz.figures`` calls ``run`` of every module in :data:`SEARCHES`, stores the
-counts in tests/fuzz/results.json and writes the table of docs/reliability.md.
+``not counts.failures``. ``python -m tests.fuzz.figures`` calls ``run`` of every module in :data:`SEARCHES` that is there,
+stores the counts in tests/fuzz/results.json and writes the table of docs/reliability.md.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ SEARCHES = {
     "programs": "random programs, each run every way",
     "compiled": "compiled functions and hybridized blocks that change their arguments",
     "files": "damaged files, given to every loader",
+    "guided": "parsers, guided by coverage",
     "cache": "cache directories: several processes, damaged and planted entries",
     "interrupts": "signals, exceptions from outside, forks, kills",
     "profiler": "profilers that start, stop and export beside working threads",
