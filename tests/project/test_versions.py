@@ -80,8 +80,10 @@ def test_the_table_names_failures_and_missing_interpreters() -> None:
 def test_the_page_has_no_failures() -> None:
     _, mark, rest = versions.PAGE.read_text("utf-8").partition(versions.BEGIN)
     assert mark
-    rows = [line.split(" | ") for line in rest.partition(versions.END)[0].splitlines() if line.startswith("| 3.")]
-    assert {row[6] for row in rows} == {"0"}
+    text = rest.partition(versions.END)[0]
+    rows = [line.split(" | ") for line in text.splitlines() if line.startswith("| 3.")]
+    assert rows or "No run is recorded yet" in text
+    assert {row[6] for row in rows} <= {"0"}
 
 
 def test_reports_are_counted(tmp_path: Path) -> None:
