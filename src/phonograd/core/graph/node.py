@@ -25,7 +25,18 @@ from ..base.signals import Signal
 if TYPE_CHECKING:
     from .operator import Operator
 
-__all__ = ["FORGOTTEN", "Node", "ancestors", "attributed_to", "of_one_call", "statistics"]
+__all__ = [
+    "FORGOTTEN",
+    "Node",
+    "TensorType",
+    "ancestors",
+    "attributed_to",
+    "creation_facts",
+    "new_node",
+    "of_one_call",
+    "statistics",
+    "type_of",
+]
 
 Shape = tuple[int, ...]
 
@@ -101,6 +112,7 @@ class Node:
         "outputs",
         "serial",
         "shape",
+        "type",
     )
 
     #: implementations of ``+``, ``*`` and so on between nodes; the operators fill it
@@ -125,6 +137,8 @@ class Node:
     """The node whose gradient rule made this one first, or None."""
     detached: Node | None
     """The node of this value outside recording, made on first use."""
+    type: TensorType | None
+    """Its type, made on first use (:func:`type_of`)."""
 
     def __init__(
         self,
@@ -161,7 +175,7 @@ class Node:
         self.marked = marked
         line, self.gradient_of = _source.made_for
         self.origin = line or user_line()
-        self.call = self.detached = None
+        self.call = self.detached = self.type = None
 
     @property
     def size(self) -> int:
@@ -222,6 +236,73 @@ class Node:
 
     def __neg__(self) -> Node:
         return Node.arithmetic["negative"](self)
+
+
+class TensorType:
+    """Shape, dtype, context and whether it is recorded: all that most rules need to know of a node.
+
+    Equal types are one object, so they are quick keys.
+    """
+
+    __slots__ = ("context", "dtype", "marked", "outputs", "shape")
+
+    def __init__(self, node: Node) -> None:
+        self.shape, self.dtype, self.context, self.marked = node.shape, node.dtype, node.context, node.marked
+        self.outputs = node.outputs
+
+
+_types: dict[Any, TensorType] = {}
+_MOST_TYPES = 65536
+
+
+def type_of(node: Node) -> TensorType:
+    """Return the type of a node."""
+    found = node.type
+    if found is None:
+        key = node.shape, node.kind, node.context, node.marked, node.outputs
+        found = _types.get(key)
+        if found is None:
+            if len(_types) >= _MOST_TYPES:
+                _types.clear()
+            found = _types.setdefault(key, TensorType(node))
+        node.type = found
+    return found
+
+
+def creation_facts() -> tuple[tuple[str, int] | None, Node | None]:
+    """Return the source line of new nodes and the node whose gradient they are, for :func:`new_node`."""
+    line, node = _source.made_for
+    return line or user_line(), node
+
+
+def new_node(
+    operator: Operator,
+    inputs: tuple[Node, ...],
+    attributes: tuple[Any, ...],
+    type_: TensorType,
+    line: tuple[str, int] | None,
+    gradient_of: Node | None,
+) -> Node:
+    """Return a new node whose type is known already."""
+    node = _new(Node)
+    node.operator = operator
+    node.inputs = inputs
+    node.attributes = attributes
+    node.shape = type_.shape
+    node.dtype = dtype = type_.dtype
+    node.kind = dtype.num
+    node.outputs = type_.outputs
+    node.context = type_.context
+    node.serial = next(_serials)
+    node.marked = type_.marked
+    node.gradient_of = gradient_of
+    node.origin = line
+    node.call = node.detached = None
+    node.type = type_
+    return node
+
+
+_new = Node.__new__
 
 
 def ancestors(heads: Iterable[Node], enter: Callable[[Node], bool] = lambda node: True) -> list[Node]:

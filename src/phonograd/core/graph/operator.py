@@ -63,8 +63,9 @@ from ..base.dtypes import DType
 from ..base.errors import MXNetError, TooLarge, format_shape, nearest
 from ..base.signals import Signal
 from .interface import Interface, Onnx
-from .node import Node, Shape, of_one_call, statistics
+from .node import Node, Shape, TensorType, creation_facts, new_node, of_one_call, statistics, type_of
 from .parameters import REQUIRED, Parameter
+from .templates import Templates, composite_operator
 
 if TYPE_CHECKING:
     from ..lower.lowering import Lowering
@@ -86,6 +87,9 @@ __all__ = [
 Array = np.ndarray[Any, Any]
 Spec = tuple[Shape, DType]
 Nodes = tuple[Node, ...]
+
+#: types of results that are remembered for each operator
+_MOST_TYPES = 4096
 
 #: every operator by each of its names
 REGISTRY: dict[str, Operator] = {}
@@ -183,6 +187,10 @@ class Operator:
         self.several: dict[Any, Any] = {}
         #: attributes by parameters as users passed them
         self.arguments: dict[Any, tuple[Any, ...]] = {}
+        #: types of results by attributes and types of inputs
+        self._result_types: dict[Any, TensorType] = {}
+        #: the nodes that the body of a composite makes, and those that the gradient rule makes
+        self._body_templates, self._gradient_templates = Templates(), Templates()
         #: what calls change in their arguments, by (inputs, attributes)
         self.consequences: dict[Any, Any] = {}
 
@@ -298,6 +306,15 @@ class Operator:
     def _make(self, inputs: tuple[Node | None, ...], attributes: tuple[Any, ...]) -> Node | Nodes:
         if self.composite:
             return self._expand(inputs, attributes)
+        # the attributes of a view do not change its type, and those of labels are always new
+        types = (
+            () if self.is_view else attributes,
+            *[None if node is None else node.type or type_of(node) for node in inputs],
+        )
+        known = self._result_types.get(types)
+        if known is not None:
+            statistics.nodes += 1
+            return new_node(self, inputs, attributes, known, *creation_facts())  # type: ignore[arg-type]
         spec = self._infer(inputs, attributes)
         sources: Any = inputs
         if None in inputs:
@@ -307,7 +324,12 @@ class Operator:
             statistics.nodes += 1 + len(spec)
             return tuple([_make_item(whole, index) for index in range(len(spec))])
         statistics.nodes += 1
-        return Node(self, sources, attributes, spec[0], spec[1])
+        made = Node(self, sources, attributes, spec[0], spec[1])
+        if sources is inputs:
+            if len(self._result_types) >= _MOST_TYPES:
+                self._result_types.clear()
+            self._result_types[types] = type_of(made)
+        return made
 
     def _infer(self, inputs: tuple[Node | None, ...], attributes: tuple[Any, ...]) -> Any:
         if self.infer_rule is None:
@@ -319,11 +341,21 @@ class Operator:
         return self.infer_rule(*inputs, **self.accepted(self.infer_rule, attributes))
 
     def _expand(self, inputs: tuple[Node | None, ...], attributes: tuple[Any, ...]) -> Node | Nodes:
+        parameters = dict(zip(self.parameter_names, attributes, strict=True))
+
+        def rule(given: Iterable[Node | None]) -> Any:
+            return self.function(*given, **parameters)
+
         with of_one_call():
-            try:
-                result = self.function(*inputs, **dict(zip(self.parameter_names, attributes, strict=True)))
-            except TooLarge as error:
-                raise error.inside(self.name) from None
+            # attributes that are leaves are another kind of call in each trace
+            template = None if self.numbers else self._body_templates.find(inputs, attributes, rule)
+            if template is not None:
+                result = template.apply(inputs)
+            else:
+                try:
+                    result = self.function(*inputs, **parameters)
+                except TooLarge as error:
+                    raise error.inside(self.name) from None
         call = (self, tuple([node for node in inputs if node is not None]), attributes)
         if isinstance(result, Node):
             return _label(result, call, 0)
@@ -359,11 +391,21 @@ class Operator:
         inputs: Sequence[Node | None] = node.inputs
         if len(inputs) > self.required_inputs:
             inputs = [None if source.operator is _ABSENT else source for source in node.inputs]
-        out = node if node.outputs is None else tuple([_make_item(node, i) for i in range(len(node.outputs))])
-        if node.attributes:
-            found = rule(out_grad, out, *inputs, **self.accepted(rule, node.attributes))
-        else:
-            found = rule(out_grad, out, *inputs)
+        out: Any = node if node.outputs is None else tuple([_make_item(node, i) for i in range(len(node.outputs))])
+        named = self.accepted(rule, node.attributes) if node.attributes else {}
+        if node.outputs is None and not self.is_view:
+            arguments = (out_grad, out, *inputs)
+            template = self._gradient_templates.find(
+                arguments, node.attributes, lambda given: self._gradients(rule(*given, **named), given[2:])
+            )
+            if template is not None:
+                known: tuple[Node | None, ...] = template.apply(arguments)
+                return known
+        found = rule(out_grad, out, *inputs, **named)
+        return self._gradients(found, inputs)
+
+    def _gradients(self, found: Any, inputs: Sequence[Node | None]) -> tuple[Node | None, ...]:
+        """Return what the gradient rule has found, one gradient for each input, after a check."""
         grads: tuple[Node | None, ...] = found if isinstance(found, tuple) else (found,)
         if len(grads) != len(inputs):
             if found is not None:
@@ -467,7 +509,9 @@ def _composite(data: Any, *, label: Any, index: int) -> Any:
 
 _ABSENT = declare(Operator(_absent, infer=lambda: ((), np.dtype("float32")), gradient=nothing))
 _ITEM = declare(Operator(_item))
-_COMPOSITE = declare(Operator(_composite, gradient=lambda out_grad, out, data: out_grad, is_view=True))
+_COMPOSITE = composite_operator(
+    declare(Operator(_composite, gradient=lambda out_grad, out, data: out_grad, is_view=True))
+)
 
 
 class _Absent:

@@ -1,0 +1,314 @@
+"""Templates: the nodes that a call or a gradient rule makes, kept to be made again for other inputs.
+
+Takes rules of operators from :mod:`phonograd.core.graph.operator`: the bodies of composites, and gradient rules. Such a
+rule depends on the shapes, dtypes and attributes of its inputs, rarely on the expressions below them. So the second
+call of its kind is *recorded*: the rule runs with placeholders, and the nodes that it makes become the steps of a
+:class:`Template`. Later calls of this kind make these nodes for their own inputs, without the rule, in a third of the
+time. A program whose expressions are always new consists of such calls.
+
+A placeholder notices if the rule looks at the expression that it stands for. If the rule asks for its operator, there
+is one template for each operator. If it asks for more, there is none, and the rule runs each time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from .node import FORGOTTEN, Node, TensorType, creation_facts, new_node, statistics, type_of
+
+if TYPE_CHECKING:
+    from .operator import Operator
+
+__all__ = ["Template", "Templates", "composite_operator", "labelled"]
+
+#: kinds of calls that are remembered for each rule
+MOST_KINDS = 2048
+
+Arguments = Sequence["Node | None"]
+#: where a step finds its inputs: numbers of earlier values
+Places = tuple[int, ...]
+
+
+class _Looked(Exception):
+    """A rule has looked at the expression below one of its inputs."""
+
+
+class _Placeholder(Node):
+    """An input of a rule that is recorded: it has a type, and tells whether the rule asks for more."""
+
+    __slots__ = ("_is_asked", "_stands_for")
+
+    def __init__(self, stands_for: Node) -> None:
+        super().__init__(
+            stands_for.operator, (), (), stands_for.shape, stands_for.dtype, stands_for.outputs, stands_for.context
+        )
+        self.marked = stands_for.marked
+        self._stands_for = stands_for
+        self._is_asked = False
+
+    @property
+    def operator(self) -> Operator:
+        self._is_asked = True
+        return self._stands_for.operator
+
+    @operator.setter
+    def operator(self, value: Operator) -> None:
+        pass
+
+    def _refuse(self) -> Any:
+        raise _Looked
+
+    def _ignore(self, value: Any) -> None:
+        pass
+
+    inputs = property(_refuse, _ignore)
+    attributes = property(_refuse, _ignore)
+    serial = property(_refuse, _ignore)
+    call = property(_refuse, _ignore)
+
+
+class _Label:
+    """The attributes of a label, which name the inputs of a call."""
+
+    __slots__ = ("attributes", "index", "operator", "places")
+
+    def __init__(self, operator: Operator, places: Places, attributes: tuple[Any, ...], index: int) -> None:
+        self.operator, self.places, self.attributes, self.index = operator, places, attributes, index
+
+
+class Template:
+    """The nodes that a rule makes, in order; their inputs are arguments or earlier nodes."""
+
+    __slots__ = ("_constants", "_results", "_steps")
+
+    def __init__(
+        self,
+        constants: list[Node],
+        steps: list[tuple[Operator, Places, Any, TensorType, Any]],
+        results: tuple[int | None, ...] | int | None,
+    ) -> None:
+        self._constants = constants
+        self._steps = steps
+        self._results = results
+
+    def apply(self, arguments: Arguments) -> Any:
+        """Return the results of the rule for arguments."""
+        values: list[Any] = [*arguments, *self._constants]
+        line, gradient_of = creation_facts()
+        made = 0
+        for operator, places, attributes, type_, item in self._steps:
+            inputs = tuple([values[place] for place in places])
+            if item is not None:
+                if item.__class__ is int:
+                    # one output of an operator with several
+                    values.append(inputs[0][item])
+                    continue
+                if item.__class__ is _Label:
+                    call = item.operator, tuple([values[place] for place in item.places]), item.attributes
+                    attributes = call, item.index
+                else:
+                    values.append(operator.apply(inputs, attributes))
+                    continue
+            key = (inputs, attributes)
+            table = operator.table
+            found = table.get(key)
+            if found is None:
+                made += 1
+                found = new_node(operator, inputs, attributes, type_, line, gradient_of)
+                if item is not None:
+                    found.call = attributes[0]
+                found = table.setdefault(key, found)
+            values.append(found)
+        statistics.nodes += made
+        results = self._results
+        if results.__class__ is tuple:
+            return tuple([None if place is None else values[place] for place in results])
+        return None if results is None else values[results]  # type: ignore[index]
+
+
+#: marks of kinds that were seen once, and of those that have no template
+_SEEN, _REFUSED = object(), object()
+
+
+class _ByOperator:
+    """Templates by the operators of the arguments that the rule asks for."""
+
+    __slots__ = ("known", "places")
+
+    def __init__(self, places: Places) -> None:
+        self.places = places
+        self.known: dict[Any, Any] = {}
+
+
+#: the templates of all rules
+_all: list[dict[Any, Any]] = []
+
+
+def _forget() -> None:
+    """Forget all templates: they refer to constants, which are interned nodes."""
+    for kinds in _all:
+        kinds.clear()
+
+
+FORGOTTEN.connect(_forget)
+
+
+class Templates:
+    """The templates of one rule, by kind of call: attributes, types of arguments, and which arguments are the same."""
+
+    __slots__ = ("_kinds",)
+
+    def __init__(self) -> None:
+        self._kinds: dict[Any, Any] = {}
+        _all.append(self._kinds)
+
+    def find(self, arguments: Arguments, attributes: tuple[Any, ...], rule: Callable[[Any], Any]) -> Template | None:
+        """Return the template for a call; None if the rule must run.
+
+        Parameters
+        ----------
+        arguments
+            The nodes that the rule is given; None for those that were left out.
+        attributes
+            The attributes of the call.
+        rule
+            A function of such arguments, which is recorded at the second call of a kind.
+        """
+        key: list[Any] = [None if node is None else node.type or type_of(node) for node in arguments]
+        if len(set(arguments)) != len(arguments):
+            key += [arguments.index(node) for node in arguments]
+        kind = (attributes, *key)
+        kinds = self._kinds
+        found = kinds.get(kind)
+        if found.__class__ is Template:
+            return found
+        if found is None:
+            if len(kinds) >= MOST_KINDS:
+                kinds.clear()
+            kinds[kind] = _SEEN
+            return None
+        if found is _REFUSED:
+            return None
+        if found is _SEEN:
+            places, made = _record(rule, arguments)
+            if not places:
+                kinds[kind] = made
+                return made if made.__class__ is Template else None
+            found = kinds[kind] = _ByOperator(places)
+            found.known[_operators(arguments, places)] = made
+            return made if made.__class__ is Template else None
+        operators = _operators(arguments, found.places)
+        made = found.known.get(operators)
+        if made is None:
+            places, made = _record(rule, arguments)
+            if not set(places) <= set(found.places):
+                found = kinds[kind] = _ByOperator(tuple(sorted({*places, *found.places})))
+                operators = _operators(arguments, found.places)
+            found.known[operators] = made
+        return made if made.__class__ is Template else None
+
+
+def _operators(arguments: Arguments, places: Places) -> tuple[Operator, ...]:
+    return tuple([arguments[place].operator for place in places])  # type: ignore[union-attr]
+
+
+def _record(rule: Callable[[Any], Any], arguments: Arguments) -> tuple[Places, Any]:
+    """Return the arguments whose operators the rule asks for, and the template of its nodes, or the mark for none."""
+    stand_ins: dict[Node, _Placeholder] = {}
+    given: list[Node | None] = []
+    for node in arguments:
+        given.append(None if node is None else stand_ins.get(node) or stand_ins.setdefault(node, _Placeholder(node)))
+    try:
+        results = rule(given)
+        made: Any = _template(given, results)
+    except _Looked:
+        made = _REFUSED
+    asked = [number for number, node in enumerate(given) if isinstance(node, _Placeholder) and node._is_asked]
+    return tuple(asked), made
+
+
+_COMPOSITE: list[Operator] = []
+
+
+def composite_operator(declared: Operator) -> Operator:
+    """Declare the operator whose nodes are labels of calls, and return it."""
+    _COMPOSITE.append(declared)
+    return declared
+
+
+def labelled(label: Node) -> tuple[Operator, tuple[Node, ...], tuple[Any, ...]]:
+    """Return the call of a label."""
+    call: tuple[Operator, tuple[Node, ...], tuple[Any, ...]] = label.attributes[0]
+    return call
+
+
+def _template(given: Arguments, results: Any) -> Any:
+    """Return the template of the nodes between arguments and results; the mark for none if it cannot be made."""
+    places: dict[Node, int] = {}
+    for number, node in enumerate(given):
+        if node is not None:
+            places.setdefault(node, number)
+    heads = [results] if isinstance(results, Node) else [node for node in results or () if node is not None]
+    ordered = _ordered(heads, places)
+    depends = set(places)
+    for node in ordered:
+        if any([source in depends for source in _sources(node)]):
+            depends.add(node)
+    constants = [node for node in ordered if node not in depends]
+    count = len(given) + len(constants)
+    for number, node in enumerate(constants, len(given)):
+        places[node] = number
+    steps: list[tuple[Operator, Places, Any, TensorType, Any]] = []
+    for node in ordered:
+        if node not in depends or node in given:
+            continue
+        item: Any = None
+        attributes: Any = node.attributes
+        if node.outputs is not None:
+            item = True
+        elif node.inputs and node.inputs[0].outputs is not None:
+            item = node.attributes[0]
+        elif node.operator is _COMPOSITE[0]:
+            called, inputs, others = labelled(node)
+            if _names_node(others):
+                return _REFUSED
+            item = _Label(called, tuple([places[source] for source in inputs]), others, node.attributes[1])
+        elif _names_node(attributes):
+            return _REFUSED
+        places[node] = count + len(steps)
+        # nothing else refers to an expression of placeholders
+        node.operator.table.pop((node.inputs, node.attributes), None)
+        steps.append(
+            (node.operator, tuple([places[source] for source in node.inputs]), attributes, type_of(node), item)
+        )
+    if isinstance(results, Node):
+        return Template(constants, steps, places[results])
+    if results is None:
+        return Template(constants, steps, None)
+    return Template(constants, steps, tuple([None if node is None else places[node] for node in results]))
+
+
+def _sources(node: Node) -> tuple[Node, ...]:
+    """Return the nodes that a node refers to: its inputs, and those of the call that it is a label of."""
+    return (*node.inputs, *labelled(node)[1]) if node.operator is _COMPOSITE[0] else node.inputs
+
+
+def _names_node(value: Any) -> bool:
+    return isinstance(value, Node) or (isinstance(value, tuple) and any([_names_node(part) for part in value]))
+
+
+def _ordered(heads: Sequence[Node], known: dict[Node, int]) -> list[Node]:
+    """Return the nodes below heads up to known ones, each after its sources."""
+    found: list[Node] = []
+    seen: set[Node] = set(known)
+    stack = [(node, False) for node in reversed(heads)]
+    while stack:
+        node, is_done = stack.pop()
+        if is_done:
+            found.append(node)
+        elif node not in seen:
+            seen.add(node)
+            stack.append((node, True))
+            stack.extend([(source, False) for source in reversed(_sources(node)) if source not in seen])
+    return found
