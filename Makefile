@@ -9,7 +9,7 @@ WORKERS ?= 2
 # Directory of the libraries that the benchmarks compare with.
 export PEERS_HOME ?= $(HOME)/.cache/phonograd-peers
 
-.PHONY: help demo smoke test test-reference test-processors test-versions lint format bench peers oracle fuzz reliability clean
+.PHONY: help demo smoke test test-reference test-processors test-versions lint format bench peers oracle fuzz reliability prebuilt clean
 
 help:
 	@echo "make demo            train a network on handwritten digits, profile it, show a report (under 60 s)"
@@ -22,6 +22,7 @@ help:
 	@echo "make format          rewrite the code in the project's format"
 	@echo "make fuzz            run the slow random tests"
 	@echo "make reliability     run all random searches and write the figures of docs/reliability.md"
+	@echo "make prebuilt        compile the kernels that come with the package, after a change to the text of kernels"
 	@echo "make bench           run the benchmarks and write the figures of README.md and docs/performance.md"
 	@echo "make peers           install the libraries for comparison (MXNet 1.9.1, PyTorch, JAX) in $(PEERS_HOME)"
 	@echo "make oracle          record reference values from real MXNet; needs MXNET_PYTHON=/path/to/python"
@@ -72,6 +73,10 @@ fuzz: $(READY)
 SECONDS_EACH ?= 1800
 reliability: $(READY)
 	$(BIN)/python -m tests.fuzz.figures --seconds $(SECONDS_EACH)
+
+# kernels that come with the package, so that a new computer need not compile them
+prebuilt: $(READY)
+	$(BIN)/python -m scripts.prebuild
 
 bench: $(READY)
 	$(BIN)/python -m benchmarks.first

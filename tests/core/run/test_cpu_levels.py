@@ -15,6 +15,7 @@ from phonograd.core.base.settings import CPU_LEVELS
 from phonograd.core.kernels.target import Machine
 from phonograd.core.run import host, kernel_cache
 from phonograd.core.run.background import Gate
+from phonograd.core.run.compiler import Compiler
 from phonograd.core.run.cpu_levels import FEATURES, limit
 from phonograd.core.run.objects import ObjectCache
 
@@ -126,4 +127,6 @@ def test_the_description_is_that_of_the_level(free: None, level: str) -> None:
     with settings.override(cpu_level=level, cache_directory=""):
         there = ObjectCache(Gate()).description()
     assert there.features == here.features & FEATURES[level]
-    assert there.versions != here.versions
+    compiled, limited = Compiler("native").description(), Compiler(level).description()
+    assert limited.features == compiled.features & FEATURES[level]
+    assert limited.versions != compiled.versions

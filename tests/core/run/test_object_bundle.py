@@ -14,7 +14,7 @@ from phonograd.core.kernels.matmul.gemm import Gemm
 from phonograd.core.ops.math.primitives import matmul
 from phonograd.core.ops.math.structural import leaf
 from phonograd.core.plan.native_program import NativeProgram
-from phonograd.core.run import elf_loader, kernel_cache, objects
+from phonograd.core.run import elf_loader, kernel_cache, objects, prebuilt
 from phonograd.core.run.compiler import FULL, QUICK, Compiler, Library
 from phonograd.core.run.host import host
 from phonograd.core.run.object_bundle import bundle, object_files, split_module
@@ -109,6 +109,7 @@ def _programs() -> dict[str, list[Any]]:
 @pytest.mark.parametrize("name", sorted(_programs()))
 def test_bits_do_not_depend_on_how_parts_are_compiled(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     results, bundles = [], []
+    monkeypatch.setattr(prebuilt, "find", lambda *arguments: None)
     for way in ("inner in full", "all quickly", "all in full"):
         monkeypatch.setattr(kernel_cache, "_kernels", kernel_cache._KernelCache())
         with monkeypatch.context() as patch:

@@ -22,7 +22,17 @@ from ..base.assumptions import assumption_holds
 from .cpu_levels import limit
 from .object_bundle import object_files
 
-__all__ = ["FULL", "QUICK", "Compiler", "Description", "Library", "fingerprint", "locks", "preload"]
+__all__ = [
+    "FULL",
+    "QUICK",
+    "Compiler",
+    "Description",
+    "Library",
+    "fingerprint",
+    "locks",
+    "preload",
+    "reported_features",
+]
 
 #: optimization levels of the code generator
 QUICK, FULL = 0, 2
@@ -187,6 +197,29 @@ def _library() -> str | None:
     if found is None or not found.origin:
         return None
     return os.path.join(os.path.dirname(found.origin), "binding", "libllvmlite.so")
+
+
+#: LLVM's names of features that Linux calls otherwise; other names differ by underscores at most
+_LLVM_NAMES = {"sse4_1": "sse4.1", "sse4_2": "sse4.2", "pni": "sse3", "abm": "lzcnt", "bmi1": "bmi"}
+
+
+def reported_features(cpu_level: str) -> frozenset[str] | None:
+    """Return the features of an x86-64 processor that Linux reports, by LLVM's names, without importing llvmlite.
+
+    None is returned on other systems. Features above a level are left out.
+    """
+    if sys.platform != "linux" or platform.machine() != "x86_64":
+        return None
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as lines:
+            facts = _processor(lines.read().partition("\n\n")[0])
+    except OSError:
+        return None
+    flags = next((line.partition(":")[2].split() for line in facts if line.startswith("flags")), None)
+    if flags is None:
+        return None
+    names = ",".join([f"+{_LLVM_NAMES.get(flag) or flag.replace('_', '-')}" for flag in flags])
+    return frozenset([name[1:] for name in limit("", names, cpu_level)[1].split(",") if name.startswith("+")])
 
 
 def fingerprint() -> str | None:

@@ -17,10 +17,11 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from ..base import settings
+from ..kernels.elementwise_loop import ElementwiseLoop
 from ..kernels.launch import Written
-from . import elf_loader
+from . import elf_loader, prebuilt
 from .background import Gate, Task, TaskPool
-from .compiler import FULL, QUICK, Compiler, Description, fingerprint, preload
+from .compiler import FULL, QUICK, Compiler, Description, fingerprint, preload, reported_features
 from .disk_cache import DiskCache, describe, source_digest
 from .object_bundle import bundle, split_module
 
@@ -86,10 +87,15 @@ class ObjectCache:
         # without the ELF loader, LLVM must load the object files on disk
         known = self.disk_cache() if elf_loader.is_supported() else None
         found = None if known is None else known.load(known.key("compiler", "c"))
-        if found is None:
+        if found is not None:
+            self._description = Description.from_bytes(found)
+            return
+        features = reported_features(self._cpu_level) if elf_loader.is_supported() else None
+        if features is None or fingerprint() is None:
             self.compiler()
         else:
-            self._description = Description.from_bytes(found)
+            # prebuilt kernels need no compiler
+            self._description = Description("", features)
 
     def compiler(self) -> Compiler:
         """Return the compiler; the first call imports it."""
@@ -155,6 +161,12 @@ class ObjectCache:
         return Task(lambda: self._obtain(disk, structure, quick))
 
     def _obtain(self, disk: DiskCache | None, structure: Written, quick: bool) -> ObjectCode:
+        if isinstance(structure, ElementwiseLoop):
+            # no plan on disk refers to it
+            name = self._new_name()
+            code = self._prebuilt(write(structure, name), name)
+            if code is not None:
+                return ObjectCode(name, None, code, quick=False, compiled=False)
         description = None if disk is None else describe(structure)
         key = None if disk is None or description is None else disk.key(description)
         if key is not None:
@@ -163,9 +175,14 @@ class ObjectCache:
                 return found
         name = key or self._new_name()
         text = write(structure, name)
-        code = self._emit(text, quick)
+        known = self._prebuilt(text, name)
+        code = self._emit(text, quick) if known is None else known
         self._keep(disk, key, code, text if quick else None)
-        return ObjectCode(name, key, code, quick, compiled=True)
+        return ObjectCode(name, key, code, quick, compiled=known is None)
+
+    def _prebuilt(self, text: str, name: str = prebuilt.PLACEHOLDER) -> bytes | None:
+        """Return the code of a module that the package brings along; None if it does not."""
+        return prebuilt.find(text, self.description().features, name) if elf_loader.is_supported() else None
 
     def load(self, key: str, quick: bool, disk: DiskCache | None = None) -> ObjectCode | None:
         """Return the code on disk under a key; quickly compiled code if that is enough."""
@@ -226,13 +243,14 @@ class ObjectCache:
         if found is not None:
             return found.code
         text = write(*arguments)
-        code = self._emit(text, quick)
+        code = self._prebuilt(text) or self._emit(text, quick)
         self._keep(disk, key, code, text if quick else None)
         return code
 
     def _new_name(self) -> str:
         self._names += 1
-        return f"kernel{self._names}"
+        # as long as the keys of files: prebuilt kernels can have either
+        return f"kernel{self._names:059d}"
 
     def _emit(self, text: str, quick: bool) -> bytes:
         """Compile a module and return its code; other threads may compile a part of it."""
@@ -285,7 +303,10 @@ class ObjectCache:
 
     def _open(self, directory: str, limit_bytes: int) -> DiskCache | None:
         found = DiskCache(directory, limit_bytes, "sources")
-        sources = source_digest(found, self._preload)
+        # prebuilt kernels are enough to begin with
+        features = reported_features(self._cpu_level) if elf_loader.is_supported() else None
+        is_ready = features is not None and prebuilt.has_kernels(features)
+        sources = source_digest(found, None if is_ready else self._preload)
         if sources is None:
             return None
         identity = fingerprint() or self.compiler().description().versions

@@ -1,0 +1,112 @@
+"""Prebuilt kernels: found by their text, the same bits as compiled ones, and up to date."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from phonograd.core.graph.operator import REGISTRY, Operator
+from phonograd.core.kernels.elementwise_loop import ElementwiseLoop
+from phonograd.core.lower.lowering import Elementwise
+from phonograd.core.run import elf_loader, kernel_cache, prebuilt, ufuncs
+from phonograd.core.run.compiler import FULL, reported_features
+from phonograd.core.run.cpu_levels import FEATURES
+
+pytestmark = pytest.mark.skipif(not elf_loader.is_supported(), reason="machine code is loaded by LLVM here")
+
+FLOAT = np.dtype(np.float32)
+#: elementwise operators of floating point numbers without parameters
+PLAIN: list[Operator] = [
+    declared
+    for name, declared in sorted(REGISTRY.items())
+    if name == declared.name
+    and isinstance(declared.lowering, Elementwise)
+    and not declared.parameters
+    and not name.startswith(("_npi_bitwise", "_select"))
+]
+
+
+def _loop(declared: Operator, lanes: int) -> ElementwiseLoop:
+    dtype = FLOAT
+    return ElementwiseLoop(declared.name, (), (FLOAT,) * len(declared.input_names), dtype, lanes)
+
+
+@pytest.mark.parametrize(("level", "lanes"), [("x86-64-v3", 8), ("x86-64-v4", 16)])
+def test_the_package_has_the_kernels_of_its_operators(level: str, lanes: int) -> None:
+    missing = [
+        declared.name
+        for declared in PLAIN
+        if "logical" not in declared.name
+        and prebuilt.find(_loop(declared, lanes).write(prebuilt.PLACEHOLDER), FEATURES[level]) is None
+    ]
+    assert not missing, f"{len(missing)} kernels are missing: run `make prebuilt`"
+
+
+def test_other_text_is_not_found() -> None:
+    text = _loop(REGISTRY["tanh"], 8).write(prebuilt.PLACEHOLDER)
+    assert prebuilt.find(text, FEATURES["x86-64-v3"]) is not None
+    assert prebuilt.find(text.replace("fmul", "fadd", 1), FEATURES["x86-64-v3"]) is None
+    assert prebuilt.find(text, FEATURES["x86-64-v2"]) is None
+    assert prebuilt.find(text.replace(prebuilt.PLACEHOLDER, "short"), FEATURES["x86-64-v3"], "short") is None
+
+
+def test_names_are_replaced() -> None:
+    name = "k" + "5" * (len(prebuilt.PLACEHOLDER) - 1)
+    code = prebuilt.find(_loop(REGISTRY["tanh"], 8).write(name), FEATURES["x86-64-v3"], name)
+    assert code is not None
+    assert name.encode() in code
+    assert prebuilt.PLACEHOLDER.encode() not in code
+
+
+@pytest.mark.parametrize("declared", PLAIN[::4], ids=lambda declared: declared.name)
+def test_same_bits_as_compiled_code(declared: Operator) -> None:
+    features = kernel_cache.description().features
+    if not prebuilt.has_kernels(features):
+        pytest.skip("this processor has no prebuilt kernels")
+    loop = _loop(declared, 8)
+    name = "k" * len(prebuilt.PLACEHOLDER)
+    text = loop.write(name)
+    ready = prebuilt.find(text, FEATURES["x86-64-v3"], name)
+    assert ready is not None
+    results = []
+    arrays = [np.random.default_rng(number).normal(size=1000).astype(FLOAT) * 3 for number in range(len(loop.sources))]
+    for code in (ready, kernel_cache._cache().objects._compile(text, FULL)):
+        memory = elf_loader.load({name: code})
+        assert memory is not None
+        with np.errstate(all="ignore"):
+            results.append(ufuncs._make(memory.addresses[name], declared.name, loop.sources, loop.dtype)(*arrays))
+        ufuncs._kept.append(memory)
+    assert results[0].tobytes() == results[1].tobytes()
+
+
+def test_features_without_llvm() -> None:
+    found = reported_features("native")
+    assert found is not None
+    known = {feature for level in FEATURES.values() for feature in level} - {"64bit", "crc32", "sahf"}
+    assert found & known == kernel_cache.description().features & known or kernel_cache.description().versions == ""
+    limited = reported_features("x86-64-v2")
+    assert limited is not None
+    assert not limited & {"avx", "avx2", "fma"}
+
+
+def test_a_first_result_needs_no_compiler(tmp_path: object) -> None:
+    if not prebuilt.has_kernels(kernel_cache.description().features):
+        pytest.skip("this processor has no prebuilt kernels")
+    script = """
+import sys
+import numpy as np
+import phonograd as mx
+x = mx.nd.array([[0.1, 0.2], [0.3, 0.4]])
+x.attach_grad()
+with mx.autograd.record():
+    loss = (mx.nd.tanh(x) * 2).sum()
+loss.backward()
+print(np.allclose(x.grad.asnumpy(), 2 / np.cosh([[0.1, 0.2], [0.3, 0.4]]) ** 2, rtol=1e-5), "llvmlite" in sys.modules)
+"""
+    command = [sys.executable, "-c", script]
+    environment = {"PHONOGRAD_CACHE_DIRECTORY": str(tmp_path), "PATH": ""}
+    found = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert found.stdout.split() == ["True", "False"], found.stdout + found.stderr
