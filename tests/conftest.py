@@ -1,11 +1,12 @@
 """Settings for every test: how hypothesis searches."""
 
 import os
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
 
-from phonograd.core.plan.cache import NOVELTY
+import phonograd as mx
 
 # The first use of a graph compiles it, so single examples vary too much in time for a deadline.
 settings.register_profile("local", deadline=None)
@@ -13,7 +14,8 @@ settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True
 settings.load_profile("ci" if os.environ.get("CI") else "local")
 
 
-@pytest.fixture(autouse=True)
-def _nothing_was_planned() -> None:
-    """Have every test begin like a process of its own: plans that others never used again do not count."""
-    NOVELTY.clear()
+@pytest.fixture
+def planned() -> Iterator[None]:
+    """Plan every graph at its first evaluation: for tests about plans."""
+    with mx.settings.override(tiers="plan"):
+        yield

@@ -282,9 +282,10 @@ class PlanLog:
     >>> _ = double(3), double(3)
     >>> with mx.explain.plans() as log:
     ...     _ = double(3)
+    ...     _ = double(3)
     ...     _ = double(5)
     >>> [report.reason for report in log.reports]
-    ['_full has shape=(5,) instead of (3,)']
+    ['until now it was computed operator by operator', '_full has shape=(5,) instead of (3,)']
     """
 
     def __init__(self) -> None:
@@ -361,9 +362,14 @@ def _reason(plan: CachedPlan, position: CacheNode, keep_all: bool) -> str:
         distance, text = _difference(plan.sources, nodes, other.sources, _below(other.sources))
         if distance == 0 and not text:
             text = _circumstances(where is position, keep_all, key)
+            if other.is_provisional and text == _OTHER_ORDER:
+                text = "until now it was computed operator by operator"
         if best is None or distance < best[0]:
             best = distance, text
     return best[1] if best is not None else "it is the first plan"
+
+
+_OTHER_ORDER = "it requests values in another order"
 
 
 def _circumstances(same_position: bool, keep_all: bool, key: Any) -> str:
@@ -373,7 +379,7 @@ def _circumstances(same_position: bool, keep_all: bool, key: Any) -> str:
         return f"the executor is {settings.current().executor!r} instead of {executor!r}"
     if kept != keep_all:
         return "values are kept because of recording" if keep_all else "values are no longer kept"
-    return "it requests values in another order" if same_position else "other values were known already"
+    return _OTHER_ORDER if same_position else "other values were known already"
 
 
 def _below(sources: Iterable[Node]) -> list[Node]:

@@ -17,6 +17,8 @@ from phonograd.core.trace.trace import LOCAL
 
 from .arrays import close, values, variable
 
+pytestmark = pytest.mark.usefixtures("planned")
+
 MEGABYTE = 1 << 20
 
 

@@ -225,11 +225,7 @@ def divided(threads: int) -> Iterator[None]:
 @contextlib.contextmanager
 def eager() -> Iterator[None]:
     """Compute every new graph operator by operator."""
-    novel, nodes = (
-        mock.patch.object(cache.NOVELTY, "prevails", return_value=True),
-        mock.patch.object(cache, "_MANY_NODES", 1),
-    )
-    with novel, nodes:
+    with mx.settings.override(tiers="blocking"):
         forget_plans()
         yield
         forget_plans()

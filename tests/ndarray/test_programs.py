@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from unittest import mock
-
 import pytest
 from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 
-from phonograd.core.plan import cache
+import phonograd as mx
 
 from . import programs
 
@@ -45,7 +43,7 @@ def test_short_programs(shapes: list[tuple[int, ...]], program: list[programs.St
 @example([(3,), (3,)], OVERWRITTEN)
 @given(VARIABLES, st.lists(programs.STEPS, min_size=4, max_size=30))
 def test_programs_that_are_computed_by_pieces(shapes: list[tuple[int, ...]], program: list[programs.Step]) -> None:
-    with mock.patch.object(cache.NOVELTY, "prevails", return_value=True), mock.patch.object(cache, "_MANY_NODES", 1):
+    with mx.settings.override(tiers="blocking"):
         programs.run(shapes, program)
 
 

@@ -67,6 +67,9 @@ def test_long_kernels_are_shortened() -> None:
     assert "compiled quickly" in str(kernel)
 
 
+pytestmark = pytest.mark.usefixtures("planned")
+
+
 def reasons(*calls: Any) -> list[str]:
     # the first time, inputs may be numbered after others that were used before
     calls[0]()
@@ -75,6 +78,16 @@ def reasons(*calls: Any) -> list[str]:
         for call in calls[1:]:
             call()
     return [report.reason for report in log.reports]
+
+
+def test_a_graph_that_was_computed_eagerly() -> None:
+    x = nd.array([1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0])
+
+    def step() -> None:
+        (x * 2 + 1.5).wait_to_read()
+
+    with settings.override(tiers="background"):
+        assert reasons(step, step, step) == ["until now it was computed operator by operator"]
 
 
 def test_repeating_makes_no_plan() -> None:

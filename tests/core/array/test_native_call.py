@@ -20,6 +20,8 @@ from phonograd.core.trace import liveness
 from phonograd.core.trace.owner import MACHINE_CODE
 from phonograd.core.trace.trace import LOCAL
 
+pytestmark = pytest.mark.usefixtures("planned")
+
 pytest.importorskip("llvmlite")
 native_call = pytest.importorskip("phonograd.core.array.fastcall.native_call")
 if not native_call.possible():

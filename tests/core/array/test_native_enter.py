@@ -17,6 +17,8 @@ from phonograd.core.graph.node import statistics
 from phonograd.core.run import kernel_cache
 from phonograd.core.trace.trace import LOCAL
 
+pytestmark = pytest.mark.usefixtures("planned")
+
 pytest.importorskip("llvmlite")
 native_call = pytest.importorskip("phonograd.core.array.fastcall.native_call")
 if not native_call.possible():

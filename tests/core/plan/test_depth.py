@@ -14,6 +14,8 @@ from phonograd.core.kernels.structure import Structure
 from phonograd.core.plan import cache
 from phonograd.core.plan.native_program import NativeProgram
 
+pytestmark = pytest.mark.usefixtures("planned")
+
 
 @pytest.fixture(autouse=True)
 def _native() -> Any:

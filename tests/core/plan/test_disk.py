@@ -317,7 +317,8 @@ print(json.dumps([seen, counts, modules]))
 
 
 def _process(tmp_path: Path) -> subprocess.Popen[str]:
-    environment = {**os.environ, "PHONOGRAD_EXECUTOR": "native", "PHONOGRAD_CACHE_DIRECTORY": str(tmp_path / "cache")}
+    environment = {**os.environ, "PHONOGRAD_EXECUTOR": "native", "PHONOGRAD_TIERS": "plan"}
+    environment["PHONOGRAD_CACHE_DIRECTORY"] = str(tmp_path / "cache")
     script = tmp_path / "script.py"
     if not script.exists():  # another process may be reading it
         script.write_text(SCRIPT)

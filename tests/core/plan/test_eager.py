@@ -1,11 +1,10 @@
-"""Graphs that never repeat are computed operator by operator, others are planned; only counting tells them apart."""
+"""New graphs are computed operator by operator; those that come back are planned, in the background or at once."""
 
 from __future__ import annotations
 
 import gc
 import itertools
-import sys
-import threading
+import os
 import tracemalloc
 from collections.abc import Iterator
 
@@ -19,8 +18,7 @@ from phonograd.core.base.errors import MXNetError
 from phonograd.core.graph.node import statistics
 from phonograd.core.graph.operator import REGISTRY
 from phonograd.core.ops.math.structural import leaf
-from phonograd.core.plan import cache, eager
-from phonograd.core.plan.cache import NOVELTY
+from phonograd.core.plan import cache, eager, promotion
 from phonograd.core.plan.eager import EagerProgram
 from phonograd.core.plan.native_program import NativeProgram
 from phonograd.core.run.programs import Part
@@ -28,9 +26,13 @@ from phonograd.core.run.programs import Part
 PLENTY = 90
 
 
+#: another size for each test, so that its graphs are new
+_size = [3]
+
+
 def chain(length: int, start: float = 0.5) -> nd.NDArray:
     """Return a value that takes some number of operators, another graph for each number."""
-    x = nd.full((3,), start)
+    x = nd.full((_size[0],), start)
     for step in range(length):
         x = nd.tanh(x * 0.5) if step % 3 else x + 1
     return x
@@ -57,80 +59,89 @@ def _counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(EagerProgram, "run", counted)
 
 
-#: graphs that are planned before it is clear that none of them is used again
-PLANNED = 6
+@pytest.fixture(params=["background", "blocking"], autouse=True)
+def tiers(request: pytest.FixtureRequest) -> Iterator[str]:
+    _size[0] += 1
+    with mx.settings.override(tiers=request.param):
+        yield request.param
+        promotion.finish()
 
 
-@pytest.fixture(autouse=True)
-def _soon(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    with mx.settings.override(novel_nodes=PLANNED * PLENTY * 5 // 3):
-        yield
+def test_new_graphs_are_computed_eagerly() -> None:
+    assert all([is_eager(chain(PLENTY + number)) for number in range(12)])
+    assert all([is_eager(chain(number, 0.25)) for number in range(1, 12)])
 
 
-def test_what_never_repeats_is_computed_is_eager() -> None:
-    found = [is_eager(chain(PLENTY + number)) for number in range(12)]
-    assert found == [False] * PLANNED + [True] * (12 - PLANNED)
-
-
-def test_what_repeats_is_planned() -> None:
-    for number in range(100, 112):
-        for _ in range(2):
-            assert not is_eager(chain(PLENTY + number))
-
-
-def test_small_graphs_do_not_count() -> None:
-    assert not any([is_eager(chain(number)) for number in range(1, 40)])
-
-
-def test_one_large_graph_tells_nothing() -> None:
-    assert [is_eager(chain(PLENTY * PLANNED + number)) for number in range(50, 55)] == [False] * 4 + [True]
-
-
-def test_a_graph_that_is_there_again_is_planned() -> None:
-    for number in range(200, 200 + PLANNED):
-        chain(PLENTY + number).asnumpy()
+def test_a_graph_that_comes_back_is_planned(tiers: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(promotion, "NODE_NS", 0)
     first = chain(PLENTY + 210)
     assert is_eager(first)
     again = chain(PLENTY + 210)
-    assert not is_eager(again)
-    assert first.asnumpy().tobytes() == again.asnumpy().tobytes()
+    assert is_eager(again) == (tiers == "background")
+    promotion.finish()
     # and this is the plan that is found from then on
     made = statistics.plans
-    assert chain(PLENTY + 210).asnumpy().tobytes() == first.asnumpy().tobytes()
+    third = chain(PLENTY + 210)
+    assert not is_eager(third)
+    assert first.asnumpy().tobytes() == again.asnumpy().tobytes() == third.asnumpy().tobytes()
     assert statistics.plans == made
 
 
-def test_programs_that_begin_to_repeat_are_planned_at_once() -> None:
-    for number in range(300, 300 + PLANNED):
-        chain(PLENTY + number).asnumpy()
-    for _ in range(3):
-        for number in range(310, 316):
-            chain(PLENTY + number).asnumpy()
-    assert not NOVELTY.prevails()
-    assert not is_eager(chain(PLENTY + 320))
+def test_planning_has_to_be_worth_it(tiers: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if tiers == "blocking":
+        pytest.skip("planned at the second evaluation")
+    monkeypatch.setattr(promotion, "NODE_NS", 10**9)
+    assert all([is_eager(chain(PLENTY + 220)) for _ in range(5)])
+
+
+def test_errors_of_the_helper_are_raised_by_the_next_evaluation(tiers: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if tiers == "blocking":
+        pytest.skip("there is no helper")
+    monkeypatch.setattr(promotion, "NODE_NS", 0)
+
+    def fail(*arguments: object) -> None:
+        raise RuntimeError("no plan today")
+
+    expected = chain(PLENTY + 230).asnumpy()
+    with monkeypatch.context() as patch:
+        patch.setattr(cache, "_native_program", fail)
+        assert chain(PLENTY + 230).asnumpy().tobytes() == expected.tobytes()
+        promotion.finish()
+        with pytest.raises(RuntimeError, match="no plan today"):
+            chain(PLENTY + 230).asnumpy()
+    assert chain(PLENTY + 230).asnumpy().tobytes() == expected.tobytes()
 
 
 def test_it_can_be_switched_off() -> None:
-    with mx.settings.override(novel_nodes=0):
-        assert not any([is_eager(chain(PLENTY + number)) for number in range(400, 412)])
+    with mx.settings.override(tiers="plan"):
+        assert not any([is_eager(chain(PLENTY + number)) for number in range(400, 403)])
 
 
 def test_large_arrays_are_planned() -> None:
-    for number in range(430, 430 + PLANNED):
-        chain(PLENTY + number).asnumpy()
     x = nd.ones((2 * cache.MOST_NUMBERS_PER_NODE,))
     for _ in range(PLENTY):
         x = x + 1
     assert not is_eager(x)
 
 
-@pytest.fixture
-def _novel(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(NOVELTY, "prevails", lambda: True)
-    monkeypatch.setattr(cache, "_MANY_NODES", 1)
+def test_unknown_tiers_are_refused() -> None:
+    with pytest.raises(ValueError, match="tiers must be"):
+        mx.settings.update(tiers="fast")
 
 
-@pytest.mark.usefixtures("_novel")
+def test_a_fork_while_a_plan_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(promotion, "NODE_NS", 0)
+    expected = chain(PLENTY + 240).asnumpy().tobytes()
+    chain(PLENTY + 240).asnumpy()
+    child = os.fork()
+    if not child:
+        same = [chain(PLENTY + 240).asnumpy().tobytes() == expected for _ in range(3)]
+        promotion.finish()
+        os._exit(0 if all(same) and not is_eager(chain(PLENTY + 240)) else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert chain(PLENTY + 240).asnumpy().tobytes() == expected
+
+
 def test_gradients_and_losses_that_are_looked_at() -> None:
     weight = nd.array([[1.0, -2.0], [0.5, 3.0]])
     weight.attach_grad()
@@ -149,7 +160,6 @@ def test_gradients_and_losses_that_are_looked_at() -> None:
     assert _runs
 
 
-@pytest.mark.usefixtures("_novel")
 def test_several_outputs() -> None:
     matrix = nd.array(np.array([[2.0, 1.0], [1.0, 3.0]]))
     vectors, values = nd.linalg.syevd(matrix)
@@ -160,7 +170,6 @@ def test_several_outputs() -> None:
     assert _runs
 
 
-@pytest.mark.usefixtures("_novel")
 def test_errors_name_the_line_that_asked_for_it() -> None:
     def first() -> nd.NDArray:
         return nd.linalg.potrf(nd.array([[1.0, 2.0], [2.0, 1.0]]))
@@ -177,9 +186,8 @@ def test_errors_name_the_line_that_asked_for_it() -> None:
     assert lines == [str(start + 1), str(start + 4)]
 
 
-@pytest.mark.usefixtures("_novel")
 def test_who_observes_sees_kernels_of_a_plan() -> None:
-    x = nd.ones((5,))
+    x = nd.ones((_size[0],))
     x.asnumpy()
     with profiler.profile() as profile:
         y = nd.sin(x) + nd.cos(x)
@@ -191,7 +199,6 @@ def test_who_observes_sees_kernels_of_a_plan() -> None:
     assert len(seen.reports) == 1
 
 
-@pytest.mark.usefixtures("_novel")
 def test_memory_does_not_grow() -> None:
     def turn(number: int) -> None:
         x = nd.ones((4,)) * number
@@ -210,39 +217,11 @@ def test_memory_does_not_grow() -> None:
         assert len(gc.get_objects()) < 1.3 * before
 
 
-def test_threads_note_plans_at_the_same_time() -> None:
-    class Seen:
-        used, made = 1, 0
-
-    errors: list[Exception] = []
-
-    def work() -> None:
-        try:
-            for number in range(3000):
-                NOVELTY.note(Seen(), 64 + number % 50)  # type: ignore[arg-type]
-                NOVELTY.prevails()
-        except Exception as error:
-            errors.append(error)
-
-    interval = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    try:
-        threads = [threading.Thread(target=work) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    finally:
-        sys.setswitchinterval(interval)
-    assert errors == []
-
-
-@pytest.mark.usefixtures("_novel")
 def test_functions_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(eager, "MOST_FUNCTIONS", 5)
     monkeypatch.setattr(eager, "_special", {})
     for number in range(1, 12):
-        assert nd.ones((number, 2)).sum().asscalar() == 2 * number
+        assert nd.ones((number, _size[0])).sum().asscalar() == _size[0] * number
         assert (nd.ones((number,)) * 3).asnumpy().tolist() == [3] * number
         assert 0 < len(eager._special) <= 5
 
@@ -265,7 +244,6 @@ def test_results_have_memory_of_their_own() -> None:
         assert not any([np.shares_memory(value, other) for other in (data, *values[:number])])
 
 
-@pytest.mark.usefixtures("_novel")
 def test_values_are_freed_after_their_last_use() -> None:
     alive: list[int] = []
     # the largest values of a chain are never all alive

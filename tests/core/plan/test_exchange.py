@@ -17,6 +17,8 @@ from phonograd.core.plan.native_program import NativeProgram
 from phonograd.core.run.memory_pool import pool
 from phonograd.core.run.program import RecipeProgram
 
+pytestmark = pytest.mark.usefixtures("planned")
+
 SHAPE = (96, 64)
 FLOAT32 = np.dtype("float32")
 

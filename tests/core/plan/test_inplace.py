@@ -27,6 +27,8 @@ from phonograd.core.plan.native_program import NativeProgram
 from phonograd.core.run import donation
 from phonograd.core.run.reference import ReferenceProgram, evaluate, resolve
 
+pytestmark = pytest.mark.usefixtures("planned")
+
 FLOAT32 = np.dtype("float32")
 ROWS, COLUMNS = 64, 100
 

@@ -36,7 +36,7 @@ def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     for name, value in {"_count": 0, "_nodes_kept": 0, "_returned": 0, "_dropped": {}}.items():
         monkeypatch.setattr(PLANS, name, value)
     monkeypatch.setattr(PLANS, "_nodes_before", cache.statistics.nodes)
-    with mx.settings.override(executor="reference", novel_nodes=0, node_limit=16_000):
+    with mx.settings.override(executor="reference", tiers="plan", node_limit=16_000):
         yield
 
 

@@ -14,7 +14,7 @@ from phonograd.core.base.dtypes import FLOAT32
 from phonograd.core.graph.node import Node
 from phonograd.core.graph.operator import REGISTRY
 from phonograd.core.ops.math.structural import leaf
-from phonograd.core.plan import cache, disk
+from phonograd.core.plan import disk
 from phonograd.core.plan.cache import choose_program
 from phonograd.core.plan.disk import DiskProgram, program_for
 from phonograd.core.plan.eager import EagerProgram
@@ -99,7 +99,5 @@ def test_the_settings_choose_the_program(monkeypatch: pytest.MonkeyPatch) -> Non
         assert isinstance(choose_program(wanted, (), False, is_new=True), ReferenceProgram)
     with settings.override(executor="native", cache_directory=""):
         assert isinstance(choose_program(wanted, (), False), NativeProgram)
-        monkeypatch.setattr(cache.NOVELTY, "prevails", lambda: True)
-        monkeypatch.setattr(cache, "_MANY_NODES", 1)
         assert isinstance(choose_program(wanted, (), False, is_new=True), EagerProgram)
         assert isinstance(choose_program(wanted, (), False), NativeProgram)

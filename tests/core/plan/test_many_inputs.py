@@ -27,7 +27,7 @@ def structures(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Structure]]:
         return made
 
     monkeypatch.setattr(assembly._Planner, "plan", noting)
-    with mx.settings.override(cache_directory="", novel_nodes=0):
+    with mx.settings.override(cache_directory="", tiers="plan"):
         yield found
 
 

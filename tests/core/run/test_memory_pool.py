@@ -24,6 +24,8 @@ from phonograd.core.run.reference import order
 
 from ..plan.programs import assert_same_bits, run, run_singly
 
+pytestmark = pytest.mark.usefixtures("planned")
+
 FLOAT32 = np.dtype("float32")
 LARGE = memory_pool.SMALLEST_BLOCK
 tanh, exp, sum_to = (REGISTRY[name] for name in ("tanh", "exp", "_sum_to"))

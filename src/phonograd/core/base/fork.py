@@ -37,6 +37,7 @@ ORDER = (
     "thread pool",
     "random stream",
     "observers",
+    "promotion of plans",
     "helpers",
 )
 

@@ -62,9 +62,10 @@ class Settings:
     a program that never repeats takes little memory, and one that repeats after a long time keeps what it needs."""
     plan_limit: int = 2_000
     """Plans to keep before the least recently used ones are dropped."""
-    novel_nodes: int = 8_000
-    """Expressions in plans of late, hardly any of which was used again, before graphs that were never seen are computed
-    operator by operator, and planned when they are seen again; 0 plans everything."""
+    tiers: str = "background"
+    """When graphs are planned. 'background' computes a new graph operator by operator at once; another thread plans it
+    when it comes back, and the plan takes over when it is ready. 'blocking' plans it at the second evaluation, while
+    the program waits. 'plan' plans everything at first. The results are the same bits."""
     num_threads: int = _cores()
     """Threads that share the work of a kernel, the calling one included; the default is the cores of this process."""
     quick_kernels: bool = True
@@ -115,6 +116,8 @@ def _check(settings: Settings) -> Settings:
         raise ValueError(f"executor must be 'auto', 'native' or 'reference', not {settings.executor!r}")
     if settings.winograd not in (0, 4, 6, 8):
         raise ValueError(f"winograd must be 0, 4, 6 or 8, not {settings.winograd!r}")
+    if settings.tiers not in ("background", "blocking", "plan"):
+        raise ValueError(f"tiers must be 'background', 'blocking' or 'plan', not {settings.tiers!r}")
     if settings.states_format not in ("safetensors", "mxnet"):
         raise ValueError(f"states_format must be 'safetensors' or 'mxnet', not {settings.states_format!r}")
     _check_cpu_level(settings.cpu_level)

@@ -22,7 +22,6 @@ from ..run.programs import Program
 from ..run.reference import ReferenceProgram, order, resolve
 
 __all__ = [
-    "NOVELTY",
     "PLANNED",
     "PLANS",
     "REPEATED",
@@ -41,10 +40,8 @@ PLANNED: Signal[[CachedPlan, CacheNode, bool]] = Signal()
 #: emitted once, when a plan with kernels is used again or many were made: work that pays only in a program that repeats
 REPEATED: Signal[[]] = Signal()
 _SOME_PLANS = 16
-#: the average number of elements of a node below which planning takes longer than writing and reading them again
-MOST_NUMBERS_PER_NODE = 1 << 15
-#: minimum nodes of a plan that is worth judging by whether it is used again, and minimum plans to judge by
-_MANY_NODES, _FEW_PLANS = 64, 4
+#: the average number of elements of a node above which fusion saves more time than planning takes
+MOST_NUMBERS_PER_NODE = 1 << 18
 #: the share of the limit of nodes that is used while no dropped plan comes back
 _NEW_SHARE = 8
 #: dropped plans that are recognized when they come back, by their signatures
@@ -79,6 +76,8 @@ class CachedPlan:
         Whether intermediate values are kept, because a recorded node may need them again.
     is_new
         Whether the graph was never evaluated before, so that it may be computed without a plan.
+    is_announced
+        Whether the plan is made for an evaluation that may be observed.
     """
 
     __slots__ = (
@@ -90,16 +89,24 @@ class CachedPlan:
         "made",
         "places",
         "program",
+        "promotion",
         "results",
         "signature",
         "size",
         "sources",
+        "spent_ns",
         "used",
         "waits",
     )
 
     def __init__(
-        self, position: CacheNode, nodes: Sequence[Node], known: Container[Node], keep_all: bool, is_new: bool = False
+        self,
+        position: CacheNode,
+        nodes: Sequence[Node],
+        known: Container[Node],
+        keep_all: bool,
+        is_new: bool = False,
+        is_announced: bool = True,
     ) -> None:
         statistics.plans += 1
         self.sources = [resolve(node) for node in nodes]
@@ -129,63 +136,42 @@ class CachedPlan:
         self.used = self.made = 0
         #: a number that equal graphs have in common, and how many nodes it computes
         self.signature = self.size = 0
+        #: while it is provisional, the time its runs took, and the state of its promotion (see .promotion)
+        self.spent_ns = 0
+        self.promotion: object = None
         #: whether a target is recorded and can still be differentiated
         self.waits = waits(nodes)
-        PLANNED.emit(self, position, keep_all)
-
-
-class Novelty:
-    """Judges by the latest plans whether a program keeps making new graphs.
-
-    A plan that is never used again was not worth making. If that happens all the time, new graphs are computed operator
-    by operator (:mod:`phonograd.core.plan.eager`) and planned at their second evaluation.
-    """
-
-    def __init__(self) -> None:
-        # replaced, never changed: threads plan at the same time
-        self._latest: tuple[tuple[CachedPlan, int], ...] = ()
-
-    def prevails(self) -> bool:
-        """Return whether hardly any of the latest plans has been used again."""
-        latest = self._latest
-        total = sum([size for _, size in latest])
-        again = sum([size for plan, size in latest if plan.used > plan.made])
-        return len(latest) >= _FEW_PLANS and 0 < settings.current().novel_nodes <= total and 4 * again <= total
-
-    def note(self, plan: CachedPlan, size: int) -> None:
-        """Remember a plan for a number of nodes; small ones cost too little to count."""
-        if size >= _MANY_NODES:
-            latest = (*self._latest, (plan, size))
-            total = sum([size for _, size in latest])
-            while len(latest) > _FEW_PLANS and total - latest[0][1] >= settings.current().novel_nodes:
-                total, latest = total - latest[0][1], latest[1:]
-            self._latest = latest
-
-    def clear(self) -> None:
-        """Forget all plans, as if the process had just begun."""
-        self._latest = ()
-
-
-NOVELTY = Novelty()
+        if is_announced:
+            PLANNED.emit(self, position, keep_all)
 
 
 def new_cached_plan(
-    position: CacheNode, nodes: Sequence[Node], known: Container[Node], keep_all: bool, again: bool, observed: bool
+    position: CacheNode,
+    nodes: Sequence[Node],
+    known: Container[Node],
+    keep_all: bool,
+    again: bool,
+    observed: bool,
+    is_announced: bool = True,
 ) -> CachedPlan:
     """Make the plan of an evaluation.
 
     ``again`` says that there is a provisional one. An ``observed`` evaluation is always planned, because observers see
     plans.
     """
-    plan = CachedPlan(position, nodes, known, keep_all, not (again or observed or PLANNED.listeners))
-    if not plan.is_provisional:
+    plan = CachedPlan(
+        position, nodes, known, keep_all, not (again or observed or PLANNED.listeners), is_announced=is_announced
+    )
+    if plan.is_provisional:
+        assert plan.program is not None
+        plan.size = plan.program.size
+    else:
         # a graph that is planned at its second evaluation has been used again
         plan.made = -1 if again else PLANS.tick
         if plan.program is not None:
             computed = order(plan.sources, known.__contains__)[1]
             plan.size = len(computed)
             plan.signature = hash(tuple([(node.operator, node.shape, node.kind, node.attributes) for node in computed]))
-            NOVELTY.note(plan, plan.size)
             PLANS.note(plan)
     return plan
 
@@ -194,11 +180,12 @@ def choose_program(wanted: list[Node], known: Container[Node], keep_all: bool, i
     """Return the program that computes nodes: the one place where the execution tier of a graph is chosen.
 
     :mod:`phonograd.core.run.programs` lists the kinds of programs. The settings name the executor; without a compiler
-    (llvmlite) NumPy computes everything. A graph that is new gets the cheapest program where new graphs prevail.
+    (llvmlite) NumPy computes everything. A graph that is new gets the program that runs soonest; when it comes back,
+    :mod:`~phonograd.core.plan.promotion` has it planned.
     """
     if settings.active.executor != "reference":
         found: Program | None = None
-        if is_new and NOVELTY.prevails():
+        if is_new and settings.current().tiers != "plan":
             found = _eager_program(wanted, known, keep_all)
         if found is None:
             found = run_apart(lambda: _native_program(wanted, known, keep_all))
@@ -228,7 +215,7 @@ def _eager_program(wanted: list[Node], known: Container[Node], keep_all: bool) -
         return None
     ordered = order(wanted, known.__contains__)
     size = len(ordered[1])
-    if size < _MANY_NODES or sum([math.prod(node.shape) for node in ordered[1]]) > MOST_NUMBERS_PER_NODE * size:
+    if sum([math.prod(node.shape) for node in ordered[1]]) > MOST_NUMBERS_PER_NODE * size:
         return None
     return EagerProgram(wanted, known.__contains__, keep_all, ordered)
 

@@ -59,9 +59,9 @@ _special: dict[Any, Function] = {}
 
 
 class EagerProgram:
-    """A :class:`~phonograd.core.run.programs.Program` that computes nodes operator by operator, once."""
+    """A :class:`~phonograd.core.run.programs.Program` that computes nodes operator by operator."""
 
-    __slots__ = ("_computed", "inputs", "kept")
+    __slots__ = ("_computed", "_dead", "_places", "_steps", "inputs", "kept", "size")
 
     donatable: tuple[int, ...] = ()
     is_provisional = True
@@ -76,60 +76,93 @@ class EagerProgram:
     ) -> None:
         wanted = [resolve(node) for node in targets]
         self.inputs, self._computed = order(wanted, available) if ordered is None else ordered
+        #: the number of nodes that a run computes
+        self.size = len(self._computed)
         asked = set(wanted)
         asked.difference_update(self.inputs)
         #: (node, number) of every value that a run returns
         self.kept = [
             (node, number)
-            for number, node in enumerate(self._computed)
+            for number, node in enumerate(self._computed, len(self.inputs))
             if (keep_all or node in asked) and node.outputs is None and node.operator is not _ABSENT
         ]
+        self._places, self._dead = self._place()
+        #: the functions that compute the nodes, as far as they are known
+        self._steps: list[Function] = []
+
+    def _place(self) -> tuple[list[list[int]], list[list[int]]]:
+        """Return for each node the numbers of the values that it reads, and of those that no later one reads."""
+        numbers = {node: number for number, node in enumerate((*self.inputs, *self._computed))}
+        places: list[list[int]] = []
+        last_uses = [-1] * len(numbers)
+        for step, node in enumerate(self._computed):
+            found = []
+            for source in node.inputs:
+                while source.operator.is_view:
+                    source = source.inputs[0]
+                number = numbers[source]
+                found.append(number)
+                last_uses[number] = step
+            places.append(found)
+        for _, number in self.kept:
+            last_uses[number] = -1
+        dead: list[list[int]] = [[] for _ in self._computed]
+        for number, step in enumerate(last_uses):
+            if step >= 0:
+                dead[step].append(number)
+        return places, dead
 
     @property
     def parts(self) -> list[Part]:
-        """The operators in order; none after the run."""
+        """The operators in order."""
         return [_part(node) for node in self._computed]
 
     def run(self, inputs: list[Any], donated: Container[int] = (), note: Note | None = None) -> list[Array]:
         """Return the values of the kept nodes (see :class:`..run.programs.Program`); no input is written over."""
-        values: dict[Node, Any] = dict(zip(self.inputs, inputs))
-        # the plan cache keeps the program, which need not keep its nodes
-        computed, self._computed = self._computed, []
-        sources_of, last_uses = _sources(computed, self.kept)
-        general = _general
+        values: list[Any] = list(inputs)
+        steps, step = self._steps, -1
+        known = len(steps)
         with np.errstate(all="ignore"):
-            for number, (node, sources) in enumerate(zip(computed, sources_of)):
-                kinds = (node.operator, node.attributes, node.kind, *[source.kind for source in sources])
-                function = general.get(kinds) or _function_for(node, sources, kinds)
-                start = perf_counter_ns() if note is not None else 0
-                try:
-                    values[node] = function(*[values[source] for source in sources])
-                except Exception as error:
-                    if is_from_outside(error):
-                        raise
-                    raise locate_error(error, node) from error
-                if note is not None and node.operator is not _ABSENT:
-                    note(_part(node), start, perf_counter_ns())
-                for source in sources:
-                    if last_uses[source] == number:
-                        values[source] = None
-        return [_own(values[node]) for node, _ in self.kept]
+            try:
+                for step, (places, dead) in enumerate(zip(self._places, self._dead)):
+                    if step < known:
+                        function = steps[step]
+                    else:
+                        function = self._function(step)
+                        if len(steps) == step:
+                            steps.append(function)
+                    if note is None:
+                        values.append(function(*[values[place] for place in places]))
+                    else:
+                        self._observe(step, function, values, note)
+                    for place in dead:
+                        values[place] = None
+            except Exception as error:
+                if is_from_outside(error):
+                    raise
+                raise locate_error(error, self._computed[step]) from error
+        return [_own(values[number]) for _, number in self.kept]
+
+    def _function(self, step: int) -> Function:
+        """Return the function that computes a node."""
+        node = self._computed[step]
+        sources = [_source(source) for source in node.inputs]
+        kinds = (node.operator, node.attributes, node.kind, *[source.kind for source in sources])
+        return _general.get(kinds) or _function_for(node, sources, kinds)
+
+    def _observe(self, step: int, function: Function, values: list[Any], note: Note) -> None:
+        start = perf_counter_ns()
+        values.append(function(*[values[place] for place in self._places[step]]))
+        node = self._computed[step]
+        if node.operator is not _ABSENT:
+            note(_part(node), start, perf_counter_ns())
 
 
-def _sources(computed: Sequence[Node], kept: Iterable[tuple[Node, int]]) -> tuple[list[list[Node]], dict[Node, int]]:
-    """Return the nodes whose values each node reads, and the number of the last reader of each value; -1: keep it."""
-    found: list[list[Node]] = []
-    last_uses: dict[Node, int] = {}
-    for number, node in enumerate(computed):
-        sources = []
-        for source in node.inputs:
-            while source.operator.is_view:
-                source = source.inputs[0]
-            sources.append(source)
-            last_uses[source] = number
-        found.append(sources)
-    last_uses.update([(node, -1) for node, _ in kept])
-    return found, last_uses
+def _source(node: Node) -> Node:
+    """Return the node whose value a node has."""
+    while node.operator.is_view:
+        node = node.inputs[0]
+    return node
 
 
 def _own(value: Any) -> Array:

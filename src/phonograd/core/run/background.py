@@ -21,6 +21,7 @@ import _thread
 import atexit
 import contextvars
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any, Generic, TypeVar
@@ -29,7 +30,7 @@ from ..base import fork
 from ..base.errors import USER_LINE, user_line
 from ..base.outside import is_from_outside
 
-__all__ = ["GATE", "Gate", "Task", "TaskPool", "run_apart", "start"]
+__all__ = ["GATE", "Gate", "Queue", "Task", "TaskPool", "run_apart", "start"]
 
 #: minimum stack size; compilers and kernels need much less
 STACK_BYTES = 1 << 20
@@ -253,6 +254,56 @@ def run_apart(work: Callable[[], Result]) -> Result:
         found: Result = errand.result
         return found
     return work()
+
+
+class Queue:
+    """Functions that a helper calls later, one after the other, while the program goes on.
+
+    >>> queue, done = Queue(), []
+    >>> queue.submit(lambda: done.append(1))
+    >>> queue.finish()
+    >>> done
+    [1]
+    """
+
+    def __init__(self) -> None:
+        self._waiting: deque[_Errand[Any]] = deque()
+        self._lock = threading.Lock()
+        self._is_running = False
+
+    def submit(self, work: Callable[[], object]) -> None:
+        """Call a function later. Its exceptions are lost: the function has to handle them."""
+        errand = _Errand(work)
+        # no lock is held where an exception from outside can arrive
+        run_apart(lambda: self._put(errand))
+
+    def _put(self, errand: _Errand[Any]) -> None:
+        with self._lock:
+            self._waiting.append(errand)
+            if self._is_running:
+                return
+            self._is_running = True
+        try:
+            _thread.start_new_thread(self._work, ())
+        except RuntimeError:
+            # the system allows no more threads, or the interpreter is shutting down
+            with self._lock:
+                self._waiting.clear()
+                self._is_running = False
+
+    def _work(self) -> None:
+        while True:
+            with self._lock:
+                if not self._waiting:
+                    self._is_running = False
+                    return
+                errand = self._waiting.popleft()
+            errand.run()
+
+    def finish(self) -> None:
+        """Wait until no function is left."""
+        while self._is_running:
+            time.sleep(0.001)
 
 
 def _after_fork_in_child() -> None:

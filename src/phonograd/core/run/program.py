@@ -139,6 +139,7 @@ class RecipeProgram:
     )
 
     is_provisional = False
+    size = 0
 
     inputs: tuple[Node, ...]
 

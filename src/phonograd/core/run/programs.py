@@ -4,7 +4,7 @@ A program is made once for a graph and run for every set of values. Only
 :func:`phonograd.core.plan.cache.choose_program` decides which kind of program, and thus which tier, a graph gets::
 
     nodes --> choose_program --+--> ReferenceProgram   no compiler, or executor="reference"
-                               +--> EagerProgram       tier 0: a new graph where graphs hardly ever repeat
+                               +--> EagerProgram       tier 0: a new graph
                                +--> DiskProgram        tier 1: an equal graph was planned by an earlier process
                                +--> NativeProgram      tier 1: planned now; its kernels tier up later (tier 2)
 
@@ -12,7 +12,7 @@ A program is made once for a graph and run for every set of values. Only
 program                computes                                  made in             lives
 =====================  ========================================  ==================  ===========================
 ``ReferenceProgram``   with NumPy, operator by operator          microseconds        as long as its plan
-``EagerProgram``       with one function per operator            microseconds        for one run
+``EagerProgram``       with one function per operator            microseconds        until a plan is ready
 ``DiskProgram``        fused kernels, from a recipe on disk      a file is read      as long as its plan
 ``NativeProgram``      fused kernels, from a recipe made now     200 us an operator  as long as its plan
 =====================  ========================================  ==================  ===========================
@@ -79,7 +79,11 @@ class Program(Protocol):
 
     @property
     def is_provisional(self) -> bool:
-        """Return whether the graph gets another program at its second evaluation."""
+        """Return whether the graph gets another program when it comes back."""
+
+    @property
+    def size(self) -> int:
+        """The number of nodes that a provisional program computes; 0 for others."""
 
     @property
     def memory(self) -> Memory | None:

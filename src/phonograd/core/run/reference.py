@@ -37,6 +37,7 @@ class ReferenceProgram:
 
     donatable: tuple[int, ...] = ()
     is_provisional = False
+    size = 0
     memory = None
 
     def __init__(self, targets: Iterable[Node], available: Callable[[Node], bool], keep_all: bool = False) -> None:

@@ -12,8 +12,10 @@ import contextlib
 from collections import ChainMap
 from collections.abc import Container, Mapping
 from functools import partial
+from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ..base import settings
 from ..base.errors import MXNetError, OutOfMemory, format_shape
 from ..base.outside import is_interrupting
 from ..base.settings import active
@@ -21,7 +23,8 @@ from ..events import COMPILATION, EVALUATION, LISTENING, begin
 from ..graph.node import Node, statistics
 from ..graph.operator import Array
 from ..observe.anomaly import check, detection
-from ..plan.cache import PLANS, REPEATED, CachedPlan, choose_program, new_cached_plan, repeating, waits
+from ..plan import promotion
+from ..plan.cache import PLANNED, PLANS, REPEATED, CachedPlan, choose_program, new_cached_plan, repeating, waits
 from ..run.donation import donate
 
 if TYPE_CHECKING:
@@ -76,8 +79,10 @@ def compute(trace: Trace, nodes: tuple[Node, ...], plan: CachedPlan | None, opti
 
     The caller holds the lock of the trace.
     """
-    if plan is None or plan.is_provisional:
-        plan = _make_plan(trace, nodes, plan is not None, options)
+    if plan is None:
+        plan = _make_plan(trace, nodes, False, options)
+    elif plan.is_provisional:
+        plan = _promote(trace, nodes, plan, options)
     elif REPEATED.listeners:
         repeating()
     plan.used = PLANS.tick
@@ -94,7 +99,12 @@ def compute(trace: Trace, nodes: tuple[Node, ...], plan: CachedPlan | None, opti
                     # the results are kept, because their inputs are gone and nothing can compute them again
                     donated.run(program, partial(_run, trace, plan, inputs, donated), partial(_keep, trace, plan))
                     return [values[node] if index is None else leaves[index] for index, node in plan.places]
-            results = _run(trace, plan, inputs) if active.watched else program.run(inputs)
+            if plan.is_provisional:
+                start = perf_counter_ns()
+                results = _run(trace, plan, inputs)
+                plan.spent_ns += perf_counter_ns() - start
+            else:
+                results = _run(trace, plan, inputs) if active.watched else program.run(inputs)
         except MemoryError as error:
             raise _name_largest(error, plan) from error
         if detection.on:
@@ -130,6 +140,24 @@ def _make_plan(trace: Trace, nodes: tuple[Node, ...], again: bool, options: Opti
         plan = new_cached_plan(trace.position, nodes, trace.values, keep_all, again, observed)
     trace.position.following[_key(nodes, options)] = plan
     PLANS.count_plan()
+    return plan
+
+
+def _promote(trace: Trace, nodes: tuple[Node, ...], plan: CachedPlan, options: Options) -> CachedPlan:
+    """Return the plan for nodes whose plan is provisional: another one, or this one until a helper has made another."""
+    observed = active.watched or detection.on or PLANNED.listeners
+    if observed or settings.current().tiers != "background" or promotion.has_failed(plan):
+        return _make_plan(trace, nodes, True, options)
+    if REPEATED.listeners:
+        repeating()
+    if promotion.is_due(plan):
+        position, known = trace.position, frozenset(trace.values)
+        keep_all = options.lent is None and waits(nodes)
+
+        def make() -> CachedPlan:
+            return new_cached_plan(position, nodes, known, keep_all, again=True, observed=False, is_announced=False)
+
+        promotion.promote(position, _key(nodes, options), plan, make)
     return plan
 
 

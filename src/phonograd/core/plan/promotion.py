@@ -1,0 +1,64 @@
+"""Promotion: graphs that come back get a plan, in the background.
+
+Takes provisional plans, whose programs compute operator by operator (:mod:`~phonograd.core.plan.eager`), from
+:mod:`phonograd.core.trace.evaluation`. A graph is worth planning when its runs have taken as long as planning takes: a
+program that repeats it saves at least as much, and one that does not has lost little. A helper thread makes the plan,
+compiles its kernels, and puts it into the plan cache, where the next evaluation finds it. No caller waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ..base import fork
+from ..run.background import Queue
+from .cache import CachedPlan, CacheNode
+
+__all__ = ["finish", "has_failed", "is_due", "promote"]
+
+#: what planning a node and compiling its share of kernels take, measured
+NODE_NS = 150_000
+#: the state of a promotion that has failed: the next evaluation plans while its caller waits, and raises the error
+_FAILED = object()
+
+_queue = Queue()
+
+
+def is_due(plan: CachedPlan) -> bool:
+    """Return whether a provisional plan has run long enough to be worth a plan, and none is being made."""
+    return plan.promotion is not _queue and plan.spent_ns >= NODE_NS * plan.size
+
+
+def has_failed(plan: CachedPlan) -> bool:
+    """Return whether the helper could not make a plan."""
+    return plan.promotion is _FAILED
+
+
+def promote(position: CacheNode, key: object, plan: CachedPlan, make: Callable[[], CachedPlan]) -> None:
+    """Have a plan made that replaces a provisional one in the plan cache, unless that is dropped meanwhile."""
+
+    def work() -> None:
+        try:
+            made = make()
+        except Exception:  # noqa: BLE001 - raised by the next evaluation, which plans itself
+            plan.promotion = _FAILED
+            return
+        if position.following.get(key) is plan:
+            position.following[key] = made
+
+    plan.promotion = _queue
+    _queue.submit(work)
+
+
+def finish() -> None:
+    """Wait until all plans that are being made in the background are ready."""
+    _queue.finish()
+
+
+def _after_fork_in_child() -> None:
+    """Begin anew: the helper of the parent does not exist in this process."""
+    global _queue
+    _queue = Queue()
+
+
+fork.register("promotion of plans", after_in_child=_after_fork_in_child)
