@@ -186,8 +186,7 @@ def _function_for(node: Node, sources: Sequence[Node], kinds: tuple[Any, ...]) -
     found = _special.get(key)
     if found is None:
         maker = _Maker()
-        # compiling is the work of helpers, which no signal handler interrupts
-        run_apart(lambda: maker.make(node, sources))
+        maker.make(node, sources)
         found = maker.function
         if maker.is_general:
             _general[kinds] = found
@@ -326,7 +325,8 @@ class _Maker:
 
     def _plan(self, node: Node) -> None:
         """Plan this one node."""
-        program = program_for([node], set(node.inputs).__contains__, False)
+        # planning and compiling are the work of helpers, which no signal handler interrupts
+        program = run_apart(lambda: program_for([node], set(node.inputs).__contains__, False))
         run, places = program.run, [source.attributes[0] for source in program.inputs]
         self.function, self.is_general = lambda *arrays: run([arrays[place] for place in places])[0], False
 

@@ -176,6 +176,17 @@ class _KernelCache:
                 self.improve(kernel)
         return results
 
+    def known(self, wanted: Mapping[Written, int]) -> dict[Written, Kernel] | None:
+        """Return kernels by structure if all of them are in memory; no lock is taken, so any thread may ask."""
+        found: dict[Written, Kernel] = {}
+        for structure, work in wanted.items():
+            kernel = self._kernels.get(structure)
+            if kernel is None or (kernel.improvable and work > MUCH_WORK):
+                return None
+            found[structure] = kernel
+        statistics.kernels_found += len(found)
+        return found
+
     def load(self, wanted: Iterable[tuple[str, int]]) -> list[Kernel] | None:
         """Return kernels by the keys of their files, given the chunks of work of each; None if one is missing."""
         with self.lock:
@@ -337,7 +348,7 @@ def disable_compiler(error: Exception) -> None:
 
 def kernels(wanted: Mapping[Written, int]) -> dict[Written, Kernel]:
     """Return the kernels of some structures, given the chunks of work of each."""
-    return run_apart(lambda: _cache().kernels(wanted))
+    return _cache().known(wanted) or run_apart(lambda: _cache().kernels(wanted))
 
 
 def kernel(structure: Written) -> Kernel:
