@@ -65,6 +65,7 @@ def work_of(program: Any) -> Work:
 
 def work_of_step(step: Callable[[], None]) -> Work:
     """Return the work of one call of a function, from the native programs that it runs."""
+    from phonograd import settings
     from phonograd.core.run.program import RecipeProgram
 
     seen: list[Any] = []
@@ -76,7 +77,8 @@ def work_of_step(step: Callable[[], None]) -> Work:
 
     RecipeProgram.run = noted  # type: ignore[assignment, method-assign]
     try:
-        step()
+        with settings.override(tiers="plan"):
+            step()
     finally:
         RecipeProgram.run = run  # type: ignore[method-assign]
     return sum([work_of(program) for program in seen], Work(0.0, 0, 0))

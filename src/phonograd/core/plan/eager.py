@@ -11,7 +11,7 @@ once and works for every graph:
 * anything else is a small plan of this one operator, made for its shapes and shared by all graphs.
 
 Fusion never changes a bit, so only the time differs from a planned graph. The plan cache gives a graph that is
-evaluated again another program. See docs/decisions/0021.
+evaluated again another program. See docs/decisions/0018.
 """
 
 from __future__ import annotations

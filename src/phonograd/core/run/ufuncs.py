@@ -37,7 +37,7 @@ def are_supported() -> bool:
     """Return whether NumPy can make ufuncs of machine code; warn once if not."""
     return assumption_holds(
         "the table of NumPy's interface for ufuncs begins with their type and PyUFunc_FromFuncAndData",
-        "Graphs that never repeat are planned each time, which takes longer",
+        "New graphs are planned before they run, which takes longer",
         _test,
     )
 
