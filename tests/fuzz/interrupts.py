@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import ctypes
+import faulthandler
 import json
 import os
 import random
@@ -31,7 +32,7 @@ import numpy as np
 from . import Counts
 
 #: a case takes a second or two; on a machine that is busy with other work some more
-PATIENCE_SECONDS = 120.0
+PATIENCE_SECONDS = 60.0
 KINDS = {
     "signal": "signals during first evaluations",
     "thread": "exceptions raised from other threads",
@@ -108,6 +109,7 @@ def _fork(work: Callable[[], str]) -> str:
     child = os.fork()
     if not child:
         os.close(reading)
+        faulthandler.register(signal.SIGUSR1, all_threads=True)
         try:
             text = work()
         except BaseException:
@@ -132,6 +134,9 @@ def _fork(work: Callable[[], str]) -> str:
             ready = []
         time.sleep(0.005)
     if not ready:
+        # print where its threads are
+        os.kill(child, signal.SIGUSR1)
+        time.sleep(1)
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
         return f"stuck {said}"
