@@ -22,8 +22,6 @@ from .ways import run as run_way
 
 __all__ = ["Failure", "Program", "check", "generate", "run", "shrink"]
 
-#: whether compiled functions may change their arguments
-CHANGES_ARGUMENTS = False
 STYLES = ("symbolic", "symbolic", "nd", "nd", "np", "mixed")
 DTYPES = ("float32", "float32", "float32", "float64", "float64", "float16")
 MODES = ("plain", "backward", "backward", "grad", "grad twice")
@@ -88,8 +86,6 @@ class Program(NamedTuple):
             found |= {"symbolic"}
         if not self.arguments:
             found |= {"hybridized"}
-        if not CHANGES_ARGUMENTS and self.changes_arguments():
-            found |= {"compiled", "hybridized"}
         return frozenset(found)
 
     def has_dead_effects(self) -> bool:
