@@ -171,7 +171,8 @@ def exported(case: Case, layers: list[Any]) -> Function:
     for name, parameter in again.collect_params().items():
         parameter.grad_req = block.collect_params()[name].grad_req
     found = functools.partial(_listed, again)
-    found.parameters = again.collect_params()  # type: ignore[attr-defined]
+    # a graph has no parameters of layers whose results are not used
+    found.parameters = {**block.collect_params(), **again.collect_params()}  # type: ignore[attr-defined]
     return found
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ...graph.interface import Onnx
+from ...graph.interface import Interface, Onnx, same_shapes
 from ...graph.node import Node
 from ...graph.operator import Array, Operator, Spec, declare, nothing
 from ...lower import vector_math
@@ -57,6 +57,7 @@ def unary(
         return data.shape, data.dtype
 
     reference.__doc__ = f"Return {sentence}, element by element."
+    facts.setdefault("interface", Interface(shapes=same_shapes))
     return declare(
         Operator(
             reference,

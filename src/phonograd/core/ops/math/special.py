@@ -54,6 +54,7 @@ def _function(
         return data.shape, data.dtype
 
     reference.__doc__ = f"Return {sentence}, element by element."
+    facts.setdefault("interface", Interface(shapes=same_shapes))
     return declare(Operator(reference, name=name, infer=infer, gradient=rule, cost=20.0, lowering=lowering, **facts))
 
 
