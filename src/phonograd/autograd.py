@@ -32,10 +32,9 @@ from .core.backward.backward import backward_pass, grad_pass
 from .core.backward.function import Function, register_hook
 from .core.backward.variable import attach as attach
 from .core.backward.variable import mark
-from .core.base.thread_state import ThreadState, thread_state
 from .core.events import Range, RecordScope, add_global_callback, remove_callback
 from .core.observe.anomaly import detection
-from .core.trace.flags import FLAGS, RECORDING, TRAINING, is_recording, is_training, set_flag
+from .core.trace.flags import FLAGS, OPEN_SCOPES, RECORDING, TRAINING, is_recording, is_training, set_flag
 from .core.trace.trace import LOCAL
 from .ndarray.array import NDArray
 
@@ -115,10 +114,6 @@ def _before_recording() -> None:
             trace.flush(end=True)
 
 
-#: the open scopes, newest first, as nested (scope, flags before it, outer scopes); each task has its own
-_open_scopes: ThreadState[Any] = thread_state("open_scopes", None)
-
-
 class _RecordingStateScope:
     """A scope that sets the flags; None leaves a flag unchanged.
 
@@ -141,7 +136,7 @@ class _RecordingStateScope:
             flags = flags | TRAINING if training is True or _truth(training) else flags & ~TRAINING
         if flags & RECORDING and not before & RECORDING:
             _before_recording()
-        _open_scopes.set((self, before, _open_scopes.get()))
+        OPEN_SCOPES.set((self, before, OPEN_SCOPES.get()))
         self._open.append(None)
         FLAGS.set(flags)
 
@@ -150,7 +145,7 @@ class _RecordingStateScope:
             self._open.pop()
         except IndexError:
             raise TypeError("a recording scope was exited without being entered") from None
-        scopes = _open_scopes.get()
+        scopes = OPEN_SCOPES.get()
         flags: int | None
         if scopes is not None and scopes[0] is self:
             _, flags, remaining = scopes
@@ -159,7 +154,7 @@ class _RecordingStateScope:
         if flags is None:
             # this task closes a generator that another task entered: its flags are not ours to restore
             return
-        _open_scopes.set(remaining)
+        OPEN_SCOPES.set(remaining)
         changed = 0 if self._enter_is_record is None else RECORDING
         if self._enter_train_mode is not None:
             changed |= TRAINING

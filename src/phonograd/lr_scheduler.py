@@ -61,6 +61,10 @@ class LRScheduler:
         raise NotImplementedError(f"{type(self).__name__} has no __call__(self, num_update)")
 
 
+#: turns of the loop of a call of FactorScheduler; a second takes some ten million
+_MOST_TURNS = 1_000_000
+
+
 class FactorScheduler(LRScheduler):
     """Multiply the learning rate by `factor` every `step` updates, down to `stop_factor_lr`.
 
@@ -93,10 +97,17 @@ class FactorScheduler(LRScheduler):
         """Return the learning rate after a number of updates, which must not decrease from call to call."""
         if num_update < self.warmup_steps:
             return self.get_warmup_lr(num_update)
-        while num_update > self.count + self.step:
-            self.count += self.step
-            self.base_lr = max(self.base_lr * self.factor, self.stop_factor_lr)
+        times = -((self.count - num_update) // self.step) - 1
+        for done in range(times):
+            before, self.base_lr = self.base_lr, max(self.base_lr * self.factor, self.stop_factor_lr)
             _logger.info("Update[%d]: Change learning rate to %0.5e", num_update, self.base_lr)
+            if self.base_lr == before:
+                break
+            if done == _MOST_TURNS:
+                # a jump in the numbers of updates: the last bits may differ from those of single steps
+                self.base_lr = max(self.base_lr * self.factor ** (times - done - 1), self.stop_factor_lr)
+                break
+        self.count += max(0, times) * self.step
         return self.base_lr
 
 

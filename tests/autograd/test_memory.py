@@ -61,8 +61,8 @@ def end_trace():
         pass
 
 
-def test_a_chain_of_a_hundred_thousand_operators():
-    length = 100_000
+@pytest.mark.parametrize("length", [12_000, pytest.param(100_000, marks=pytest.mark.slow)])
+def test_a_very_long_chain_of_operators(length):
     assert length > 10 * sys.getrecursionlimit()
     x = variable([1.0, 2.0])
 
@@ -70,7 +70,7 @@ def test_a_chain_of_a_hundred_thousand_operators():
         with autograd.record():
             y = x
             for _ in range(length):
-                y = y * 1.00001
+                y = y * (1 + 1 / length)
         if waits:
             y.wait_to_read()
         y.backward()
@@ -336,5 +336,5 @@ def test_looking_at_every_step_of_a_long_record_takes_memory_in_proportion():
         assert values(x.grad) is not None
 
     look(100)
-    small = traced_bytes(lambda: look(500))
-    assert traced_bytes(lambda: look(2000)) < 8 * small
+    small = traced_bytes(lambda: look(200))
+    assert traced_bytes(lambda: look(800)) < 8 * small

@@ -303,3 +303,23 @@ def test_the_names_that_a_star_import_brings():
     )
     assert set(expected.split()) <= set(scope)
     assert scope["NDArray"] is nd.NDArray
+
+
+@pytest.mark.parametrize("reads", [1, 20])
+def test_reading_while_recording_is_paused_changes_no_bit_of_gradients(reads):
+    factors = np.random.default_rng(0).normal(size=(12, 5))
+
+    def gradient(reads):
+        x = nd.array(np.arange(1.0, 6.0), dtype="float64")
+        x.attach_grad()
+        with autograd.record():
+            total = x * 0
+            for factor in factors:
+                total = total + x * nd.array(factor, dtype="float64") * x
+                with autograd.pause():
+                    for _ in range(reads):
+                        (x + 1).asnumpy()
+        total.backward()
+        return x.grad.asnumpy().tobytes()
+
+    assert gradient(reads) == gradient(0)

@@ -1,12 +1,14 @@
 """ONNX models are read: those that we write compute what the symbol computed, others what onnxruntime computes."""
 
 import pathlib
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 
 import phonograd as mx
+from phonograd.contrib.onnx.model import _shapes
 from phonograd.gluon import nn, rnn
 
 # without onnx, this skips the tests here too
@@ -41,12 +43,21 @@ def numbers(shape: tuple[int, ...], seed: int = SEED) -> Array:
 # -- our own models
 
 
+@pytest.fixture
+def _without_kernels() -> Iterator[None]:
+    """Let NumPy compute: the tests of export compile the same operators."""
+    with mx.settings.override(executor="reference"):
+        yield
+
+
+@pytest.mark.usefixtures("_without_kernels")
 @pytest.mark.parametrize("case", ONE_INPUT)
 def test_operator_of_one_array(case: str, tmp_path: pathlib.Path) -> None:
     build, shape = ONE_INPUT[case]
     compare(check(build(sym()), {"data": shape}, tmp_path / "model.onnx"), {"data": numbers(shape)})
 
 
+@pytest.mark.usefixtures("_without_kernels")
 @pytest.mark.parametrize("case", TWO_INPUTS)
 def test_operator_of_two_arrays(case: str, tmp_path: pathlib.Path) -> None:
     build, first, second = TWO_INPUTS[case]
@@ -375,3 +386,28 @@ def test_damaged_models_name_the_file_and_the_node(tmp_path: pathlib.Path) -> No
     onnx.save(model, str(tmp_path / "bad.onnx"))
     with pytest.raises(mx.MXNetError, match=r"bad.onnx: ONNX import: the constant 'a' is damaged"):
         mx.contrib.onnx.import_model(path)
+
+
+def test_vectors_that_grow_are_not_propagated(monkeypatch: pytest.MonkeyPatch) -> None:
+    # the lengths are known to ONNX only while it propagates values, an entry for each element
+    helper, int64 = onnx.helper, onnx.TensorProto.INT64
+    nodes = [helper.make_node("Cast", [f"{name}32"], [name], to=int64) for name in ("start", "end")]
+    nodes.append(helper.make_node("Slice", ["x", "start", "end"], ["v0"]))
+    nodes += [helper.make_node("Concat", [f"v{k}", f"v{k}"], [f"v{k + 1}"], axis=0) for k in range(40)]
+    values = {"x": np.arange(4), "start32": np.zeros(1, np.int32), "end32": np.full(1, 4, np.int32)}
+    tensors = [onnx.numpy_helper.from_array(value, name) for name, value in values.items()]
+    result = helper.make_tensor_value_info("v40", int64, None)
+    model = helper.make_model(helper.make_graph(nodes, "growing", [], [result], initializer=tensors))
+    propagates: list[bool] = []
+    infer = onnx.shape_inference.infer_shapes
+
+    def note(model: Any, data_prop: bool = False) -> Any:
+        propagates.append(data_prop)
+        return model if data_prop else infer(model)
+
+    monkeypatch.setattr(onnx.shape_inference, "infer_shapes", note)
+    _shapes(model)
+    assert propagates == [False]
+    del model.graph.node[7:]
+    _shapes(model)
+    assert propagates == [False, False, True]

@@ -10,6 +10,7 @@ if the files ever exceed the limit, or if a process crashes or does not end.
 from __future__ import annotations
 
 import argparse
+import faulthandler
 import json
 import os
 import random
@@ -225,6 +226,7 @@ def _fork(work: Callable[[], str]) -> tuple[int, int]:
     reading, writing = os.pipe()
     child = os.fork()
     if not child:
+        faulthandler.register(signal.SIGUSR1, all_threads=True)
         try:
             text = work()
         except BaseException:
@@ -244,6 +246,9 @@ def _wait(children: list[tuple[int, int]], meanwhile: Callable[[], None]) -> lis
         while not os.waitpid(child, os.WNOHANG)[0]:
             meanwhile()
             if time.monotonic() > end:
+                # print where its threads are
+                os.kill(child, signal.SIGUSR1)
+                time.sleep(1)
                 os.kill(child, signal.SIGKILL)
                 status = os.waitpid(child, 0)[1]
                 break

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import ctypes
+import faulthandler
 import json
 import os
 import random
@@ -31,7 +32,7 @@ import numpy as np
 from . import Counts
 
 #: a case takes a second or two; on a machine that is busy with other work some more
-PATIENCE_SECONDS = 120.0
+PATIENCE_SECONDS = 60.0
 KINDS = {
     "signal": "signals during first evaluations",
     "thread": "exceptions raised from other threads",
@@ -108,19 +109,20 @@ def _fork(work: Callable[[], str]) -> str:
     child = os.fork()
     if not child:
         os.close(reading)
+        faulthandler.register(signal.SIGUSR1, all_threads=True)
         try:
             text = work()
         except BaseException:
             text = traceback.format_exc()
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, signal.SIG_IGN)
-        os.write(writing, text.encode()[-4000:] or b"fine")
+        os.write(writing, text.encode()[:16000] or b"fine")
         # run the exit handlers, too: they wait for threads
         sys.stdout = sys.stderr
         sys.exit(0)
     os.close(writing)
     ready, _, _ = select.select([reading], [], [], PATIENCE_SECONDS)
-    said = os.read(reading, 4096).decode() if ready else ""
+    said = os.read(reading, 1 << 16).decode() if ready else ""
     os.close(reading)
     end = time.monotonic() + PATIENCE_SECONDS
     status = 0
@@ -132,6 +134,9 @@ def _fork(work: Callable[[], str]) -> str:
             ready = []
         time.sleep(0.005)
     if not ready:
+        # print where its threads are
+        os.kill(child, signal.SIGUSR1)
+        time.sleep(1)
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
         return f"stuck {said}"
@@ -263,7 +268,7 @@ class Case:
                 # an exception that arrives while an object is finalized is forgotten by Python
                 ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident or 0), ctypes.py_object(Late))
         if thread.is_alive():
-            return "the thread is stuck"
+            return f"the thread is stuck; all threads, then again after a second:\n{_stacks()}\n{_stacks(1.0)}"
         return _check(mx) if type(caught[0]) is Late else f"not the exception: {caught[0]!r}"
 
     def _fork(self, mx: Any) -> str:
@@ -334,6 +339,15 @@ class Case:
         while True:
             if not is_right(work(mx)):
                 return "wrong"
+
+
+def _stacks(delay: float = 0.0) -> str:
+    """Return where all threads are, after some seconds."""
+    time.sleep(delay)
+    with tempfile.TemporaryFile("w+") as file:
+        faulthandler.dump_traceback(file, all_threads=True)
+        file.seek(0)
+        return file.read()
 
 
 def _chain(error: BaseException) -> list[BaseException]:

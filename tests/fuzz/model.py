@@ -55,7 +55,8 @@ def part(array: Array, key: Any) -> Array:
 def put(array: Array, key: Any, value: Any) -> None:
     """Write into a part of an array."""
     with onp.errstate(all="ignore"):
-        array[key] = value if not isinstance(value, onp.ndarray) else value.astype(array.dtype)
+        # numbers, too: NumPy refuses negative ones for unsigned integers, here they wrap
+        array[key] = onp.asarray(value).astype(array.dtype)
 
 
 class Model:

@@ -22,10 +22,9 @@ from .ways import run as run_way
 
 __all__ = ["Failure", "Program", "check", "generate", "run", "shrink"]
 
-#: whether compiled functions may change their arguments
-CHANGES_ARGUMENTS = False
 STYLES = ("symbolic", "symbolic", "nd", "nd", "np", "mixed")
 DTYPES = ("float32", "float32", "float32", "float64", "float64", "float16")
+_CASTS_OF_AMP = ("amp_cast", "amp_multicast")
 MODES = ("plain", "backward", "backward", "grad", "grad twice")
 
 
@@ -88,8 +87,12 @@ class Program(NamedTuple):
             found |= {"symbolic"}
         if not self.arguments:
             found |= {"hybridized"}
-        if not CHANGES_ARGUMENTS and self.changes_arguments():
-            found |= {"compiled", "hybridized"}
+        if self.mode != "plain" and any(["autograd.pause()" in statement.scope for statement in self.statements]):
+            # a graph does not say where recording was paused
+            found |= {"exported"}
+        if any([statement.operator in _CASTS_OF_AMP for statement in self.statements]):
+            # as in MXNet, files of graphs are without them
+            found |= {"exported", "symbolic"}
         return frozenset(found)
 
     def has_dead_effects(self) -> bool:

@@ -315,7 +315,8 @@ class Writer:
             tuple(changes),
             model=model,
             operator=declared.name,
-            symbolic=not function.startswith("npx.") and not changes,
+            # an executor has auxiliary states of its own
+            symbolic=not function.startswith("npx.") and not changes and not declared.interface.auxiliary,
             smooth=sample.order > 0 and not drawn,
             random=declared.random,
             has_effects=declared.effects is not None,

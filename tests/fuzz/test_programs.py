@@ -19,8 +19,8 @@ from .ways import Argument, Case, Way, difference, run
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::RuntimeWarning")
 
-#: short runs are about as long as this many programs take in half a minute
-SHORT = 32
+#: programs of a short run, which take some fifteen seconds
+SHORT = 24
 
 
 def report(failure: Failure | None) -> None:

@@ -84,17 +84,7 @@ def called(case: Case, layers: list[Any]) -> Function:
 
 
 class _Looks(ast.NodeTransformer):
-    """Puts a look at all variables after each statement.
-
-    A look while recording is paused ends a trace, and gradients are added up trace by trace: the order of additions is
-    another one (docs/reliability.md). There is none where the program is recorded from outside.
-    """
-
-    def __init__(self, is_recorded: bool) -> None:
-        self._is_recorded = is_recorded
-
-    def visit_With(self, node: ast.With) -> ast.AST:
-        return node if self._is_recorded and "pause" in ast.unparse(node.items[0]) else self.generic_visit(node)
+    """Puts a look at all variables after each statement."""
 
     def generic_visit(self, node: ast.AST) -> ast.AST:
         super().generic_visit(node)
@@ -115,9 +105,7 @@ def _look(variables: dict[str, Any]) -> None:
 
 def stepwise(case: Case, layers: list[Any]) -> Function:
     """Return the function with an evaluation after each of its statements."""
-    tree = _Looks(case.mode != "plain").visit(
-        ast.parse(textwrap.dedent(case.source or inspect.getsource(case.program)))
-    )
+    tree = _Looks().visit(ast.parse(textwrap.dedent(case.source or inspect.getsource(case.program))))
     names = {**NAMES, **case.program.__globals__, "_look": _look}
     exec(compile(ast.fix_missing_locations(tree), "<stepwise>", "exec"), names)
     return functools.partial(names[case.program.__name__], nd, layers)
@@ -171,7 +159,8 @@ def exported(case: Case, layers: list[Any]) -> Function:
     for name, parameter in again.collect_params().items():
         parameter.grad_req = block.collect_params()[name].grad_req
     found = functools.partial(_listed, again)
-    found.parameters = again.collect_params()  # type: ignore[attr-defined]
+    # a graph has no parameters of layers whose results are not used
+    found.parameters = {**block.collect_params(), **again.collect_params()}  # type: ignore[attr-defined]
     return found
 
 

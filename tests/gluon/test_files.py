@@ -52,6 +52,28 @@ def test_load_by_names() -> None:
     assert numbers(other) == RECORDED["params"]
 
 
+@pytest.mark.parametrize("wrong", ["shape", "rank", "dtype", "extra"])
+@pytest.mark.parametrize("by_names", [False, True])
+def test_a_file_that_does_not_fit_changes_nothing(wrong: str, by_names: bool, tmp_path: Path) -> None:
+    net = blank()
+    before, path = numbers(net), str(tmp_path / "wrong.params")
+    (net.collect_params().save if by_names else net.save_parameters)(path)
+    arrays = {name: array + 1 for name, array in mx.nd.load(path).items()}
+    last = list(arrays)[-1]
+    arrays[last] = {
+        "shape": arrays[last].reshape((-1,)).repeat(2),
+        "rank": arrays[last].expand_dims(0),
+        "dtype": arrays[last].astype("float64"),
+        "extra": arrays[last],
+    }[wrong]
+    if wrong == "extra":
+        arrays["other.weight"] = mx.nd.ones((2,))
+    mx.nd.save(path, arrays)
+    with pytest.raises((AssertionError, ValueError), match=r"wrong\.params"):
+        (net.collect_params().load if by_names else net.load_parameters)(path)
+    assert numbers(net) == before
+
+
 def test_load_without_initializing() -> None:
     net = nn.HybridSequential()
     net.add(nn.Conv2D(2, 3), nn.BatchNorm(), nn.Dense(3), nn.Dense(3))

@@ -288,3 +288,10 @@ print(measure.get()[0])
 def test_names_of_mxnet() -> None:
     done = subprocess.run([sys.executable, "-W", "error", "-c", PROGRAM], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "accuracy\n"), done.stderr
+
+
+@pytest.mark.parametrize("factor", [1, 0.5, 1 - 1e-12, 0.0])
+def test_a_scheduler_far_in_the_future(factor: float) -> None:
+    scheduler = mx.lr_scheduler.FactorScheduler(step=3, factor=factor)
+    assert scheduler(10**15) == (0.01 if factor == 1 else 1e-8)
+    assert scheduler.count == 10**15 - 1

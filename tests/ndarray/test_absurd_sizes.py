@@ -41,6 +41,12 @@ CALLS: dict[str, tuple[Callable[[], Any], str]] = {
     "np.pad": (lambda: np.pad(np.ones((2, 2)), ((HUGE, HUGE), (HUGE, HUGE))), "_full"),
     "np.eye": (lambda: np.eye(HUGE, HUGE), "_eye"),
     "np.linspace": (lambda: np.linspace(0, 1, HUGE * HUGE), "_linspace"),
+    "np.indices": (lambda: np.indices((HUGE, HUGE)), "indices"),
+    "np.tri": (lambda: np.tri(HUGE, HUGE), "tri"),
+    "np.blackman": (lambda: np.blackman(HUGE * HUGE), "blackman"),
+    "np.logspace": (lambda: np.logspace(0, 1, HUGE * HUGE), "logspace"),
+    "nd.sparse.zeros": (lambda: nd.sparse.zeros("csr", (1 << 61, 2)), "zeros"),
+    "a sparse array": (lambda: nd.sparse.zeros("row_sparse", (HUGE, HUGE)).asnumpy(), "cast_storage"),
     "a symbol": (lambda: mx.sym.ones((HUGE, HUGE)).eval(), "_ones"),
 }
 

@@ -31,7 +31,7 @@ TRANSPOSED = steps(
 )
 
 
-@settings(max_examples=300, phases=PHASES, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=150, phases=PHASES, suppress_health_check=[HealthCheck.too_slow])
 @example([(3,), (3,)], OVERWRITTEN)
 @example([(3,), (3,)], TRANSPOSED)
 @given(VARIABLES, st.lists(programs.STEPS, min_size=4, max_size=30))

@@ -197,3 +197,14 @@ def test_derivatives(code: str) -> None:
     for order, (found, expected, accuracy) in enumerate(zip(exact, numeric, (1e-8, 1e-6, 1e-4), strict=True), 1):
         scale = max(1.0, abs(expected), abs(places[0]))
         assert abs(found - expected) <= accuracy * scale, f"order {order}: {found} but differences give {expected}"
+
+
+@pytest.mark.parametrize("number", [0.5, -1, 0, 1, 1.0, 2, True, float("nan"), float("inf")])
+@pytest.mark.parametrize("name", ["equal", "not_equal", "less", "less_equal", "greater", "greater_equal"])
+def test_booleans_are_compared_with_numbers_as_numbers(name: str, number: float) -> None:
+    values = onp.array([False, True])
+    array = mx.np.array(values, dtype="bool")
+    expected = getattr(onp, name)
+    function = getattr(mx.np, name)
+    assert function(array, number).asnumpy().tolist() == expected(values, number).tolist()
+    assert function(number, array).asnumpy().tolist() == expected(number, values).tolist()

@@ -194,7 +194,7 @@ JUNK = st.one_of(
 
 
 @pytest.mark.parametrize("whole", [GRAPH, LOOP], ids=["layers", "loop"])
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(data=st.data())
 def test_hostile_files(whole, data):
     """Whatever stands in a file, it is read or refused with an MXNetError, and what is read can be written."""

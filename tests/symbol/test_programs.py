@@ -56,7 +56,7 @@ def run(space, program, values):
     return made[len(values) :]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(program=steps(), seed=st.integers(0, 1000))
 def test_symbols_compute_what_arrays_compute(program, seed):
     generator = np.random.RandomState(seed)
@@ -73,7 +73,7 @@ def test_symbols_compute_what_arrays_compute(program, seed):
     assert outputs == [(3, 4)] * len(program)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(program=steps(), seed=st.integers(0, 1000))
 def test_gradients_are_those_of_arrays(program, seed):
     generator = np.random.RandomState(seed)

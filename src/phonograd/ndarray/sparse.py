@@ -20,7 +20,7 @@ import numpy as np
 
 from ..base import NotSupportedForSparseNDArray
 from ..core.array.handle import Handle, node_in, read
-from ..core.array.values import values_of
+from ..core.array.values import made_by_numpy, values_of
 from ..core.base.devices import Context, as_context
 from ..core.base.dtypes import FLOAT32, DType, as_dtype
 from ..core.base.errors import MXNetError, format_shape, nearest
@@ -535,7 +535,9 @@ def zeros(stype: str, shape: Any, ctx: Context | None = None, dtype: Any = None,
         raise ValueError(f"an array of shape {format_shape(extents)} cannot be {stype}")
     target, none = as_dtype(dtype), np.zeros(0, np.int64)
     if stype == "csr":
-        record = SparseRecord(stype, extents, np.zeros(0, target), (np.zeros(extents[0] + 1, np.int64), none))
+        length = (extents[0] + 1,)
+        starts = made_by_numpy("zeros", length, none.dtype, lambda: np.zeros(length, none.dtype))
+        record = SparseRecord(stype, extents, np.zeros(0, target), (starts, none))
     else:
         record = SparseRecord(stype, extents, np.zeros((0, *extents[1:]), target), (none,))
     return from_record(record, ctx)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ..core.array.values import made_by_numpy
 from ..core.base.errors import MXNetError, format_shape
 from ..core.graph.operator import Array
 
@@ -71,7 +72,8 @@ class SparseRecord:
         """
         self.check()
         key: Any = (self.rows(), self.indices[1]) if self.stype == "csr" else self.indices[0]
-        dense = np.zeros(self.shape, self.data.dtype)
+        shape, dtype = self.shape, self.data.dtype
+        dense = made_by_numpy("cast_storage", shape, dtype, lambda: np.zeros(shape, dtype))
         dense[key] = self.data
         return dense
 

@@ -82,6 +82,11 @@ def _unchanged(node: Node) -> Node:
     return node
 
 
+def _as_doubles(node: Node) -> Node:
+    """Convert booleans, so that they can be compared with every number."""
+    return cast(node, FLOAT64) if node.dtype == BOOL else node
+
+
 def _binary(
     names: str,
     declared: Operator,
@@ -203,7 +208,10 @@ def _comparison(name: str, operator: str, sentence: str, word: str | None = None
         return cast(declared.apply(promote(x1, x2), ()), BOOL)
 
     body.__doc__ = f"Return whether {sentence}, elementwise."
-    return ufunc(name, on_numbers=getattr(np, name), with_scalars=word or name)(body)
+    made: Expression = ufunc(name, on_numbers=getattr(np, name), with_scalars=word or name)(body)
+    # as in NumPy, but not in MXNet, where the number becomes a boolean: True == 2
+    made.beside_numbers = _unchanged if name.startswith("logical") else _as_doubles
+    return made
 
 
 equal = _comparison("equal", "equal", "two operands are equal")

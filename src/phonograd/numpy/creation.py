@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from ..core.array.binary import Numbers
 from ..core.array.handle import as_class, make_result, node_in
-from ..core.array.values import values_of
+from ..core.array.values import made_by_numpy, values_of
 from ..core.base.devices import Context, as_context
 from ..core.base.dtypes import CODES, INT64, DType, as_dtype
 from ..core.base.errors import MXNetError
@@ -236,6 +237,10 @@ def linspace(
     return (found, (stop - start) / gaps if gaps > 0 else float("nan")) if retstep else found
 
 
+def _made(name: str, shape: Any, dtype: Any, make: Callable[[], Any], ctx: Context | None) -> Any:
+    return new(made_by_numpy(name, shape, dtype, make), ctx)
+
+
 @public()
 def logspace(
     start: Any,
@@ -250,7 +255,8 @@ def logspace(
     """Return ``num`` numbers between two powers of a base, evenly spaced on a logarithmic scale."""
     if axis != 0:
         raise NotImplementedError("the function only support axis 0")
-    return new(np.logspace(start, stop, num, endpoint, base).astype(as_dtype(dtype)), ctx)
+    target = as_dtype(dtype)
+    return _made("logspace", (num,), target, lambda: np.logspace(start, stop, num, endpoint, base).astype(target), ctx)
 
 
 @public()
@@ -258,13 +264,15 @@ def geomspace(
     start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtype: Any = None, ctx: Context | None = None
 ) -> Any:
     """Return ``num`` numbers in geometric progression between two bounds."""
-    return new(np.geomspace(start, stop, num, endpoint).astype(as_dtype(dtype)), ctx)
+    target = as_dtype(dtype)
+    return _made("geomspace", (num,), target, lambda: np.geomspace(start, stop, num, endpoint).astype(target), ctx)
 
 
 @public()
 def indices(dimensions: Any, dtype: Any = None, ctx: Context | None = None) -> Any:
     """Return the coordinates of all elements of an array with a shape: one array per axis, int32 by default."""
-    return new(np.indices(_shape_of(dimensions), as_dtype(dtype or "int32")), ctx)
+    shape, target = _shape_of(dimensions), as_dtype(dtype or "int32")
+    return _made("indices", (len(shape), *shape), target, lambda: np.indices(shape, target), ctx)
 
 
 @public()
@@ -276,7 +284,8 @@ def tri(
     ctx: Context | None = None,
 ) -> Any:
     """Return a matrix with ones on and below a diagonal."""
-    return new(np.tri(N, M, k, as_dtype(dtype)), ctx)
+    target = as_dtype(dtype)
+    return _made("tri", (N, N if M is None else M), target, lambda: np.tri(N, M, k, target), ctx)
 
 
 @public()
@@ -303,7 +312,8 @@ def _window(name: str) -> Any:
     function = getattr(np, name)
 
     def body(M: int, dtype: Any = None, ctx: Context | None = None) -> Any:  # noqa: N803 - MXNet's name
-        return new(function(M).astype(as_dtype(dtype)), ctx)
+        target = as_dtype(dtype)
+        return _made(name, (int(M),), target, lambda: function(M).astype(target), ctx)
 
     body.__name__ = name
     body.__doc__ = f"Return the {name.capitalize()} window of ``M`` points."

@@ -347,8 +347,8 @@ class OperatorCall(Call):
                 shapes = self._shapes([data, *[None] * (len(dtypes) - 1)], [None] * len(self.output_names))
                 given = [shape or data for shape in shapes]
                 self._given_types([(shape, dtypes[0]) for shape in given], 2, _FLOAT32)
-            except (MXNetError, AssertionError):
-                # the operator rejects these shapes
+            except (MXNetError, AssertionError, IndexError):
+                # the operator rejects these shapes, or looks for an axis that they lack
                 continue
             self._given_types(list(zip(given, dtypes, strict=True)), 2, _FLOAT32)
             return

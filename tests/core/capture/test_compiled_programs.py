@@ -67,7 +67,7 @@ _kinds = st.sampled_from(
 
 
 @pytest.mark.filterwarnings("ignore:.*called each time:RuntimeWarning")
-@hypothesis.settings(max_examples=100, suppress_health_check=list(hypothesis.HealthCheck))
+@hypothesis.settings(max_examples=60, suppress_health_check=list(hypothesis.HealthCheck))
 @hypothesis.given(
     st.lists(st.tuples(_kinds, st.integers(0, 7), st.integers(0, 7)), min_size=1, max_size=8),
     st.booleans(),

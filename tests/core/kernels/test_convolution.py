@@ -27,7 +27,7 @@ MACHINES = [host(), Machine(32, 16), Machine(16, 32)]
 FLOAT32 = np.dtype("float32")
 
 examples = settings(
-    max_examples=40, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=25, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 
 

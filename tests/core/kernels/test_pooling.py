@@ -22,7 +22,7 @@ Shape = tuple[int, ...]
 MACHINES = [host(), Machine(32, 16), Machine(16, 32)]
 
 examples = settings(
-    max_examples=40, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=25, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 
 

@@ -14,7 +14,7 @@ from .programs import RandomProgram, assert_same_bits, programs, run, run_singly
 
 # the fixture that verifies kernels is the same for every example
 _CHECKS = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
-many = settings(suppress_health_check=_CHECKS, max_examples=100)
+many = settings(suppress_health_check=_CHECKS, max_examples=50)
 some = settings(suppress_health_check=_CHECKS, max_examples=30)
 
 

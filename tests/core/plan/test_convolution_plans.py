@@ -108,7 +108,7 @@ def test_transposed_convolutions(data: Shape, weight: Shape, parameters: dict[st
     check(targets, bindings)
 
 
-@hypothesis_settings(suppress_health_check=_CHECKS, max_examples=40, deadline=None, derandomize=True)
+@hypothesis_settings(suppress_health_check=_CHECKS, max_examples=25, deadline=None, derandomize=True)
 @given(st.data())
 def test_random_convolutions(choices: st.DataObject) -> None:
     spatial, groups = choices.draw(st.integers(1, 2)), choices.draw(st.sampled_from([1, 1, 2]))

@@ -194,7 +194,7 @@ def _programs(draw: Any) -> tuple[list[Node], list[Node]]:
     return targets, leaves
 
 
-@examples(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], max_examples=150)
+@examples(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], max_examples=75)
 @given(_programs(), st.sampled_from([1, 2]))
 def test_nobody_can_tell(program: tuple[list[Node], list[Node]], threads: int) -> None:
     targets, leaves = program

@@ -182,7 +182,7 @@ def _built(tree: Node | tuple[object, ...]) -> Node:
     return REGISTRY[str(name)](*operands)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], max_examples=150)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], max_examples=75)
 @given(_trees, st.integers(0, 10))
 def test_no_bit_changes(tree: Node | tuple[object, ...], seed: int) -> None:
     target = resolve(_built(tree))

@@ -31,7 +31,7 @@ SAMPLES: list[Sample] = [
 every_sample = pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.name)
 #: one sample of each operator that takes numbers
 FIRST = list({sample.name: sample for sample in reversed(SAMPLES) if sample.inputs}.values())
-first_samples = pytest.mark.parametrize("sample", FIRST, ids=lambda sample: sample.name)
+DTYPES = ("float16", "float64", "int32")
 
 
 def _agree(found: np.ndarray, expected: np.ndarray, node: Node) -> None:
@@ -66,7 +66,17 @@ def _gradients(heads: list[Node]) -> list[Node]:
     return [resolve(grad) for grad in grads.values() if grad is not None]
 
 
-@every_sample
+def _slow_unless(is_quick: bool) -> tuple[pytest.MarkDecorator, ...]:
+    return () if is_quick else (pytest.mark.slow,)
+
+
+@pytest.mark.parametrize(
+    "sample",
+    [
+        pytest.param(sample, id=sample.name, marks=_slow_unless(any([sample is first for first in FIRST])))
+        for sample in SAMPLES
+    ],
+)
 def test_samples_give_the_same_bits_in_other_programs(sample: Sample) -> None:
     """Beside computed inputs and outputs that are read on, divided among threads, and with gaps between elements."""
     leaves, bindings = leaves_for(sample.inputs)
@@ -101,8 +111,15 @@ def _with_gaps(array: np.ndarray) -> np.ndarray:
     return wide[..., 1]
 
 
-@pytest.mark.parametrize("dtype", ["float16", "float64", "int32"])
-@first_samples
+@pytest.mark.parametrize(
+    ("sample", "dtype"),
+    [
+        # each operator has one of the dtypes in every run, and all with `make fuzz`
+        pytest.param(sample, dtype, id=f"{sample.name}-{dtype}", marks=_slow_unless(number % 3 == place))
+        for number, sample in enumerate(FIRST)
+        for place, dtype in enumerate(DTYPES)
+    ],
+)
 def test_other_precisions_agree_with_the_reference(sample: Sample, dtype: str) -> None:
     with np.errstate(invalid="ignore"):
         arrays = [a.astype(dtype) if a is not None and a.dtype == np.float32 else a for a in sample.inputs]

@@ -1,6 +1,7 @@
 """Tasks that any thread may do, and the gate that a process is forked behind."""
 
 import contextvars
+import ctypes
 import os
 import signal
 import threading
@@ -9,6 +10,7 @@ import time
 import pytest
 
 from phonograd.core.base.errors import user_line
+from phonograd.core.base.outside import is_from_outside
 from phonograd.core.run import background
 from phonograd.core.run.background import Gate, Task, TaskPool, run_apart
 from phonograd.core.run.tier_up import TierUpThread
@@ -269,3 +271,26 @@ def test_no_lock_is_held_while_a_thread_starts(monkeypatch: pytest.MonkeyPatch) 
     tier_up.finish()
     tier_up.stop()
     assert seen == [True, True]
+
+
+def _catch(caught: list[BaseException], is_running: threading.Event) -> None:
+    """Start helpers until an exception arrives."""
+    try:
+        while True:
+            run_apart(is_running.set)
+    except OSError as error:
+        caught.append(error)
+
+
+def test_an_exception_for_a_thread_that_starts_a_helper_arrives() -> None:
+    # on CPython before 3.12 many of them arrive in the helper
+    for _ in range(60):
+        caught: list[BaseException] = []
+        is_running = threading.Event()
+        thread = threading.Thread(target=_catch, args=(caught, is_running), daemon=True)
+        thread.start()
+        is_running.wait()
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident or 0), ctypes.py_object(OSError))
+        thread.join(30)
+        assert not thread.is_alive()
+        assert [is_from_outside(error) for error in caught] == [True]

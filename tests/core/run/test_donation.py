@@ -155,7 +155,7 @@ TWO: list[Step] = [("shared", 0, 1), ("wait", 0, 0), ("update", 0, 2), ("wait", 
 RECORDED: list[Step] = [("record", 0, 0), ("update", 0, 1), ("wait", 0, 0), ("backward", 0, 0)]
 
 
-@search(max_examples=150, deadline=None, phases=PHASES, suppress_health_check=[HealthCheck.too_slow])
+@search(max_examples=75, deadline=None, phases=PHASES, suppress_health_check=[HealthCheck.too_slow])
 @example(SHORT)
 @example(TWO)
 @example(RECORDED)

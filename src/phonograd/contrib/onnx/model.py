@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -389,13 +389,40 @@ def _evaluate(model: Any, node: Node, constants: dict[str, Array]) -> list[Array
     return [np.asarray(value) for value in found]
 
 
-def _has_long_vectors(graph: Any, longest: int) -> bool:
-    """Return whether a vector has more elements than a file of some size should need."""
-    for value in (*graph.input, *graph.value_info, *graph.output):
-        extents = value.type.tensor_type.shape.dim
-        if len(extents) == 1 and extents[0].dim_value > longest:
-            return True
-    return False
+#: operators whose results may be longer vectors, or have more axes, than each of their inputs
+_JOINING = ("Concat", "Gather", "GatherND", "OneHot", "Unsqueeze")
+
+
+def _longest_vector(model: Any, inferred: Any) -> int:
+    """Return an upper bound of the elements of vectors that ONNX propagates, given what it knows without that.
+
+    A vector may be a shape, and the axes of an array become a vector, so a bound holds for both.
+    """
+    bounds: dict[str, int] = {}
+    for value in (*inferred.input, *inferred.value_info, *inferred.output):
+        kind = value.type.tensor_type
+        if kind.HasField("shape"):
+            extents = kind.shape.dim
+            if len(extents) != 1 or extents[0].HasField("dim_value"):
+                bounds[value.name] = extents[0].dim_value if len(extents) == 1 else len(extents)
+    for tensor in model.graph.initializer:
+        bounds[tensor.name] = tensor.dims[0] if len(tensor.dims) == 1 else len(tensor.dims)
+    longest = max(bounds.values(), default=0)
+    for node in _all_nodes(model.graph):
+        sizes = [bounds.get(name, 1) for name in node.input]
+        bound = sum(sizes) if node.op_type in _JOINING else max(sizes, default=1)
+        for name in node.output:
+            longest = max(longest, bounds.setdefault(name, bound))
+    return longest
+
+
+def _all_nodes(graph: Any) -> Iterator[Any]:
+    """Return the nodes of a graph and of the graphs inside of it."""
+    for node in graph.node:
+        for attribute in node.attribute:
+            for inside in [attribute.g] if attribute.HasField("g") else attribute.graphs:
+                yield from _all_nodes(inside)
+        yield node
 
 
 def _shapes(model: Any) -> dict[str, Shape]:
@@ -404,8 +431,10 @@ def _shapes(model: Any) -> dict[str, Shape]:
 
     try:
         inferred = shape_inference.infer_shapes(model).graph
-        # With data_prop, ONNX allocates an entry for each element of a vector, since the vector could be a shape.
-        if not _has_long_vectors(inferred, _FOLDED_PER_BYTE * model.ByteSize() + _LONGEST_VECTOR):
+        # With data_prop, ONNX allocates an entry for each element of a vector, since the vector could be a shape. A
+        # file whose vectors may become longer than a file of its size should need goes without.
+        limit = _FOLDED_PER_BYTE * model.ByteSize() + _LONGEST_VECTOR
+        if not model.functions and _longest_vector(model, inferred) <= limit:
             inferred = shape_inference.infer_shapes(model, data_prop=True).graph
     except (MemoryError, ValueError, TypeError, RuntimeError, shape_inference.InferenceError) as error:
         raise MXNetError(f"ONNX import: the shapes of the graph contradict each other: {error}") from None

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from ..base.dtypes import DType
+from ..base.errors import OutOfMemory, TooLarge
+from ..base.outside import is_from_outside
+from ..graph.node import MOST_BYTES, Shape, describe_size
 from ..graph.operator import Array
 from .handle import Handle
 
-__all__ = ["values_of"]
+__all__ = ["made_by_numpy", "values_of"]
 
 
 _COMPLAINT = "source_array must be array like object"
@@ -40,3 +45,16 @@ def _holds_arrays(source: Any) -> bool:
             return True
         source = source[0]
     return False
+
+
+def made_by_numpy(name: str, shape: Shape, dtype: DType, make: Callable[[], Array]) -> Array:
+    """Return an array of a shape that NumPy makes; errors about memory name the function that the user has called."""
+    size = math.prod([max(0, extent) for extent in shape]) * max(8, dtype.itemsize)
+    if size > MOST_BYTES:
+        raise TooLarge(describe_size(shape, dtype, size), name)
+    try:
+        return make()
+    except MemoryError as error:
+        if is_from_outside(error):
+            raise
+        raise OutOfMemory(f"{error}\n  in operator {name}") from error

@@ -27,11 +27,13 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FORGOTTEN",
+    "MOST_BYTES",
     "Node",
     "TensorType",
     "ancestors",
     "attributed_to",
     "creation_facts",
+    "describe_size",
     "new_node",
     "of_one_call",
     "statistics",
@@ -43,10 +45,10 @@ Shape = tuple[int, ...]
 _serials = itertools.count()
 
 #: More than any address space has; rounded up and added to offsets, sizes still are 64-bit integers.
-_MOST_BYTES = 1 << 60
+MOST_BYTES = 1 << 60
 
 
-def _describe_size(shape: Shape, dtype: DType, size: int) -> str:
+def describe_size(shape: Shape, dtype: DType, size: int) -> str:
     kind = f"shape {format_shape(shape)} and type {dtype}"
     return f"a result of {kind} would have {size} bytes, which no computer can store"
 
@@ -154,8 +156,8 @@ class Node:
             size = dtype.itemsize
             for extent in shape:
                 size *= extent
-            if size > _MOST_BYTES:
-                raise TooLarge(_describe_size(shape, dtype, size), operator.name)
+            if size > MOST_BYTES:
+                raise TooLarge(describe_size(shape, dtype, size), operator.name)
         self.operator = operator
         self.inputs = inputs
         self.attributes = attributes

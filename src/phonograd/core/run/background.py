@@ -23,7 +23,7 @@ import contextvars
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Generic, TypeVar
 
 from ..base import fork
@@ -164,7 +164,7 @@ _is_closed = False
 class _Errand(Generic[Result]):
     """A function that a helper calls, and the lock that is free when its result is there."""
 
-    __slots__ = ("_context", "_line", "_work", "done", "error", "is_lost", "is_refused", "result")
+    __slots__ = ("_context", "_line", "_work", "astray", "done", "error", "is_lost", "is_refused", "result")
 
     def __init__(self, work: Callable[[], Result]) -> None:
         self._work: Callable[[], Result] | None = work
@@ -175,12 +175,30 @@ class _Errand(Generic[Result]):
         self.done.acquire()
         self.error: BaseException | None = None
         self.result: Any = None
+        #: an exception from outside for the thread that waits, which arrived in the helper
+        self.astray: BaseException | None = None
         #: whether its helper does not exist, because this process was forked
         self.is_lost = False
         #: whether no helper can do it: the system allows no more threads, or the interpreter is shutting down
         self.is_refused = False
 
-    def begin(self) -> None:
+    def steps(self) -> Iterator[None]:
+        """Yield once, in the thread that waits; a helper resumes the generator and does the errand.
+
+        CPython before 3.12 gives a new thread the number of the thread that starts it, until it runs. An exception that
+        another thread raises in the latter meanwhile arrives in the new one, before its first instruction. A function
+        could not catch it there; the first instruction of this generator is inside ``try``.
+        """
+        try:
+            yield
+        except GeneratorExit:
+            # no helper has started
+            return
+        except BaseException as error:  # noqa: BLE001 - raised where the result is awaited
+            self.astray = error
+        self._begin()
+
+    def _begin(self) -> None:
         """Call the function in this new thread, or in one with a larger stack."""
         if _stack_size.is_small():
             go = _thread.allocate_lock()
@@ -233,7 +251,10 @@ def run_apart(work: Callable[[], Result]) -> Result:
         errand = _Errand(work)
         _errands.add(errand)
         try:
-            _thread.start_new_thread(errand.begin, ())
+            steps = errand.steps()
+            next(steps)
+            # the default: the end of the generator is no error
+            _thread.start_new_thread(next, (steps, None))
             errand.done.acquire()
         except RuntimeError as error:
             if is_from_outside(error):
@@ -241,6 +262,11 @@ def run_apart(work: Callable[[], Result]) -> Result:
             errand.is_refused = True
         finally:
             _errands.discard(errand)
+        if errand.astray is not None:
+            try:
+                raise errand.astray
+            finally:
+                del errand
         if errand.is_refused:
             break
         if errand.is_lost:

@@ -6,20 +6,44 @@ it are. An asyncio task inherits the flags of the task that made it and changes 
 
 from __future__ import annotations
 
-from ..base.thread_state import thread_state
+from typing import Any
 
-__all__ = ["FLAGS", "RECORDING", "TRAINING", "flags_set_to", "is_recording", "is_training", "set_flag"]
+from ..base.thread_state import ThreadState, thread_state
+
+__all__ = [
+    "FLAGS",
+    "OPEN_SCOPES",
+    "RECORDING",
+    "TRAINING",
+    "flags_set_to",
+    "is_paused",
+    "is_recording",
+    "is_training",
+    "set_flag",
+]
 
 RECORDING = 1
 TRAINING = 2
 
 
 FLAGS = thread_state("flags", 0)
+#: the open scopes, newest first, as nested (scope, flags before it, outer scopes); each task has its own
+OPEN_SCOPES: ThreadState[Any] = thread_state("open_scopes", None)
 
 
 def is_recording() -> bool:
     """Return whether operators called by this thread are recorded for differentiation."""
     return bool(FLAGS.get() & RECORDING)
+
+
+def is_paused() -> bool:
+    """Return whether recording is paused inside of a scope that records."""
+    scopes = None if is_recording() else OPEN_SCOPES.get()
+    while scopes is not None:
+        _, before, scopes = scopes
+        if before & RECORDING:
+            return True
+    return False
 
 
 def is_training() -> bool:

@@ -32,7 +32,7 @@ from ..observe.attribution import Attribution, open_scope
 from ..ops.math.structural import REPEAT_CALL, VARIABLE, leaf, leaf_like, repeat_call
 from ..plan.cache import PLANS, waits
 from .evaluation import KEEP, LAST, Options, check_reentry, compute, evaluate
-from .flags import is_recording
+from .flags import is_paused, is_recording
 from .liveness import referenced
 from .owner import HANDOVER, MACHINE_CODE, Leaving, Pairs
 from .recorder import Recorder
@@ -47,6 +47,8 @@ _Lock = type(threading.RLock())
 _PRUNE_AT = 4096
 #: flushes after which a trace ends outside of recording, although recorded arrays wait: they keep its tape
 _FLUSHES_WITH_RECORD = 8
+#: the same while recording is paused: the bits of gradients depend on where traces end, and values stay in memory
+_FLUSHES_WHILE_PAUSED = 1024
 _numbers = itertools.count()
 #: numbers as arrays, by value and dtype: most are needed again in the next trace
 _numbers_converted: dict[Any, Array] = {}
@@ -268,7 +270,7 @@ class Trace(Recorder):
             values = [self._attempt(node) for node in nodes]
         self.flushes += 1
         if not end and not self.ended:
-            end = not waiting or (self.flushes >= _FLUSHES_WITH_RECORD and not is_recording())
+            end = not waiting or (self.flushes >= _FLUSHES_WITH_RECORD and not self._is_being_recorded())
         with HANDOVER:
             ending, settle = end and not self.ended, MACHINE_CODE.settle
             if settle is not None and not self.failed:
@@ -281,6 +283,9 @@ class Trace(Recorder):
                 self._end(live, number)
         if end:
             PLANS.trim()
+
+    def _is_being_recorded(self) -> bool:
+        return is_recording() or (self.flushes < _FLUSHES_WHILE_PAUSED and is_paused())
 
     def _attempt(self, node: Node) -> Array | None:
         """Return the value of a node, or keep the error for the array that needs it."""

@@ -302,7 +302,7 @@ class Block:
         for name, array in loaded.items():
             if name in params:
                 try:
-                    params[name]._load_init(array, ctx, cast_dtype, dtype_source)
+                    params[name]._check_load(array, ctx, cast_dtype, dtype_source)
                 except AssertionError as error:
                     raise AssertionError(f"{error} (file '{filename}')") from None
             elif not ignore_extra:
@@ -310,6 +310,10 @@ class Block:
                     f"Parameter '{name}' loaded from file '{filename}' is not present in ParameterDict, which contains "
                     f"parameters {brief_list(params)}. Set ignore_extra=True to ignore. "
                 )
+        # all arrays fit: none is replaced before that
+        for name, array in loaded.items():
+            if name in params:
+                params[name]._load_init(array, ctx, cast_dtype, dtype_source)
 
     def load_params(
         self, filename: str, ctx: Any = None, allow_missing: bool = False, ignore_extra: bool = False

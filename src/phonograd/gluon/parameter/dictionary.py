@@ -253,7 +253,7 @@ class ParameterDict:
         for name, array in arrays.items():
             if name in self._params:
                 try:
-                    self._params[name]._load_init(array, ctx, cast_dtype, dtype_source)
+                    self._params[name]._check_load(array, ctx, cast_dtype, dtype_source)
                 except AssertionError as error:
                     raise AssertionError(f"{error} ({source})") from None
             else:
@@ -262,6 +262,10 @@ class ParameterDict:
                     f"choices are: {brief_list(self._params)}. Set ignore_extra to True to ignore. Please make sure "
                     f"source and target networks have the same prefix.{_NAMING}"
                 )
+        # all arrays fit: none is replaced before that
+        for name, array in arrays.items():
+            if name in self._params:
+                self._params[name]._load_init(array, ctx, cast_dtype, dtype_source)
 
 
 def _merge_shapes(wanted: Any, existing: tuple[int, ...]) -> tuple[int, ...] | None:

@@ -440,34 +440,42 @@ class Parameter:
             )
         self._trainer = trainer
 
-    def _load_init(self, data: NDArray, ctx: Any, cast_dtype: bool = False, dtype_source: str = "current") -> None:
-        """Set values from a file, and initialize the parameter if it is not initialized."""
+    def _check_load(self, data: NDArray, ctx: Any, cast_dtype: bool = False, dtype_source: str = "current") -> None:
+        """Raise AssertionError if :meth:`_load_init` cannot set these values."""
         if cast_dtype:
             assert dtype_source in ("current", "saved"), f"dtype_source is 'current' or 'saved', not {dtype_source!r}"
         if self.shape:
-            for own, saved in zip(self.shape, data.shape):
-                assert own in (0, -1, saved), (
-                    f"Failed loading Parameter '{self.name}' from saved params: shape incompatible expected "
-                    f"{self.shape} vs saved {data.shape}"
-                )
-            self.shape = tuple([own if own > 0 else saved for own, saved in zip(self.shape, data.shape)])
-        elif self.shape is None:
-            self.shape = data.shape
+            fits = len(self.shape) == len(data.shape) and all(
+                [own in (0, -1, saved) for own, saved in zip(self.shape, data.shape)]
+            )
+            assert fits, (
+                f"Failed loading Parameter '{self.name}' from saved params: shape incompatible expected "
+                f"{self.shape} vs saved {data.shape}"
+            )
         if self.dtype and np.dtype(self.dtype) != np.dtype(data.dtype):
             assert cast_dtype, (
                 f"Failed loading Parameter '{self.name}' from saved params: dtype incompatible expected {self.dtype} "
                 f"vs saved {data.dtype}. Set cast_dtype=True to cast the dtype of saved params."
             )
+        if self._data is not None or self._deferred_init is not None:
+            assert ctx is None or set(_contexts(ctx)) == set(self.list_ctx()), (
+                f"Failed to load Parameter '{self.name}' on {ctx} because it was previous initialized on "
+                f"{self.list_ctx()}."
+            )
+
+    def _load_init(self, data: NDArray, ctx: Any, cast_dtype: bool = False, dtype_source: str = "current") -> None:
+        """Set values from a file, and initialize the parameter if it is not initialized."""
+        self._check_load(data, ctx, cast_dtype, dtype_source)
+        if self.shape:
+            self.shape = tuple([own if own > 0 else saved for own, saved in zip(self.shape, data.shape)])
+        elif self.shape is None:
+            self.shape = data.shape
+        if self.dtype and np.dtype(self.dtype) != np.dtype(data.dtype):
             if dtype_source == "current":
                 data = data.astype(self.dtype)
             else:
                 self.dtype = data.dtype
         contexts = None if ctx is None else _contexts(ctx)
-        if self._data is not None or self._deferred_init is not None:
-            assert contexts is None or set(contexts) == set(self.list_ctx()), (
-                f"Failed to load Parameter '{self.name}' on {ctx} because it was previous initialized on "
-                f"{self.list_ctx()}."
-            )
         if self._data is not None:
             self.set_data(data)
         else:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ...base.dtypes import BOOL, DType
+from ...base.dtypes import DType
 from ...base.errors import MXNetError, format_shape
 from ...graph.interface import Interface, Onnx, same_shapes
 from ...graph.node import Node
@@ -21,7 +21,7 @@ from ...graph.operator import Array, Operator, composite, declare, operator, sin
 from ...lower import vector_math
 from ...lower.ir.emitter import Emitter, Value
 from ...lower.lowering import FLOATS, NUMBERS, Elementwise
-from .broadcasting import broadcast_shapes, same_dtype, sum_to
+from .broadcasting import broadcast_shapes, refuse_booleans, same_dtype, sum_to
 from .comparison import (
     equal,
     greater,
@@ -70,8 +70,7 @@ def _binary(
 
     def infer(lhs: Node, rhs: Node) -> Any:
         dtype = same_dtype(lhs, rhs)
-        if lhs.kind == BOOL.num:
-            raise MXNetError(f"Operator {name} does not support boolean type. Convert the operands with astype.")
+        refuse_booleans(name, lhs)
         return broadcast_shapes(lhs.shape, rhs.shape), dtype
 
     return declare(

@@ -13,7 +13,7 @@ from ...graph.node import Node, Shape
 from ...graph.operator import Array, Spec, operator, single
 from ...lower.lowering import Either, Expansion, Location, Reduction
 
-__all__ = ["broadcast", "broadcast_shapes", "same_dtype", "sum_to"]
+__all__ = ["broadcast", "broadcast_shapes", "refuse_booleans", "same_dtype", "sum_to"]
 
 
 def broadcast_shapes(first: Shape, second: Shape) -> Shape:
@@ -45,6 +45,12 @@ def same_dtype(first: Node, second: Node, position: int = 1) -> DType:
             f"Convert one of them with astype."
         )
     return first.dtype
+
+
+def refuse_booleans(name: str, node: Node) -> None:
+    """Raise MXNet's error if an operand of arithmetic or a function is boolean."""
+    if node.kind == BOOL.num:
+        raise MXNetError(f"Operator {name} does not support boolean type. Convert the operands with astype.")
 
 
 @operator(lowering=Location(lambda pattern, *, shape: pattern.broadcast(shape)))

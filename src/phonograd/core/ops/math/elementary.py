@@ -11,12 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from ...graph.interface import Onnx
+from ...graph.interface import Interface, Onnx, same_shapes
 from ...graph.node import Node
-from ...graph.operator import Array, Operator, declare, nothing
+from ...graph.operator import Array, Operator, Spec, declare, nothing
 from ...lower import vector_math
 from ...lower.ir.emitter import Emitter, Value
 from ...lower.lowering import FLOATS, NUMBERS, Elementwise
+from .broadcasting import refuse_booleans
 from .comparison import greater
 
 __all__ = ["unary"]
@@ -32,13 +33,15 @@ def unary(
     numpy: str = "",
     answers: str | None = None,
     exact: bool = False,
+    takes_booleans: bool = False,
     **facts: Any,
 ) -> Operator:
     """Declare an elementwise function of one array.
 
     ``rule(out_grad, out, data)`` returns the gradient, ``emit(emitter, data)`` emits the instructions of kernels.
     ``exact`` functions keep integers as integers; other functions convert them to floating point and back. ``answers``
-    names the NumPy function that the operator implements; default: its name in mx.np.
+    names the NumPy function that the operator implements; default: its name in mx.np. Booleans raise MXNet's error
+    unless the function ``takes_booleans``.
     """
 
     def reference(data: Array) -> Array:
@@ -48,11 +51,18 @@ def unary(
         wide = np.float32 if data.dtype.kind == "f" else np.float64
         return np.asarray(function(data.astype(wide))).astype(data.dtype)
 
+    def infer(data: Node) -> Spec:
+        if not takes_booleans:
+            refuse_booleans(name, data)
+        return data.shape, data.dtype
+
     reference.__doc__ = f"Return {sentence}, element by element."
+    facts.setdefault("interface", Interface(shapes=same_shapes))
     return declare(
         Operator(
             reference,
             name=name,
+            infer=infer,
             gradient=rule,
             method=True,
             numpy=numpy,
@@ -134,8 +144,8 @@ def _emit_scale(factor: float) -> Callable[[Emitter, Value], Value]:
 # fmt: off
 identity = unary(
     "identity", lambda x: x, lambda g, y, x: g, "the array", lambda e, x: x,
-    aliases=("_copy",), exact=True, cost=0, numpy="positive", answers="", in_files="_copy _copyto _CrossDeviceCopy",
-    onnx="Identity", keeps_zero=True,
+    aliases=("_copy",), exact=True, takes_booleans=True, cost=0, numpy="positive", answers="",
+    in_files="_copy _copyto _CrossDeviceCopy", onnx="Identity", keeps_zero=True,
 )
 negative = unary(
     "negative", np.negative, lambda g, y, x: -g, "-x", lambda e, x: e.negative(x),

@@ -24,6 +24,7 @@ from ...lower import vector_math
 from ...lower.ir.emitter import Emitter, Value
 from ...lower.lowering import NUMBERS, Elementwise
 from . import special_functions
+from .broadcasting import refuse_booleans
 from .comparison import greater, lesser
 from .elementary import exp, sign
 from .primitives import select
@@ -48,8 +49,13 @@ def _function(
             return function(data)
         return function(data.astype(np.float64)).astype(data.dtype)
 
+    def infer(data: Node) -> Spec:
+        refuse_booleans(name, data)
+        return data.shape, data.dtype
+
     reference.__doc__ = f"Return {sentence}, element by element."
-    return declare(Operator(reference, name=name, gradient=rule, cost=20.0, lowering=lowering, **facts))
+    facts.setdefault("interface", Interface(shapes=same_shapes))
+    return declare(Operator(reference, name=name, infer=infer, gradient=rule, cost=20.0, lowering=lowering, **facts))
 
 
 erf = _function(
