@@ -34,6 +34,7 @@ from .core.base.errors import format_shape
 from .core.graph.node import Node
 from .core.graph.node import statistics as node_statistics
 from .core.ops.math.structural import LEAF, VARIABLE
+from .core.plan import promotion
 from .core.plan.cache import PLANNED, PLANS, CachedPlan, CacheNode, choose_program
 from .core.run.reference import resolve
 from .ndarray.array import NDArray
@@ -293,6 +294,8 @@ class PlanLog:
         self._counts = (0, 0, 0.0)
 
     def __enter__(self) -> PlanLog:
+        # what is compiled inside the block is compiled for its plans
+        promotion.finish()
         self._counts = _kernel_counts()
         PLANNED.connect(self._note)
         return self
