@@ -437,7 +437,7 @@ class _Repeatable:
                 return _CHANGED
         if (self._expected or self._differentiates) and not self._are_outside_variables_unchanged():
             return _CHANGED
-        values = direct.run(arrays)
+        values = direct.run(arrays, are_alike=True)
         return _CHANGED if values is None else self._finish_directly(arrays, values)
 
     def _actual(self, arrays: list[Any], trace: Trace) -> tuple[Node, ...] | None:

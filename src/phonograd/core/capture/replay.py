@@ -87,10 +87,11 @@ class Replay:
             [not node.marked or isinstance(template.target_of(node), Variable) for node in entering]
         )
 
-    def run(self, arrays: Sequence[Any]) -> list[Array] | None:
+    def run(self, arrays: Sequence[Any], are_alike: bool = False) -> list[Array] | None:
         """Return the values of the template's nodes, or None if an array does not fit.
 
-        The first values are those of the changed arrays, which then hold them.
+        The first values are those of the changed arrays, which then hold them. ``are_alike`` says that a shortcut has
+        checked the arguments.
         """
         if active.watched or detection.on:
             # observers see what happens in a trace
@@ -101,6 +102,9 @@ class Replay:
                 return None
         inputs = self._constants.copy()
         for place, marked, argument, handle, owner in self._entering:
+            if are_alike and argument is not None:
+                inputs[place] = arrays[argument]._buffer
+                continue
             array = handle if argument is None else arrays[argument]
             data, rare = array._buffer, array._extras
             if array._node is not None or type(data) is not ndarray:
@@ -110,7 +114,7 @@ class Replay:
                 return None
             inputs[place] = data
         # references are counted below, and this name would be one
-        data = None
+        data = array = None
         for place in self._draws:
             # random numbers are drawn only when nothing can make this call return None any more
             inputs[place] = next_counter()
@@ -215,7 +219,12 @@ class Shortcut:
         self._flags = FLAGS.get()
         self._context = Context._default.get()
         self._kinds = [_Kind(type(array), array.shape, array._dtype, _request_of(array)) for array in arguments]
-        self._gradients = [_Kind(type(array), array.shape, array._dtype, None) for array in arrays[len(arguments) :]]
+        #: the numbers of the arguments that are variables, and the kinds of their gradients, if these are used
+        variables = [number for number, kind in enumerate(self._kinds) if kind.request is not None]
+        self._gradients = [
+            (number, _Kind(type(array), array.shape, array._dtype, None))
+            for number, array in zip(variables, arrays[len(arguments) :])
+        ]
 
     @staticmethod
     def is_possible(arguments: Sequence[Any]) -> bool:
@@ -257,8 +266,10 @@ class Shortcut:
 
     def with_gradients(self, arguments: Sequence[Any]) -> list[Any] | None:
         """Return the arguments and their gradient buffers, or None if these are not like those of the other call."""
-        gradients = _gradients_of(arguments)
-        for array, (array_class, shape, dtype, _) in zip(gradients, self._gradients, strict=True):
+        arrays = list(arguments)
+        for place, (array_class, shape, dtype, _) in self._gradients:
+            # `fits` has found the variable
+            array = arguments[place]._extras.variable.grad
             data, rare = array._buffer, array._extras
             if type(array) is not array_class or array._node is not None or type(data) is not ndarray:
                 return None
@@ -266,7 +277,8 @@ class Shortcut:
                 return None
             if rare is not None and (rare.variable is not None or rare.context is not CPU or rare.readonly):
                 return None
-        arrays = [*arguments, *gradients]
+            arrays.append(array)
+        # the arguments are different arrays
         return arrays if len(set(map(id, arrays))) == len(arrays) else None
 
 
