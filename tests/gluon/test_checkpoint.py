@@ -137,6 +137,7 @@ def test_outputs_that_are_inputs() -> None:
     assert float(x.grad) == 5.0
 
 
+@pytest.mark.usefixtures("planned")
 def test_memory_is_saved() -> None:
     pytest.importorskip("llvmlite")
     from phonograd.core.run.memory_pool import pool

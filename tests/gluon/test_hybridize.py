@@ -241,6 +241,7 @@ def test_hooks_are_announced() -> None:
         net.hybridize()
 
 
+@pytest.mark.usefixtures("planned")
 def test_training_makes_no_new_plans() -> None:
     from phonograd.core.graph.node import statistics
 

@@ -115,6 +115,7 @@ def test_half_precision_is_announced() -> None:
         mx.optimizer.get_updater(mx.optimizer.SGD())(0, nd.ones((1,), dtype="float16"), nd.ones((1,), dtype="float16"))
 
 
+@pytest.mark.usefixtures("planned")
 @pytest.mark.parametrize(
     "name", ["sgd", "nag", "adam", "rmsprop", "adagrad", "ftml", "nadam", "lamb", "signum", "sgld"]
 )

@@ -47,6 +47,7 @@ class TestNumbers:
         assert np.isnan((x + float("nan")).asnumpy()).all()
         assert not np.isnan((x + 1).asnumpy()).any()
 
+    @pytest.mark.usefixtures("planned")
     def test_changing_number_makes_no_expression(self, x):
         def step(number):
             return ((x * number + number) / (number + 1)).asnumpy()

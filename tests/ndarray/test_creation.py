@@ -61,6 +61,7 @@ def test_filled_arrays_are_computed_when_read():
     assert statistics.evaluations > before
 
 
+@pytest.mark.usefixtures("planned")
 @pytest.mark.parametrize("context", [mx.cpu(0), mx.cpu(1)])
 def test_loop_that_makes_arrays_makes_no_new_expressions(context):
     def step():

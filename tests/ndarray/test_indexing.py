@@ -133,6 +133,7 @@ class TestIndexArrays:
             x[nd.array([1, 0, 1], dtype="bool")]
         assert x[np.array([True, False, True])].asnumpy().tolist() == [1, 0, 1]
 
+    @pytest.mark.usefixtures("planned")
     def test_repeated_reading_and_writing_makes_no_new_expressions(self):
         x = nd.zeros((4, 3))
 
@@ -149,6 +150,7 @@ class TestIndexArrays:
         assert (after["nodes"], after["plans"]) == (before["nodes"], before["plans"])
 
 
+@pytest.mark.usefixtures("planned")
 def test_minibatches_of_known_data_repeat_their_plan():
     data = nd.array(np.arange(60.0).reshape(20, 3))
     w = nd.ones((3, 1))

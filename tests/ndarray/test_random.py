@@ -93,6 +93,7 @@ class TestReproducibility:
         np.testing.assert_array_equal(x.asnumpy(), y.asnumpy())
         np.testing.assert_array_equal(x.asnumpy(), x.asnumpy())
 
+    @pytest.mark.usefixtures("planned")
     def test_loop_makes_no_new_expressions_but_new_numbers(self):
         def step():
             return (random.normal(0, 1, shape=(3,)) + random.uniform(shape=(3,))).asnumpy().tobytes()

@@ -308,6 +308,7 @@ def test_another_thread_computes_what_was_recorded_here() -> None:
     assert x.grad.tolist() == [3, 12]
 
 
+@pytest.mark.usefixtures("planned")
 def test_a_loop_makes_nothing_twice() -> None:
     from phonograd.core.graph.node import statistics
 

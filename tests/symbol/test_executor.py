@@ -241,6 +241,7 @@ def test_gradients_of_gradients():
     assert [values(first), values(second), values(x.grad)] == [[32], [48], [48]]
 
 
+@pytest.mark.usefixtures("planned")
 def test_a_loop_makes_no_new_nodes():
     """Repeating forward and backward finds everything that was made the first time."""
     from phonograd.core.graph.node import statistics

@@ -282,6 +282,7 @@ def test_backward_inside_through_what_was_recorded_outside() -> None:
             np.testing.assert_allclose(w.grad.asnumpy(), (2 * w * x * x).asnumpy(), rtol=1e-6)
 
 
+@pytest.mark.usefixtures("planned")
 def test_a_loop_without_reading_repeats_its_plan() -> None:
     w = array(3)
     w.attach_grad()

@@ -109,6 +109,7 @@ def test_nothing_moves_outside_of_training():
     np.testing.assert_array_equal(changed[1], np.ones(3))
 
 
+@pytest.mark.usefixtures("planned")
 def test_moving_statistics_do_not_compute_the_batch_twice():
     nodes, _ = leaves_for([ROWS, *vectors(2, 1, 4, 8)])
     declared = REGISTRY["BatchNorm"]

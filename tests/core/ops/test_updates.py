@@ -17,6 +17,7 @@ def arrays(count, shape=(3, 4)):
     return [nd.array(generator.uniform(0.5, 1.5, size=shape)) for _ in range(count)]
 
 
+@pytest.mark.usefixtures("planned")
 @pytest.mark.parametrize(
     ("name", "states", "steps"),
     [

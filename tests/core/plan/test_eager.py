@@ -21,6 +21,7 @@ from phonograd.core.ops.math.structural import leaf
 from phonograd.core.plan import cache, eager, promotion
 from phonograd.core.plan.eager import EagerProgram
 from phonograd.core.plan.native_program import NativeProgram
+from phonograd.core.run import kernel_cache
 from phonograd.core.run.programs import Part
 
 PLENTY = 90
@@ -276,3 +277,22 @@ def test_sums_have_the_bits_of_planned_ones(shape: tuple[int, ...]) -> None:
             target = REGISTRY["sum"](node, axis=axes, keepdims=False, exclude=False)
             found = [make([target], lambda node: False).run([data])[0] for make in (EagerProgram, NativeProgram)]
             assert found[0].tobytes() == found[1].tobytes(), axes
+
+
+def test_numpy_computes_where_the_compiler_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = leaf(0, (7,), FLOAT32)
+    target = REGISTRY["sinh"](x) * 2.0 + REGISTRY["cosh"](x)
+
+    def lost(*arguments: object) -> None:
+        raise kernel_cache.CompilerLost("llvmlite is gone")
+
+    monkeypatch.setattr(eager, "_general", {})
+    monkeypatch.setattr(eager, "_special", {})
+    monkeypatch.setattr(eager, "ufunc_of", lost)
+    monkeypatch.setattr(kernel_cache, "_kernels", kernel_cache._kernels)
+    monkeypatch.setattr(kernel_cache, "_missing", None)
+    data = np.linspace(-1, 1, 7, dtype=np.float32)
+    program = EagerProgram([target], lambda node: False)
+    with pytest.warns(kernel_cache.NoCompilerWarning, match="llvmlite is missing or does not work"):
+        (found,) = program.run([data])
+    np.testing.assert_allclose(found, np.sinh(data) * 2 + np.cosh(data), rtol=1e-6)

@@ -51,6 +51,7 @@ def test_a_program_that_never_repeats_keeps_little() -> None:
     assert len(PLANS.all()) < 40
 
 
+@pytest.mark.usefixtures("planned")
 @pytest.mark.usefixtures("fresh")
 def test_a_program_that_repeats_after_a_long_time_keeps_everything() -> None:
     """More than an eighth of the limit is needed: it is kept after some of it has been planned again."""

@@ -295,6 +295,7 @@ def test_one_long_record_with_many_backwards_stays_small():
             assert len(LOCAL.trace.leaves) < 50
 
 
+@pytest.mark.usefixtures("planned")
 def test_the_record_of_one_iteration_is_found_again_by_the_next():
     x, w = variable(np.ones((4, 3))), variable(np.ones((3, 2)))
 

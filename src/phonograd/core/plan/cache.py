@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from typing import Any
 
 from ..base import settings
@@ -208,16 +208,30 @@ def _native_program(wanted: list[Node], known: Container[Node], keep_all: bool) 
 
 def _eager_program(wanted: list[Node], known: Container[Node], keep_all: bool) -> Program | None:
     """Return a program that computes operator by operator; None if planning is quicker."""
-    from ..run import kernel_cache, ufuncs
-    from .eager import EagerProgram
-
-    if not kernel_cache.available() or not ufuncs.are_supported():
+    # a signal handler may interrupt an import in this thread, and would find half of a module
+    found = _eager.get("made") or run_apart(_find_eager)
+    if found is None or not found[1]():
         return None
     ordered = order(wanted, known.__contains__)
     size = len(ordered[1])
     if sum([math.prod(node.shape) for node in ordered[1]]) > MOST_NUMBERS_PER_NODE * size:
         return None
-    return EagerProgram(wanted, known.__contains__, keep_all, ordered)
+    return found[0](wanted, known.__contains__, keep_all, ordered)
+
+
+#: the class of eager programs and the function that tells whether there is a compiler, once they are imported
+_eager: dict[str, tuple[Callable[..., Program], Callable[[], bool]]] = {}
+
+
+def _find_eager() -> tuple[Callable[..., Program], Callable[[], bool]] | None:
+    """Import eager programs; return None if they cannot run."""
+    from ..run import kernel_cache, ufuncs
+    from .eager import EagerProgram
+
+    if not kernel_cache.available() or not ufuncs.are_supported():
+        return None
+    found = _eager["made"] = EagerProgram, kernel_cache.available
+    return found
 
 
 def repeating() -> None:

@@ -33,10 +33,11 @@ from ..kernels.target import Machine
 from ..lower.lowering import SAME, Gather, Lowering
 from ..lower.pattern import Pattern
 from ..ops.math.structural import leaf
+from ..run import kernel_cache
 from ..run.background import run_apart
 from ..run.host import host
 from ..run.programs import Note, Part
-from ..run.reference import locate_error, order, resolve
+from ..run.reference import ReferenceProgram, locate_error, order, resolve
 from ..run.ufuncs import ufunc_of
 from .disk import program_for
 from .eager_launch import fold, launch, multiply
@@ -137,11 +138,22 @@ class EagerProgram:
                         self._observe(step, function, values, note)
                     for place in dead:
                         values[place] = None
+            except kernel_cache.CompilerLost as error:
+                kernel_cache.disable_compiler(error)
+                return self._run_with_numpy(inputs)
             except Exception as error:
                 if is_from_outside(error):
                     raise
                 raise locate_error(error, self._computed[step]) from error
         return [_own(values[number]) for _, number in self.kept]
+
+    def _run_with_numpy(self, inputs: list[Any]) -> list[Array]:
+        """Return the values of the kept nodes from NumPy: a kernel was needed, and llvmlite does not work."""
+        values = dict(zip(self.inputs, inputs))
+        program = ReferenceProgram([node for node, _ in self.kept], values.__contains__, keep_all=False)
+        results = program.run([values[node] for node in program.inputs])
+        values.update(zip([node for node, _ in program.kept], results))
+        return [values[node] for node, _ in self.kept]
 
     def _function(self, step: int) -> Function:
         """Return the function that computes a node."""
