@@ -224,9 +224,9 @@ def checks_of(program: Program, every: bool = True) -> Iterator[tuple[Way | None
     for group, ways in GROUPS.items():
         possible = [way for way in ways if way.form not in program.without()]
         for number, way in enumerate(possible[1:]):
-            if every or way.condition == "native" or (number + program.seed) % 3 == 0:
+            if every or way.condition == "planned" or (number + program.seed) % 3 == 0:
                 yield Way("called", group), way
-    yield Way("stepwise", "native"), None
+    yield Way("stepwise", "planned"), None
     if program.smooth_results():
         yield None, None
 
@@ -254,12 +254,12 @@ def check(program: Program, counts: Counts | None = None, only: Any = None, ever
                 counts.add("gradients compared with differences")
         if wrong:
             return Failure(program, first, second, wrong)
-    baseline = outcome(Way("called", "native"))
+    baseline = outcome(Way("called", "planned"))
     if only is None and not isinstance(baseline, str) and not any([s.random for s in program.statements]):
         for found in run_in_threads(case) if program.seed % 4 == 0 else ():
             wrong = difference(baseline, found)
             if wrong:
-                return Failure(program, Way("called", "native"), Way("called", "native"), f"in threads: {wrong}")
+                return Failure(program, Way("called", "planned"), Way("called", "planned"), f"in threads: {wrong}")
     return None
 
 

@@ -65,7 +65,7 @@ def test_a_way_with_other_bits_is_found_and_the_program_shrunk() -> None:
     with mock.patch.dict(ways.FORMS, compiled=wrong):
         failure = check(_program(SQUARE, SINE, TWICE))
         assert failure is not None
-        assert failure.second == Way("compiled", "native")
+        assert failure.second == Way("compiled", "planned")
         smaller = shrink(failure)
     assert [line.text for line in smaller.program.statements] == [SINE.text]
 
@@ -81,7 +81,7 @@ def test_a_wrong_value_is_found() -> None:
         return np.sin(x) * np.float32(1.001)
 
     with mock.patch.object(REGISTRY["sin"], "function", nearly), mock.patch.object(REGISTRY["sin"], "direct", nearly):
-        failure = check(_program(SINE, TWICE), only=(Way("stepwise", "native"), None))
+        failure = check(_program(SINE, TWICE), only=(Way("stepwise", "planned"), None))
     assert failure is not None
     assert failure.wrong.startswith(SINE.text)
 
@@ -90,7 +90,7 @@ def test_a_write_that_does_not_show_is_found() -> None:
     # the model says that v1 is a view, the program makes a copy
     view = Statement("v1 = a0[0:1].copy()", ("v1",), ("a0",), model="v1 = a0[0:1]", views=("v1",))
     write = Statement("a0 += 1", (), ("a0",), ("a0",), model="a0 += 1")
-    failure = check(_program(view, write), only=(Way("stepwise", "native"), None))
+    failure = check(_program(view, write), only=(Way("stepwise", "planned"), None))
     assert failure is not None
     assert "v1" in failure.wrong
 

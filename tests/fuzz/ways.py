@@ -27,7 +27,7 @@ import phonograd as mx
 from phonograd import autograd, gluon, nd, np, npx, settings, sym
 from phonograd.core.array.handle import node_in
 from phonograd.core.kernels.matmul import gemm
-from phonograd.core.plan import assembly, cache, partition
+from phonograd.core.plan import assembly, cache, partition, promotion
 from phonograd.core.trace.trace import LOCAL, ready_trace
 from phonograd.profiler import profile
 
@@ -200,7 +200,7 @@ def forget_plans() -> None:
 def divided(threads: int) -> Iterator[None]:
     """Divide the work of kernels into chunks of a few elements, and share them among threads."""
     with contextlib.ExitStack() as stack:
-        stack.enter_context(settings.override(num_threads=threads, cache_directory=""))
+        stack.enter_context(settings.override(num_threads=threads, cache_directory="", tiers="plan"))
         for module in (assembly, partition):
             stack.enter_context(mock.patch.object(module, "CHUNK_ELEMENTS", 2))
             stack.enter_context(mock.patch.object(module, "ENOUGH_CHUNKS", 1))
@@ -212,12 +212,20 @@ def divided(threads: int) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def eager() -> Iterator[None]:
-    """Compute every new graph operator by operator."""
-    with mx.settings.override(tiers="blocking"):
+def tiers(name: str) -> Iterator[None]:
+    """Plan graphs at a certain time."""
+    with mx.settings.override(tiers=name):
         forget_plans()
         yield
         forget_plans()
+
+
+@contextlib.contextmanager
+def promoted() -> Iterator[None]:
+    """Plan every graph in the background as soon as it comes back."""
+    with tiers("background"), mock.patch.object(promotion, "NODE_NS", 0):
+        yield
+        promotion.finish()
 
 
 @contextlib.contextmanager
@@ -241,7 +249,9 @@ CONDITIONS: dict[str, Callable[[], Any]] = {
     "python calls": lambda: settings.override(native_calls=False),
     "one thread": lambda: divided(1),
     "three threads": lambda: divided(3),
-    "eager": eager,
+    "eager": lambda: tiers("blocking"),
+    "planned": lambda: tiers("plan"),
+    "promoted": promoted,
     "observed": observed,
     "memory observed": lambda: profile(profile_memory=True, with_stack=True),
 }
@@ -272,9 +282,9 @@ class Way(NamedTuple):
 #: the ways by group: each form as it is, then each condition for functions that are called, and compiled
 GROUPS: dict[str, list[Way]] = {
     "native": [
-        *[Way(form, "native") for form in FORMS],
-        *[Way("called", condition) for condition in CONDITIONS if condition != "native"],
-        *[Way("compiled", condition) for condition in ("python calls", "three threads", "eager", "observed")],
+        *[Way(form, "planned") for form in FORMS],
+        *[Way("called", condition) for condition in CONDITIONS if condition != "planned"],
+        *[Way("compiled", condition) for condition in ("python calls", "three threads", "eager", "promoted", "observed")],
         *[Way("hybridized", condition) for condition in ("python calls", "observed")],
         *[Way("stepwise", condition) for condition in ("python calls", "three threads")],
     ],
