@@ -13,7 +13,7 @@ import importlib
 import os
 import pkgutil
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 from unittest import mock
 
@@ -25,14 +25,18 @@ import phonograd as mx
 from phonograd.core.base.errors import MXNetError
 from phonograd.core.derive.gradient import differentiate
 from phonograd.core.graph.node import Node
+from phonograd.core.graph.operator import REGISTRY
 from phonograd.core.kernels.launch import Written
 from phonograd.core.ops.math.structural import leaf, variable
-from phonograd.core.plan import eager, eager_launch
+from phonograd.core.plan import cache, eager, eager_launch, promotion
+from phonograd.core.plan.native_program import NativeProgram
 from phonograd.core.run import kernel_cache, objects, prebuilt
 from phonograd.core.run.compiler import Description
 from phonograd.core.run.cpu_levels import FEATURES
+from phonograd.core.run.program import RecipeProgram
 from phonograd.core.run.reference import resolve
 
+_FLOAT32 = np.dtype(np.float32)
 DTYPES = ("float32", "float64", "int32", "int64", "uint8", "bool")
 
 
@@ -42,6 +46,8 @@ class Collector:
     def __init__(self, level: str) -> None:
         self.wanted: dict[Written, None] = {}
         self._description = Description("", FEATURES[level])
+        # kernels of fused plans (of compiled functions) are not noted: there is no end of them
+        self._is_noting = False
 
     def patches(self) -> list[Any]:
         """Return what keeps programs from running kernels."""
@@ -51,41 +57,122 @@ class Collector:
             mock.patch.object(eager, "multiply", self._multiply),
             mock.patch.object(eager_launch, "launch", self._launch),
             mock.patch.object(eager, "launch", self._launch),
-            mock.patch.object(eager._Maker, "_plan", self._plan),
-            mock.patch.object(eager._Maker, "evaluate", self._evaluate),
+            mock.patch.object(eager._Maker, "_plan", _bound(self._plan)),
+            mock.patch.object(eager._Maker, "evaluate", _bound(self._evaluate)),
+            mock.patch.object(kernel_cache, "kernels", self._kernels),
+            mock.patch.object(kernel_cache, "precompile"),
+            mock.patch.object(cache, "MOST_NUMBERS_PER_NODE", 1 << 60),
+            mock.patch.object(promotion, "is_due", return_value=False),
+            mock.patch.object(RecipeProgram, "run", _results),
         ]
+
+    def _kernels(self, wanted: Mapping[Written, int]) -> dict[Written, kernel_cache.Kernel]:
+        if self._is_noting:
+            self.wanted.update(dict.fromkeys(wanted))
+        return {structure: kernel_cache.Kernel(0, None) for structure in wanted}  # type: ignore[arg-type]
 
     def _ufunc(self, loop: Any) -> Callable[..., Any]:
         self.wanted[loop] = None
-        return lambda *arrays: np.ones(np.broadcast_shapes(*[np.shape(array) for array in arrays]), loop.dtype)
+        return lambda *arrays: np.zeros(np.broadcast_shapes(*[np.shape(array) for array in arrays]), loop.dtype)
 
     def _launch(self, plans: Any, names: Sequence[str], shape: Any, dtype: Any) -> Callable[..., Any]:
         for plan, _ in plans:
             self.wanted.update(dict.fromkeys([each.structure for each in plan.launches]))
-        return lambda *arrays: np.ones(shape, dtype)
+        return lambda *arrays: np.zeros(shape, dtype)
 
     def _multiply(self, dtype: Any) -> Callable[..., Any]:
         def product(lhs: Any, rhs: Any) -> Any:
             found = eager_launch._product(lhs, rhs, dtype)
             if found is None:
                 found = eager_launch._product(np.ascontiguousarray(lhs), np.ascontiguousarray(rhs), dtype)
-            return np.ones((*lhs.shape[:-1], rhs.shape[-1]), dtype)
+            return np.zeros((*lhs.shape[:-1], rhs.shape[-1]), dtype)
 
         return product
 
     def _plan(self, maker: Any, node: Node) -> None:
-        """Note the kernels of the plan of one node; plans of sizes that only a plan has are left to the compiler."""
-        maker.function, maker.is_general = _ones(node), False
+        """Note the kernels of the plan of one node."""
+        self._is_noting = True
+        NativeProgram([node], set(node.inputs).__contains__, False)
+        self._is_noting = False
+        maker.function, maker.is_general = _zeros(node), False
 
     def _evaluate(self, maker: Any, node: Node) -> None:
-        maker.function, maker.is_general = _ones(node), False
+        maker.function, maker.is_general = _zeros(node), False
 
 
-def _ones(node: Node) -> Callable[..., Any]:
+def _zeros(node: Node) -> Callable[..., Any]:
     if node.outputs is not None:
         specs = node.outputs
-        return lambda *arrays: tuple([np.ones(shape, dtype) for shape, dtype in specs])
-    return lambda *arrays: np.ones(node.shape, node.dtype)
+        return lambda *arrays: tuple([np.zeros(shape, dtype) for shape, dtype in specs])
+    return lambda *arrays: np.zeros(node.shape, node.dtype)
+
+
+def _results(program: RecipeProgram, inputs: Any, *options: Any) -> list[Any]:
+    return [np.zeros(node.shape, node.dtype) for node, _ in program.kept]
+
+
+def _bound(function: Callable[[Any, Node], None]) -> Callable[[Any, Node], None]:
+    """Return a function that becomes a method of a class."""
+    return lambda maker, node: function(maker, node)
+
+
+#: convolutions of well-known networks: channels, filters, kernel, stride, padding, groups, extent of the image
+CONVOLUTIONS = (
+    (1, 6, 5, 1, 2, 1, 28),
+    (1, 20, 5, 1, 0, 1, 28),
+    (6, 16, 5, 1, 0, 1, 14),
+    (20, 50, 5, 1, 0, 1, 12),
+    (3, 64, 7, 2, 3, 1, 224),
+    (3, 64, 7, 2, 3, 1, 64),
+    (3, 32, 3, 2, 1, 1, 224),
+    (3, 64, 3, 1, 1, 1, 32),
+    (3, 96, 11, 4, 2, 1, 224),
+    (64, 64, 3, 1, 1, 1, 56),
+    (64, 64, 3, 1, 1, 1, 16),
+    (64, 128, 3, 2, 1, 1, 56),
+    (64, 128, 1, 2, 0, 1, 56),
+    (128, 128, 3, 1, 1, 1, 28),
+    (256, 256, 3, 1, 1, 1, 14),
+    (512, 512, 3, 1, 1, 1, 7),
+    (512, 512, 3, 1, 1, 1, 2),
+    (64, 256, 1, 1, 0, 1, 56),
+    (256, 64, 1, 1, 0, 1, 56),
+    (32, 32, 3, 1, 1, 32, 112),
+    (96, 96, 3, 2, 1, 96, 112),
+    (64, 64, 3, 1, 1, 2, 28),
+)
+
+
+def run_convolution(channels: int, filters: int, kernel: int, stride: int, pad: int, groups: int, extent: int) -> None:
+    """Run a convolution and its gradients eagerly, for one image and for many."""
+    for batch in (1, 32):
+        data = variable(leaf(0, (batch, channels, extent, extent), _FLOAT32), 0)
+        weight = variable(leaf(1, (filters, channels // groups, kernel, kernel), _FLOAT32), 1)
+        out = REGISTRY["Convolution"](
+            data,
+            weight,
+            kernel=(kernel, kernel),
+            stride=(stride, stride),
+            pad=(pad, pad),
+            num_filter=filters,
+            num_group=groups,
+            no_bias=True,
+        )
+        grads = differentiate((out,), (None,)).targets.values()
+        targets = [resolve(node) for node in (out, *grads) if node is not None]
+        program = eager.EagerProgram(targets, lambda node: node.operator.name == "_leaf")
+        program.run([np.ones(node.shape, node.dtype) for node in program.inputs])
+
+
+def workloads() -> list[Callable[[], object]]:
+    """Return steps of the workloads of the benchmarks, which have the shapes of real programs."""
+    sys.path.insert(0, "benchmarks")
+    found: list[Callable[[], object]] = []
+    for make in importlib.import_module("workloads_nd").WORKLOADS.values():
+        found.append(lambda make=make: make(mx)())
+    for make in importlib.import_module("workloads_novel_nd").WORKLOADS.values():
+        found += [lambda make=make, number=number: make(mx)(number) for number in range(6)]
+    return found
 
 
 def samples() -> list[Any]:
@@ -163,6 +250,11 @@ def collect(level: str) -> Collector:
                 except (MXNetError, TypeError, ValueError, AssertionError):
                     # the operator does not take this dtype
                     continue
+        for numbers in CONVOLUTIONS:
+            run_convolution(*numbers)
+        for step in workloads():
+            step()
+            mx.nd.waitall()
     finally:
         for patch in patches:
             patch.stop()

@@ -284,7 +284,10 @@ GROUPS: dict[str, list[Way]] = {
     "native": [
         *[Way(form, "planned") for form in FORMS],
         *[Way("called", condition) for condition in CONDITIONS if condition != "planned"],
-        *[Way("compiled", condition) for condition in ("python calls", "three threads", "eager", "promoted", "observed")],
+        *[
+            Way("compiled", condition)
+            for condition in ("python calls", "three threads", "eager", "promoted", "observed")
+        ],
         *[Way("hybridized", condition) for condition in ("python calls", "observed")],
         *[Way("stepwise", condition) for condition in ("python calls", "three threads")],
     ],

@@ -5,8 +5,10 @@ from __future__ import annotations
 import gc
 import itertools
 import os
+import threading
 import tracemalloc
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -111,6 +113,32 @@ def test_errors_of_the_helper_are_raised_by_the_next_evaluation(tiers: str, monk
         with pytest.raises(RuntimeError, match="no plan today"):
             chain(PLENTY + 230).asnumpy()
     assert chain(PLENTY + 230).asnumpy().tobytes() == expected.tobytes()
+
+
+def test_plans_of_other_settings_are_not_used(tiers: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if tiers == "blocking":
+        pytest.skip("there is no helper")
+    monkeypatch.setattr(promotion, "NODE_NS", 0)
+    begin, go = threading.Event(), threading.Event()
+    native = cache._native_program
+
+    def slow(*arguments: Any) -> Any:
+        begin.set()
+        assert go.wait(30)
+        return native(*arguments)
+
+    chain(PLENTY + 250).asnumpy()
+    with monkeypatch.context() as patch:
+        patch.setattr(cache, "_native_program", slow)
+        chain(PLENTY + 250).asnumpy()
+        assert begin.wait(30)
+        with mx.settings.override(num_threads=1):
+            go.set()
+            promotion.finish()
+    # it is planned again
+    assert is_eager(chain(PLENTY + 250))
+    promotion.finish()
+    assert not is_eager(chain(PLENTY + 250))
 
 
 def test_it_can_be_switched_off() -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..base import fork
+from ..base import fork, settings
 from ..run.background import Queue
 from .cache import CachedPlan, CacheNode
 
@@ -35,16 +35,24 @@ def has_failed(plan: CachedPlan) -> bool:
 
 
 def promote(position: CacheNode, key: object, plan: CachedPlan, make: Callable[[], CachedPlan]) -> None:
-    """Have a plan made that replaces a provisional one in the plan cache, unless that is dropped meanwhile."""
+    """Have a plan made that replaces a provisional one in the plan cache, unless that is dropped meanwhile.
+
+    A plan depends on the settings. If these change meanwhile, it is not used, and a later evaluation tries again.
+    """
+    wanted = settings.current()
 
     def work() -> None:
-        try:
-            made = make()
-        except Exception:  # noqa: BLE001 - raised by the next evaluation, which plans itself
-            plan.promotion = _FAILED
-            return
-        if position.following.get(key) is plan:
-            position.following[key] = made
+        if settings.current() is wanted:
+            try:
+                made = make()
+            except Exception:  # noqa: BLE001 - raised by the next evaluation, which plans itself
+                plan.promotion = _FAILED
+                return
+            if settings.current() is wanted:
+                if position.following.get(key) is plan:
+                    position.following[key] = made
+                return
+        plan.promotion = None
 
     plan.promotion = _queue
     _queue.submit(work)

@@ -1,0 +1,75 @@
+"""Measure new processes: ``python -m benchmarks.cold [workload ...]``.
+
+Each library runs the first hundred training steps of a workload of :mod:`benchmarks.workloads_nd` in a fresh process;
+phonograd with an empty cache directory (*cold*) and with the one that this leaves behind (*warm*). The figures are
+milliseconds from the start of the process to the end of the import, and to the end of the first step, and the slowest of
+the other steps in proportion to their median. Rounds alternate between the libraries; the best of each figure counts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+from benchmarks.compare import python_of
+
+HERE = Path(__file__).parent
+WORKLOADS = ("mlp", "lenet", "lstm", "attention", "deep-convnet")
+
+
+class Start(NamedTuple):
+    """Milliseconds until the import and the first step are complete, and the slowest step / the median."""
+
+    imported: float
+    first: float
+    slowest: float
+
+
+def ask(python: str, library: str, name: str, steps: int, threads: int, directory: str) -> Start:
+    """Return the times of a workload in a new process."""
+    counts = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "PHONOGRAD_NUM_THREADS"), str(threads))
+    environment = {**os.environ, **counts, "PHONOGRAD_CACHE_DIRECTORY": directory}
+    command = [python, "-W", "ignore", str(HERE / "cold_worker.py"), library, name, str(steps), str(time.time())]
+    found = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    imported, first, others = json.loads(found.stdout)
+    return Start(imported * 1e3, first * 1e3, max(others) / statistics.median(others))
+
+
+def measure(name: str, steps: int, rounds: int, threads: int) -> dict[str, Start]:
+    """Return the best times of a workload by library; phonograd is ``cold`` and ``warm``."""
+    peers = {peer: python for peer in ("mxnet", "torch") if (python := python_of(peer)) is not None}
+    found: dict[str, list[Start]] = {}
+    for _ in range(rounds):
+        with tempfile.TemporaryDirectory() as directory:
+            for kind in ("cold", "warm"):
+                found.setdefault(kind, []).append(ask(sys.executable, "phonograd", name, steps, threads, directory))
+            for peer, python in peers.items():
+                found.setdefault(peer, []).append(ask(python, peer, name, steps, threads, directory))
+    return {kind: Start(*[min(column) for column in zip(*all_, strict=True)]) for kind, all_ in found.items()}
+
+
+def main() -> int:
+    """Measure workloads and print a table."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.cold", description=__doc__.partition("\n")[0])
+    parser.add_argument("workload", nargs="*", default=[], help=f"which to run (default: {', '.join(WORKLOADS)})")
+    parser.add_argument("--steps", type=int, default=100)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
+    options = parser.parse_args()
+    print(f"{'workload':14}{'library':9}{'import':>8}{'first step':>12}{'slowest / median':>18}")
+    for name in options.workload or WORKLOADS:
+        for kind, times in measure(name, options.steps, options.rounds, options.threads).items():
+            print(f"cold-{name:9}{kind:9}{times.imported:8.0f}{times.first:12.0f}{times.slowest:18.1f}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

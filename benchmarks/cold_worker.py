@@ -1,0 +1,31 @@
+"""Time the first steps of a workload in a new process: run by ``python -m benchmarks.cold``.
+
+``python cold_worker.py LIBRARY WORKLOAD STEPS START`` prints one line of JSON: the seconds from START (the time at which
+this process was started) to the end of the import and of the first step, and the seconds of each other step.
+"""
+
+import importlib
+import json
+import sys
+import time
+
+
+def main():
+    """Run the steps and print their times."""
+    library, name, steps, start = sys.argv[1], sys.argv[2], int(sys.argv[3]), float(sys.argv[4])
+    module = importlib.import_module(library)
+    imported = time.time() - start
+    tables = importlib.import_module("workloads_" + ("torch" if library == "torch" else "nd"))
+    step = tables.WORKLOADS[name](module)
+    step()
+    first = time.time() - start
+    seconds = []
+    for _ in range(steps - 1):
+        begin = time.perf_counter()
+        step()
+        seconds.append(time.perf_counter() - begin)
+    print(json.dumps([imported, first, seconds]))
+
+
+if __name__ == "__main__":
+    main()
