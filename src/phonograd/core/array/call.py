@@ -115,7 +115,10 @@ _KeyForm = tuple[tuple[int, Callable[[Any], Any]], ...]
 
 
 def _recall(declared: Operator, inputs: tuple[Any, ...], given: tuple[Any, ...], form: _KeyForm) -> Any:
-    """Return the result of a call if an equal one is remembered, else None. All inputs must be dense arrays or None."""
+    """Return the result of a call if it needs no checks, else None. All inputs must be dense arrays or None.
+
+    An equal call is remembered, or a call with the same parameters and as many arrays.
+    """
     trace = ready_trace()
     array_class = plain = DENSE[0]
     parts: list[Any] = []
@@ -143,7 +146,16 @@ def _recall(declared: Operator, inputs: tuple[Any, ...], given: tuple[Any, ...],
     if node is not None:
         return new_result(node, trace, array_class)
     several = declared.several.get(key)
-    return None if several is None else _make_several(several, trace, array_class)
+    if several is not None:
+        return _make_several(several, trace, array_class)
+    attributes = declared.accepted_parameters.get((first, key[first:]))
+    if attributes is None or None in key[:first]:
+        return None
+    result = declared.apply(key[:first], attributes)
+    if type(result) is not Node or result.context is not key[0].context:
+        return None
+    declared.calls[key] = result
+    return new_result(result, trace, array_class)
 
 
 @functools.cache
@@ -252,6 +264,8 @@ def _remember(
     try:
         if isinstance(result, Node):
             declared.calls[key] = result
+            if nodes and len(declared.accepted_parameters) < _MOST_ARGUMENTS:
+                declared.accepted_parameters[len(nodes), key[len(nodes) :]] = attributes
         else:
             declared.several[key] = _Several(
                 result, _visible_outputs(declared, len(result), attributes), declared.visible

@@ -191,6 +191,8 @@ class Operator:
         self._result_types: dict[Any, TensorType] = {}
         #: the nodes that the body of a composite makes, and those that the gradient rule makes
         self._body_templates, self._gradient_templates = Templates(), Templates()
+        #: attributes by the number of arrays and the parameters of calls that were checked
+        self.accepted_parameters: dict[Any, tuple[Any, ...]] = {}
         #: what calls change in their arguments, by (inputs, attributes)
         self.consequences: dict[Any, Any] = {}
 
