@@ -25,7 +25,7 @@ import numpy as np
 
 from ..base.dtypes import convert_scalar
 from ..base.outside import is_from_outside
-from ..graph.node import FORGOTTEN, Node, Shape
+from ..graph.node import FORGOTTEN, Node, Shape, of_one_call
 from ..graph.operator import ABSENT, Array, item_operator
 from ..kernels.elementwise_loop import ElementwiseLoop, emit_rule
 from ..kernels.launch import Plan
@@ -198,7 +198,8 @@ def _function_for(node: Node, sources: Sequence[Node], kinds: tuple[Any, ...]) -
     found = _special.get(key)
     if found is None:
         maker = _Maker()
-        maker.make(node, sources)
+        with of_one_call():
+            maker.make(node, sources)
         found = maker.function
         if maker.is_general:
             _general[kinds] = found

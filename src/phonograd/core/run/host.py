@@ -20,11 +20,14 @@ _ASK_FOR_STATE, _TILE_STATE, _ARCH_PRCTL = 0x1023, 18, 158
 
 def host() -> Machine:
     """Return the processor of this computer, without the features that the settings turn off."""
-    features = kernel_cache.description().features
-    return _processor(features)._replace(matrix_unit=settings.current().matrix_unit and _has_matrix_unit(features))
+    return _machine(kernel_cache.description().features, settings.current().matrix_unit)
 
 
 @functools.cache
+def _machine(features: frozenset[str], matrix_unit: bool) -> Machine:
+    return _processor(features)._replace(matrix_unit=matrix_unit and _has_matrix_unit(features))
+
+
 def _processor(features: frozenset[str]) -> Machine:
     if features >= {"avx512f", "avx512vl"}:
         return Machine(64, 32)

@@ -408,7 +408,9 @@ def disk_cache() -> DiskCache | None:
 
 def description() -> Description:
     """Return the versions of the compiler and the features of the processor."""
-    return run_apart(_cache().objects.description)
+    objects = _cache().objects
+    # planners ask many times for each graph, and a helper takes 0.1 ms
+    return objects.known_description or run_apart(objects.description)
 
 
 def _cache() -> _KernelCache:

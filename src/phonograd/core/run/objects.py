@@ -71,7 +71,8 @@ class ObjectCache:
         self._gate = gate
         self._cpu_level = settings.current().cpu_level
         self._compiler: Compiler | None = None
-        self._description: Description | None = None
+        #: versions of the compiler and features of the processor, once they are known
+        self.known_description: Description | None = None
         self._starting = threading.Lock()
         self._names = 0
         #: kernels that other threads compile, and whether they do it quickly
@@ -88,14 +89,14 @@ class ObjectCache:
         known = self.disk_cache() if elf_loader.is_supported() else None
         found = None if known is None else known.load(known.key("compiler", "c"))
         if found is not None:
-            self._description = Description.from_bytes(found)
+            self.known_description = Description.from_bytes(found)
             return
         features = reported_features(self._cpu_level) if elf_loader.is_supported() else None
         if features is None or fingerprint() is None:
             self.compiler()
         else:
             # prebuilt kernels need no compiler
-            self._description = Description("", features)
+            self.known_description = Description("", features)
 
     def compiler(self) -> Compiler:
         """Return the compiler; the first call imports it."""
@@ -104,16 +105,16 @@ class ObjectCache:
                 try:
                     self._compiler = Compiler(self._cpu_level)
                 except (ImportError, OSError, RuntimeError) as error:
-                    if self._description is None:
+                    if self.known_description is None:
                         raise
                     raise CompilerLost(str(error)) from error
             return self._compiler
 
     def description(self) -> Description:
         """Return the versions of the compiler and the features of the processor."""
-        if self._description is None:
-            self._description = self.compiler().description()
-        return self._description
+        if self.known_description is None:
+            self.known_description = self.compiler().description()
+        return self.known_description
 
     # -- kernels
 
