@@ -28,7 +28,8 @@ class Trainer:
     optimizer_params
         The arguments of an optimizer that is given by name.
     kvstore
-        The store that adds up gradients of several contexts, or its type. One context needs no store.
+        The store that adds up gradients of several contexts or processes ('dist_sync'), or its type. One context in one
+        process needs no store.
     compression_params
         The compression of gradients, for stores of other libraries that support it.
     update_on_kvstore
@@ -133,7 +134,7 @@ class Trainer:
         wanted, on_store = self._kvstore_params["kvstore"], self._kvstore_params["update_on_kvstore"]
         if wanted is None or isinstance(wanted, stores.KVStoreBase):
             self._kvstore = wanted
-        elif len(self._contexts) > 1 or "dist" in wanted:
+        elif len(self._contexts) > 1 or stores.base.is_distributed(wanted):
             self._kvstore = stores.create(wanted)
         if self._kvstore is not None:
             if self._compression_params:
@@ -210,10 +211,18 @@ class Trainer:
     def _allreduce_grads(self) -> None:
         if self._kvstore is None:
             return
-        for number, parameter in enumerate(self._params):
-            if parameter.grad_req != "null":
-                out = parameter._check_and_get(parameter._data, list) if self._update_on_kvstore else None
-                self._kvstore.pushpull(number, parameter.list_grad(), out=out, priority=-number)
+        used = [(number, parameter) for number, parameter in enumerate(self._params) if parameter.grad_req != "null"]
+        if not used:
+            return
+        numbers = [number for number, _ in used]
+        grads = [parameter.list_grad() for _, parameter in used]
+        out = [parameter._check_and_get(parameter._data, list) for _, parameter in used]
+        if isinstance(self._kvstore, (stores.KVStore, stores.Horovod)):
+            # one call: several processes then add up gradients while others are still computed
+            self._kvstore.pushpull(numbers, grads, out=out if self._update_on_kvstore else None)
+            return
+        for number, grad, arrays in zip(numbers, grads, out):
+            self._kvstore.pushpull(number, grad, out=arrays if self._update_on_kvstore else None, priority=-number)
 
     def _update(self, ignore_stale_grad: bool) -> None:
         updates: list[list[tuple[Any, Any, Any]]] = [[] for _ in self._updaters]

@@ -1,0 +1,136 @@
+"""The group of this process: all processes that one launcher of MPI started, or this process alone.
+
+:func:`world` finds it at first use. A process that no launcher started is a group of one and needs no mpi4py. In a
+larger group, an exception that nothing catches ends all ranks, the end of the program waits for all of them, and random
+numbers that are drawn while recording differ by rank (decision 0022).
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+import threading
+from types import TracebackType
+from typing import Any
+
+from ..core.base.errors import MXNetError
+from ..core.trace import rng
+from . import channel
+from .communicator import Communicator, LocalCommunicator
+
+__all__ = ["is_main", "local_rank", "local_size", "rank", "size", "use", "world"]
+
+#: variables of launchers that contain the number of ranks: Open MPI, MPICH and Intel MPI, others by PMIx
+_SIZES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MPI_LOCALNRANKS")
+_RANKS = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK")
+_lock = threading.Lock()
+_world: Communicator | None = None
+
+
+def world() -> Communicator:
+    """Return the group of this process.
+
+    >>> world().size
+    1
+
+    Raises
+    ------
+    MXNetError
+        If a launcher of MPI started this process, but mpi4py is missing or does not belong to the launcher.
+    """
+    global _world
+    if _world is None:
+        with _lock:
+            if _world is None:
+                _world = _connect() if _is_launched() else LocalCommunicator()
+    return _world
+
+
+def use(group: Communicator) -> None:
+    """Make a group that of this process, for instance one of :meth:`Communicator.split`."""
+    global _world
+    _world = group
+    rng.set_rank(group.rank)
+
+
+def rank() -> int:
+    """Return the number of this process, from 0."""
+    return world().rank
+
+
+def size() -> int:
+    """Return the number of processes."""
+    return world().size
+
+
+def local_rank() -> int:
+    """Return the number of this process among those on the same machine."""
+    return world().local_rank
+
+
+def local_size() -> int:
+    """Return the number of processes on the same machine."""
+    return world().local_size
+
+
+def is_main() -> bool:
+    """Return whether this is rank 0, without starting MPI."""
+    if _world is not None:
+        return _world.rank == 0
+    return next((os.environ[name] for name in _RANKS if name in os.environ), "0") == "0"
+
+
+def _is_launched() -> bool:
+    return any([name in os.environ for name in (*_SIZES, *_RANKS)]) or _slurm_tasks() > 1
+
+
+def _slurm_tasks() -> int:
+    """Return how many tasks ``srun`` started; 1 outside of it."""
+    return int(os.environ.get("SLURM_STEP_NUM_TASKS", "1")) if "SLURM_PROCID" in os.environ else 1
+
+
+def _connect() -> Communicator:
+    """Return the group that the launcher started."""
+    try:
+        from mpi4py import MPI
+    except ImportError as error:
+        raise MXNetError(
+            f"a launcher of MPI started this process, but mpi4py cannot be imported ({error}): "
+            "pip install 'phonograd[mpi]'"
+        ) from error
+    from .mpi import MPICommunicator
+
+    everyone = MPI.COMM_WORLD
+    promised = next((int(os.environ[name]) for name in _SIZES if name in os.environ), _slurm_tasks())
+    if everyone.size == 1 and promised > 1:
+        raise MXNetError(
+            f"the launcher started {promised} processes, but each of them is alone: mpi4py uses another MPI than the "
+            "launcher. Start with `phonograd launch`, or under Slurm with `srun --mpi=pmix`"
+        )
+    if everyone.size == 1:
+        return LocalCommunicator()
+    if MPI.Query_thread() < MPI.THREAD_MULTIPLE:
+        raise MXNetError("this MPI has no MPI_THREAD_MULTIPLE, which reductions in the background need")
+    group = MPICommunicator(MPI, everyone)
+    rng.set_rank(group.rank)
+    sys.excepthook = _Hook(group, sys.excepthook)
+    atexit.register(group.end)
+    channel.connect()
+    return group
+
+
+class _Hook:
+    """A ``sys.excepthook`` that shows an exception and ends all ranks."""
+
+    def __init__(self, group: Any, shown_by: Any) -> None:
+        self._group = group
+        self._shown_by = shown_by
+
+    def __call__(self, kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        self._shown_by(kind, error, trace)
+        print(f"rank {self._group.rank} of {self._group.size} failed; all ranks end", file=sys.stderr)  # noqa: T201
+        sys.stdout.flush()
+        sys.stderr.flush()
+        channel.report(f"{kind.__name__}: {error}")
+        self._group.abort(130 if issubclass(kind, KeyboardInterrupt) else 1)
