@@ -1,4 +1,4 @@
-"""The connection of a rank to ``phonograd launch``: signs of life, and the reason of a failure.
+"""The connection of a rank to ``phonograd launch``: signs of life, the reason of a failure, and the end.
 
 The launcher listens on a TCP port, which the variable PHONOGRAD_LAUNCHER names with a secret. A thread of each rank
 sends a line each second. Without the variable nothing happens: other launchers have their own ways.
@@ -6,8 +6,10 @@ sends a line each second. Without the variable nothing happens: other launchers 
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
+import signal
 import socket
 import threading
 from typing import Any
@@ -18,11 +20,12 @@ VARIABLE = "PHONOGRAD_LAUNCHER"
 SECONDS_BETWEEN_SIGNS = 1.0
 _lock = threading.Lock()
 _connection: socket.socket | None = None
+_process = 0
 
 
 def connect() -> None:
-    """Connect to the launcher, once; a launcher that has ended is ignored."""
-    global _connection
+    """Connect to the launcher, once. Without a launcher nothing happens."""
+    global _connection, _process
     place = os.environ.get(VARIABLE)
     with _lock:
         if _connection is not None or not place:
@@ -31,17 +34,26 @@ def connect() -> None:
         try:
             _connection = socket.create_connection((host, int(port)), timeout=10)
         except OSError as error:
-            # the launcher is an observer; ranks work without it
-            os.environ.pop(VARIABLE, None)
+            # the launcher is an observer: ranks work without it
             os.write(2, f"phonograd: cannot reach the launcher at {host}:{port}: {error}\n".encode())
             return
+        _connection.settimeout(None)
+        _process = os.getpid()
     _send({"secret": secret, "rank": _rank(), "pid": os.getpid(), "host": socket.gethostname()})
+    atexit.register(_send, {"ended": True})
     threading.Thread(target=_give_signs, name="phonograd signs of life", daemon=True).start()
 
 
-def report(reason: str) -> None:
-    """Tell the launcher why this rank fails."""
-    _send({"failed": reason})
+def report(reason: str, traceback: str) -> bool:
+    """Tell the launcher why this rank fails; return whether a launcher has heard it."""
+    if not _send({"failed": reason, "traceback": traceback}):
+        return False
+    assert _connection is not None
+    _connection.settimeout(5)
+    try:
+        return _connection.recv(1) == b"."
+    except OSError:
+        return False
 
 
 def _rank() -> int:
@@ -50,9 +62,9 @@ def _rank() -> int:
 
 
 def _send(message: dict[str, Any]) -> bool:
-    """Send a line; return whether the launcher is still there."""
-    connection, process = _connection, os.getpid()
-    if connection is None or message.get("pid", process) != process:
+    """Send a line; return whether the launcher is still there. A forked process sends nothing."""
+    connection = _connection
+    if connection is None or os.getpid() != _process:
         return False
     try:
         with _lock:
@@ -63,8 +75,9 @@ def _send(message: dict[str, Any]) -> bool:
 
 
 def _give_signs() -> None:
-    """Send a sign of life each second. A forked process does not have this thread."""
+    """Send a sign of life each second; end the process if the launcher is gone, because nothing else would."""
     pause = threading.Event()
     while not pause.wait(SECONDS_BETWEEN_SIGNS):
         if not _send({"alive": True}):
+            os.kill(os.getpid(), signal.SIGTERM)
             return

@@ -11,6 +11,7 @@ import atexit
 import os
 import sys
 import threading
+import traceback
 from types import TracebackType
 from typing import Any
 
@@ -128,9 +129,15 @@ class _Hook:
         self._shown_by = shown_by
 
     def __call__(self, kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        status = 130 if issubclass(kind, KeyboardInterrupt) else 1
+        text = "".join(traceback.format_exception(kind, error, trace))
+        if channel.report(f"{kind.__name__}: {error}", text):
+            # the launcher shows the first failure of all ranks and ends them
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(status)
         self._shown_by(kind, error, trace)
         print(f"rank {self._group.rank} of {self._group.size} failed; all ranks end", file=sys.stderr)  # noqa: T201
         sys.stdout.flush()
         sys.stderr.flush()
-        channel.report(f"{kind.__name__}: {error}")
-        self._group.abort(130 if issubclass(kind, KeyboardInterrupt) else 1)
+        self._group.abort(status)
