@@ -117,7 +117,7 @@ class Monitor:
                         rank.has_ended = rank.has_ended or "ended" in message
                     if "failed" in message:
                         with self._lock:
-                            self._failures.append((f"{_describe(rank)} failed: {message['failed']}", message["traceback"]))
+                            self._failures.append((f"{_describe(rank)} failed", message["traceback"]))
                             rank.has_ended = True
                         lines.write(b".")
                         lines.flush()

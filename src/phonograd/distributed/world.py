@@ -131,7 +131,7 @@ class _Hook:
     def __call__(self, kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         status = 130 if issubclass(kind, KeyboardInterrupt) else 1
         text = "".join(traceback.format_exception(kind, error, trace))
-        if channel.report(f"{kind.__name__}: {error}", text):
+        if channel.report(text):
             # the launcher shows the first failure of all ranks and ends them
             sys.stdout.flush()
             sys.stderr.flush()

@@ -6,7 +6,7 @@ in :mod:`phonograd.kvstore.kvstore`; :mod:`.horovod` and :mod:`.byteps` only add
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 from ..ndarray.array import NDArray
@@ -115,6 +115,18 @@ def is_distributed(name: str) -> bool:
 
 
 # -- arguments
+
+
+def name_keys(keys: Collection[Any]) -> str:
+    """Return the keys in few words.
+
+    >>> name_keys([1, 2]), name_keys(range(9))
+    ('keys 1, 2', 'keys 0, 1, 2, 3, 4, ..., 8')
+    """
+    names = list(map(str, keys))
+    if len(names) > 6:
+        names = [*names[:5], "...", names[-1]]
+    return f"key{'s' * (len(keys) != 1)} {', '.join(names)}"
 
 
 def pairs(key: Any, value: Any) -> Iterator[tuple[Any, list[NDArray]]]:

@@ -8,7 +8,8 @@ from .. import autograd
 from ..core.base.errors import MXNetError
 from ..distributed.arrays import add_up, broadcast
 from ..distributed.world import world
-from .base import KVStoreBase, pairs
+from ..ndarray.array import NDArray
+from .base import KVStoreBase, name_keys, pairs
 
 __all__ = ["Horovod"]
 
@@ -32,7 +33,7 @@ class Horovod(KVStoreBase):
         found, targets = dict(pairs(key, value)), dict(pairs(key, out))
         with autograd.pause():
             firsts = [values[0] for values in found.values()]
-            label = f"broadcast of {', '.join(map(str, found))}"
+            label = f"broadcast of {name_keys(found)}"
             for one, received in zip(found, broadcast(self._group, firsts, label=label)):
                 for target in targets[one]:
                     target[:] = received
@@ -44,11 +45,14 @@ class Horovod(KVStoreBase):
         if any([len(values) != 1 for values in found.values()]):
             raise MXNetError(f"the store {self.type!r} takes one array of each key: a process has one device")
         with autograd.pause():
-            arrays = [values[0] for values in found.values()]
-            sums = add_up(self._group, arrays, list(map(str, found)), f"pushpull of {len(found)} keys")
-            for one, total in zip(found, sums):
+            for one, total in self._add_up({one: values[0] for one, values in found.items()}).items():
                 for target in targets[one]:
                     target[:] = total
+
+    def _add_up(self, values: dict[Any, NDArray]) -> dict[Any, NDArray]:
+        """Return the sums of values over all processes."""
+        names = list(map(str, values))
+        return dict(zip(values, add_up(self._group, list(values.values()), names, f"pushpull of {name_keys(values)}")))
 
     def set_optimizer(self, optimizer: Any) -> None:
         """Raise an error: the trainer updates values."""

@@ -22,7 +22,7 @@ from ..distributed.world import world
 from ..ndarray.array import NDArray
 from ..ndarray.sparse import RowSparseNDArray
 from ..optimizer import Optimizer, Updater, get_updater
-from .base import KVStoreBase, pairs, values_by_key, with_rows
+from .base import KVStoreBase, name_keys, pairs, values_by_key, with_rows
 
 __all__ = ["DistributedKVStore", "KVStore"]
 
@@ -200,7 +200,7 @@ class DistributedKVStore(KVStore):
         return self._group.size
 
     def _take_first(self, values: dict[Any, NDArray]) -> dict[Any, NDArray]:
-        received = broadcast(self._group, list(values.values()), label=f"init of {_name_keys(values)}")
+        received = broadcast(self._group, list(values.values()), label=f"init of {name_keys(values)}")
         return dict(zip(values, received))
 
     def _add_up(self, values: dict[Any, NDArray]) -> dict[Any, NDArray]:
@@ -208,7 +208,7 @@ class DistributedKVStore(KVStore):
             return values
         rows = {one: value for one, value in values.items() if isinstance(value, RowSparseNDArray)}
         dense = {one: value for one, value in values.items() if one not in rows}
-        label = f"push of {_name_keys(dense)}"
+        label = f"push of {name_keys(dense)}"
         if self._compression is not None and dense:
             sums = self._compression.add_up(self._group, dense, label)
         else:
@@ -238,11 +238,3 @@ class DistributedKVStore(KVStore):
         self._group.barrier()
 
     barrier = _barrier
-
-
-def _name_keys(values: dict[Any, NDArray]) -> str:
-    """Return the keys in few words."""
-    names = list(map(str, values))
-    if len(names) > 6:
-        names = [*names[:5], "...", names[-1]]
-    return f"key{'s' * (len(values) != 1)} {', '.join(names)}"
