@@ -9,6 +9,7 @@ import sys
 import traceback
 
 import numpy as np
+import pytest
 
 import phonograd as mx
 from phonograd import autograd, gluon, nd
@@ -50,6 +51,9 @@ def check_protocol():
         (np.float32, [SIZE] * 2),
         (np.bool_, [True, True]),
     ]
+    offset, error = GROUP._measure_clock()
+    assert abs(offset) <= error or RANK == 0
+    assert GROUP.clock_offset_ns() == 0
     work = [GROUP.begin_all_reduce([np.full(100_000, RANK + 1.0)], f"work {number}") for number in range(3)]
     assert [each.wait()[0][0] for each in work] == [SIZE * (SIZE + 1) / 2] * 3
 
@@ -206,7 +210,7 @@ def check_sums_leave_values_that_are_pending_unchanged():
 
 def check_stores_that_only_add_up():
     for kind in ("horovod", "byteps"):
-        losses, values = train(kind, "sgd", {"learning_rate": 0.1})
+        values = train(kind, "sgd", {"learning_rate": 0.1})[1]
         expected = train(None, "sgd", {"learning_rate": 0.1}, whole=True)[1]
         for value, other in zip(values.values(), expected.values(), strict=True):
             np.testing.assert_allclose(value, other, rtol=1e-4, atol=1e-6)
@@ -230,7 +234,7 @@ def check_data():
         assert {len(part) for part in parts} == {-(-10 // SIZE)}
         assert set(np.concatenate(parts).tolist()) == set(range(10))
     loader = gluon.data.DataLoader(list(range(12)), 2, sampler=gluon.data.SplitSampler(12))
-    assert [each.asnumpy().tolist() for each in loader][0] == [RANK, RANK + SIZE]
+    assert next(iter(loader)).asnumpy().tolist() == [RANK, RANK + SIZE]
     assert choose_part(None, 0) == (SIZE, RANK)
 
 
@@ -300,13 +304,14 @@ def check_module():
 
 
 def check_horovod():
-    import mxnet  # noqa: F401 - `phonograd launch` provides both
-
     import byteps.mxnet as bps
     import horovod.mxnet as hvd
+    import mxnet  # noqa: F401 - `phonograd launch` provides both
 
     hvd.init()
-    assert (hvd.rank(), hvd.size(), hvd.local_rank()) == (RANK, SIZE, RANK) == (bps.rank(), bps.size(), bps.local_rank())
+    assert (
+        (hvd.rank(), hvd.size(), hvd.local_rank()) == (RANK, SIZE, RANK) == (bps.rank(), bps.size(), bps.local_rank())
+    )
     mean = (SIZE + 1) / 2
     value = nd.ones((2,)) * (RANK + 1)
     assert hvd.allreduce(value).asnumpy().tolist() == [mean] * 2
@@ -354,13 +359,10 @@ def check_differences_are_errors():
     last = RANK == SIZE - 1
 
     def raises(call, *words):
-        try:
+        with pytest.raises(Disagreement) as caught:
             call()
-        except Disagreement as error:
-            for word in (*words, f"rank {SIZE - 1}: "):
-                assert word in str(error), f"{word!r} is not in {error}"
-        else:
-            raise AssertionError("no error")
+        for word in (*words, f"rank {SIZE - 1}: "):
+            assert word in str(caught.value), f"{word!r} is not in {caught.value}"
 
     raises(lambda: store.init("a" if last else "b", nd.zeros((2,))), "key a", "key b")
     raises(lambda: store.init("c", nd.zeros((3,) if last else (2,))), "float32[3]", "float32[2]")
@@ -401,6 +403,41 @@ def check_other_threads_and_forks_are_refused():
     assert "a forked process is no rank" in message
 
 
+def check_profiles(folder):
+    from phonograd import profiler
+
+    with profiler.profile() as profile:
+        train("dist_sync", "sgd", {"learning_rate": 0.1}, steps=2, bucket_bytes=300)
+    names = {event.name for event in profile.events()}
+    assert any(name.startswith("push of keys") and name.endswith(" waiting") for name in names), names
+    assert any(name.endswith(" transfer") for name in names), names
+    path = f"{folder}/trace.json"
+    mx.distributed.export_trace(profile, path)
+    if RANK:
+        return
+    with open(path, encoding="utf-8") as file:
+        events = json.load(file)["traceEvents"]
+    slices = [event for event in events if event["ph"] == "X"]
+    assert {event["pid"] for event in slices} == set(range(SIZE))
+    titles = [event["args"]["name"] for event in events if event["name"] == "process_name"]
+    assert sorted(titles) == [f"rank {rank}" for rank in range(SIZE)]
+    # no rank finishes a wait before the last rank has begun it
+    waits = {}
+    for event in slices:
+        if event["name"].endswith(" waiting"):
+            waits.setdefault((event["name"]), []).append(event)
+    compared = 0
+    for name, each in waits.items():
+        for number in range(len(each) // SIZE):
+            together = [[e for e in each if e["pid"] == rank][number] for rank in range(SIZE)]
+            ends = [event["ts"] + event["dur"] for event in together]
+            assert min(ends) >= max(event["ts"] for event in together) - 1000, (name, together)
+            compared += 1
+            assert "bytes" not in together[0].get("args", {})
+    assert compared >= 4
+    assert all(event["args"]["bytes"] > 0 for event in slices if event["name"].endswith(" transfer"))
+
+
 def run(names, folder):
     """Run checks and print the failures of all ranks."""
     for name in names:
@@ -418,7 +455,9 @@ def run(names, folder):
                 # other ranks are still in the check: they get the same error
                 continue
         if RANK == 0:
-            print(json.dumps([name, [f"rank {rank}: {text}" for rank, text in enumerate(problems) if text]]), flush=True)
+            print(
+                json.dumps([name, [f"rank {rank}: {text}" for rank, text in enumerate(problems) if text]]), flush=True
+            )
 
 
 if __name__ == "__main__":

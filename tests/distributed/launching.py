@@ -18,7 +18,7 @@ needs_mpi = pytest.mark.skipif(
 
 
 def launch(
-    ranks: int, script: str, *arguments: str, options: tuple[str, ...] = (), timeout: float = 120
+    ranks: int, script: str, *arguments: str, options: tuple[str, ...] = (), timeout: float = 300
 ) -> subprocess.CompletedProcess[str]:
     """Run a script of this folder with a number of ranks; it must end in time."""
     command = [sys.executable, "-m", "phonograd", "launch", "-n", str(ranks), *options, str(FOLDER / script)]

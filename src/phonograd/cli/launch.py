@@ -56,7 +56,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--plain", action="store_true", help="do not prefix lines with the rank")
     parser.add_argument("-s", "--num-servers", type=int, default=0, help="accepted: there are no servers")
     parser.add_argument("--launcher", default="local", help="accepted: local, ssh or mpi")
-    parser.add_argument("command", nargs=argparse.REMAINDER, help="the script, or `-m module`, and its arguments")
+    parser.add_argument("-m", dest="module", action="store_true", help="the command is a module, as for python -m")
+    parser.add_argument("command", nargs=argparse.REMAINDER, help="the script and its arguments")
     return parser
 
 
@@ -72,14 +73,12 @@ def launch(arguments: Sequence[str]) -> int:
     count = given.num_workers or sum([slots for _, slots in hosts])
     if count < 1:
         parser.error("give the number of processes: -n 4, or --hosts a:4,b:4")
-    command = _command(parser, given.command)
+    command = _command(parser, (["-m"] if given.module else []) + given.command)
     mpiexec = _find_mpiexec()
     if mpiexec is None:
         print("phonograd: mpiexec is missing: pip install 'phonograd[mpi]'", file=sys.stderr)
         return 2
-    if given.launcher == "local" and not given.hosts and given.hostfile:
-        hosts = []
-    with Monitor(count, given.silence, bool(hosts)) as monitor:
+    with Monitor(count, given.silence, [name for name, _ in hosts]) as monitor:
         environment = _environment(monitor, count, hosts, given.threads)
         words = [mpiexec, *_options(count, hosts, environment), *command]
         return _run(words, environment, monitor, given.plain)
@@ -121,9 +120,7 @@ def _find_mpiexec() -> str | None:
     return beside if os.path.exists(beside) else shutil.which("mpiexec")
 
 
-def _environment(
-    monitor: Monitor, count: int, hosts: list[tuple[str, int]], threads: int | None
-) -> dict[str, str]:
+def _environment(monitor: Monitor, count: int, hosts: list[tuple[str, int]], threads: int | None) -> dict[str, str]:
     """Return the variables of the ranks: where to report, and how many threads each has."""
     local = max([slots for _, slots in hosts], default=count)
     # the default of the setting is the number of cores of this process
@@ -233,5 +230,3 @@ def _end(process: subprocess.Popen[bytes], seconds: float) -> None:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
-
-

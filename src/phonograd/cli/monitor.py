@@ -1,7 +1,8 @@
 """Monitor: what ``phonograd launch`` knows about its ranks.
 
-Ranks connect by TCP and send lines (:mod:`phonograd.distributed.channel`): who they are, a sign of life each second, the
-reason of a failure, and their end. Takes these lines; hands :mod:`phonograd.cli.launch` the reason why all must end.
+Ranks connect by TCP and send lines (:mod:`phonograd.distributed.channel`): who they are, a sign of life each second,
+the traceback of a failure, and their end. Takes these lines; hands :mod:`phonograd.cli.launch` the reason why all must
+end.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import signal
 import socket
 import threading
 import time
+from collections.abc import Sequence
 from typing import Any
 
 __all__ = ["Monitor"]
@@ -37,20 +39,20 @@ class Monitor:
         The number of ranks.
     silence
         Seconds without a sign of life after which all must end; 0 allows any silence.
-    remote
-        Whether ranks run on other machines.
+    machines
+        The other machines on which ranks run.
     """
 
-    def __init__(self, count: int, silence: float, remote: bool) -> None:
+    def __init__(self, count: int, silence: float, machines: Sequence[str] = ()) -> None:
         self._count, self._silence = count, silence
         self._secret = secrets.token_hex(16)
-        self._server = socket.create_server(("" if remote else "127.0.0.1", 0), backlog=count)
+        self._server = socket.create_server(("" if machines else "127.0.0.1", 0), backlog=count)
         self._lock = threading.Lock()
         self._ranks: dict[int, _Rank] = {}
         #: reasons and tracebacks
         self._failures: list[tuple[str, str]] = []
         self._lost: list[_Rank] = []
-        host = socket.getfqdn() if remote else "127.0.0.1"
+        host = _address_towards(machines[-1]) if machines else "127.0.0.1"
         #: the value of the variable that tells ranks where to report
         self.place = f"{host}|{self._server.getsockname()[1]}|{self._secret}"
 
@@ -130,6 +132,17 @@ class Monitor:
                     self._lost.append(rank)
                     # it is gone: nothing more will be heard of it
                     rank.has_ended = True
+
+
+def _address_towards(machine: str) -> str:
+    """Return the address of this machine in the network of another one. Nothing is sent."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect((machine, 9))
+        except OSError:
+            # ssh may know the machine by a name that the network does not
+            return socket.getfqdn()
+        return str(probe.getsockname()[0])
 
 
 def _describe(rank: _Rank) -> str:

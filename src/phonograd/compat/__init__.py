@@ -193,9 +193,7 @@ def the_module() -> ModuleType:
 def uninstall() -> None:
     """Undo :func:`install_as_mxnet`: ``import mxnet`` looks for a real MXNet again."""
     with _lock:
-        sys.meta_path[:] = [
-            finder for finder in sys.meta_path if not isinstance(finder, (_AliasFinder, HorovodFinder))
-        ]
+        sys.meta_path[:] = [finder for finder in sys.meta_path if not isinstance(finder, (_AliasFinder, HorovodFinder))]
         HorovodFinder.forget()
         if isinstance(sys.modules.get(_ALIAS), _MXNetModule):
             for name in [name for name in sys.modules if name == _ALIAS or name.startswith(_ALIAS + ".")]:

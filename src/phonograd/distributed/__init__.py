@@ -14,6 +14,7 @@ from __future__ import annotations
 from .agreement import Disagreement, MissingRanks
 from .communicator import Communicator, LocalCommunicator
 from .observation import Statistics, statistics
+from .traces import export_trace
 from .world import is_main, local_rank, local_size, rank, size, use, world
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "LocalCommunicator",
     "MissingRanks",
     "Statistics",
+    "export_trace",
     "is_main",
     "local_rank",
     "local_size",

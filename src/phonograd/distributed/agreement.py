@@ -111,8 +111,9 @@ class Agreement:
         missing = [rank for rank in range(size) if rank not in arrived]
         del sent
         raise MissingRanks(
-            f"{_ranks(missing)} did not arrive at {description!r} within {waited:.0f} s, where {_ranks(sorted(arrived))} "
-            "waited. The setting rank_timeout (PHONOGRAD_RANK_TIMEOUT) is the time to wait, in seconds"
+            f"{_ranks(missing)} did not arrive at {description!r} within {waited:.0f} s, where "
+            f"{_ranks(sorted(arrived))} waited. "
+            "The setting rank_timeout (PHONOGRAD_RANK_TIMEOUT) is the time to wait, in seconds"
         )
 
     def _difference(self, description: str) -> str:

@@ -82,6 +82,9 @@ class Communicator(Protocol):
     def barrier(self, label: str = "barrier") -> None:
         """Wait until all ranks have called it."""
 
+    def clock_offset_ns(self) -> int:
+        """Return by how many nanoseconds ``perf_counter_ns`` of this rank is ahead of that of rank 0."""
+
     def split(self, color: int, key: int = 0) -> Communicator:
         """Return the group of the ranks that give the same color, ordered by key."""
 
@@ -130,6 +133,10 @@ class LocalCommunicator:
 
     def barrier(self, label: str = "barrier") -> None:
         """Return at once."""
+
+    def clock_offset_ns(self) -> int:
+        """Return 0."""
+        return 0
 
     def split(self, color: int, key: int = 0) -> LocalCommunicator:
         """Return this group."""

@@ -31,6 +31,8 @@ __all__ = ["LEAST_DIRECT_BYTES", "MPICommunicator"]
 LEAST_DIRECT_BYTES = 256 << 10
 #: MPI counts elements with 31 bits
 _MOST_BYTES = 1 << 30
+#: answers from which the quickest is taken
+_QUESTIONS = 20
 _NAMES = {"sum": "SUM", "min": "MIN", "max": "MAX", "product": "PROD"}
 Transfer = Callable[[], list[Array]]
 
@@ -77,6 +79,7 @@ class MPICommunicator:
         self.size: int = communicator.size
         self.local_rank: int = local.rank
         self.local_size: int = local.size
+        self._is_beside_first = local.allreduce(self.rank, mpi.MIN) == 0
         local.Free()
         self._process, self._thread_number = os.getpid(), threading.get_ident()
         self._queue: deque[_BackgroundWork] = deque()
@@ -152,7 +155,9 @@ class MPICommunicator:
         check_parts(parts, self.size)
         given = [np.ascontiguousarray(part).reshape(part.shape) for part in parts]
         if len({(part.shape[1:], part.dtype) for part in given}) != 1:
-            raise ValueError("the parts of all_to_all must have the same dtype, and the same shape but for the first axis")
+            raise ValueError(
+                "the parts of all_to_all must have the same dtype, and the same shape but for the first axis"
+            )
 
         def transfer() -> list[Array]:
             lengths = np.zeros(self.size, np.int64)
@@ -183,6 +188,50 @@ class MPICommunicator:
         """Wait until all ranks have called it."""
         self._run(label, label, 0, list)
 
+    def clock_offset_ns(self) -> int:
+        """Return by how many nanoseconds ``perf_counter_ns`` of this rank is ahead of that of rank 0.
+
+        The processes of one machine have one clock.
+        """
+        offset, _ = self._measure_clock()
+        return 0 if self._is_beside_first else offset
+
+    def _measure_clock(self) -> tuple[int, int]:
+        """Return by how much the clock of this rank is ahead of that of rank 0, and the largest error.
+
+        Rank 0 asks each rank for its time; the quickest of some answers has the smallest error.
+        """
+        found = np.zeros(2, np.int64)
+
+        def transfer() -> list[Array]:
+            for rank in range(1, self.size):
+                if self.rank == 0:
+                    self._ask_for_time(rank)
+                elif self.rank == rank:
+                    self._tell_time(found)
+            return []
+
+        self._run("clock offsets", "clock offsets", 0, transfer)
+        return int(found[0]), int(found[1])
+
+    def _ask_for_time(self, rank: int) -> None:
+        #: the offset, and the time of the answer that gave it
+        best = np.zeros(2, np.int64)
+        for _ in range(_QUESTIONS):
+            theirs, begin = np.zeros(2, np.int64), perf_counter_ns()
+            self._communicator.Send(best, dest=rank, tag=2)
+            self._communicator.Recv(theirs, source=rank, tag=2)
+            end = perf_counter_ns()
+            if not best[1] or end - begin < best[1]:
+                best[:] = theirs[0] - (begin + end) // 2, end - begin
+        self._communicator.Send(best, dest=rank, tag=2)
+
+    def _tell_time(self, found: Array) -> None:
+        for _ in range(_QUESTIONS):
+            self._communicator.Recv(found, source=0, tag=2)
+            self._communicator.Send(np.array([perf_counter_ns(), 0], np.int64), dest=0, tag=2)
+        self._communicator.Recv(found, source=0, tag=2)
+
     def split(self, color: int, key: int = 0) -> MPICommunicator:
         """Return the group of the ranks that give the same color, ordered by key."""
         found: list[Any] = []
@@ -208,10 +257,6 @@ class MPICommunicator:
             self._ended = True
             return
         self._ended = True
-
-    def abort(self, status: int) -> None:
-        """End all processes of the group."""
-        self._communicator.Abort(status)
 
     def drain(self) -> None:
         """Wait until no reduction is under way in the background."""

@@ -113,19 +113,19 @@ def _connect() -> Communicator:
         return LocalCommunicator()
     if MPI.Query_thread() < MPI.THREAD_MULTIPLE:
         raise MXNetError("this MPI has no MPI_THREAD_MULTIPLE, which reductions in the background need")
+    channel.connect()
+    sys.excepthook = _Hook(everyone, sys.excepthook)
     group = MPICommunicator(MPI, everyone)
     rng.set_rank(group.rank)
-    sys.excepthook = _Hook(group, sys.excepthook)
     atexit.register(group.end)
-    channel.connect()
     return group
 
 
 class _Hook:
     """A ``sys.excepthook`` that shows an exception and ends all ranks."""
 
-    def __init__(self, group: Any, shown_by: Any) -> None:
-        self._group = group
+    def __init__(self, everyone: Any, shown_by: Any) -> None:
+        self._everyone = everyone
         self._shown_by = shown_by
 
     def __call__(self, kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
@@ -137,7 +137,7 @@ class _Hook:
             sys.stderr.flush()
             os._exit(status)
         self._shown_by(kind, error, trace)
-        print(f"rank {self._group.rank} of {self._group.size} failed; all ranks end", file=sys.stderr)  # noqa: T201
+        print(f"rank {self._everyone.rank} of {self._everyone.size} failed; all ranks end", file=sys.stderr)  # noqa: T201
         sys.stdout.flush()
         sys.stderr.flush()
-        self._group.abort(status)
+        self._everyone.Abort(status)

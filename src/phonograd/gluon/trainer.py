@@ -11,6 +11,7 @@ from .. import kvstore as stores
 from .. import optimizer as optimizers
 from ..core.base.devices import Context
 from ..core.base.files import write_atomically
+from ..kvstore.base import is_distributed
 from .parameter import Parameter, ParameterDict
 
 __all__ = ["Trainer"]
@@ -134,7 +135,7 @@ class Trainer:
         wanted, on_store = self._kvstore_params["kvstore"], self._kvstore_params["update_on_kvstore"]
         if wanted is None or isinstance(wanted, stores.KVStoreBase):
             self._kvstore = wanted
-        elif len(self._contexts) > 1 or stores.base.is_distributed(wanted):
+        elif len(self._contexts) > 1 or is_distributed(wanted):
             self._kvstore = stores.create(wanted)
         if self._kvstore is not None:
             if self._compression_params:

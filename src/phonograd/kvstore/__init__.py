@@ -15,7 +15,6 @@ processes that ``phonograd launch`` or another launcher of MPI started (docs/dis
 
 from __future__ import annotations
 
-from . import base, byteps, horovod, kvstore, kvstore_server
 from .base import KVStoreBase, create
 from .byteps import BytePS
 from .horovod import Horovod

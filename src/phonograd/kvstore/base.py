@@ -105,7 +105,8 @@ def create(name: str = "local") -> KVStoreBase:
     if "async" in name:
         raise ValueError(f"there is no KVStore of type {name!r}: {_ASYNCHRONOUS}")
     raise ValueError(
-        f"Unknown KVStore type {name!r}: use 'local', 'device', 'dist_sync', 'horovod' or the name of a registered class"
+        f"Unknown KVStore type {name!r}: use 'local', 'device', 'dist_sync', 'horovod' or the name of a registered "
+        "class"
     )
 
 

@@ -168,7 +168,9 @@ class KVStore(KVStoreBase):
 
     def _send_command_to_servers(self, head: int, body: str) -> None:
         """Raise an error: there are no servers, and all processes hold the store."""
-        raise MXNetError("there are no servers: every process holds the store. Call the method in every process instead")
+        raise MXNetError(
+            "there are no servers: every process holds the store. Call the method in every process instead"
+        )
 
 
 class DistributedKVStore(KVStore):

@@ -17,7 +17,17 @@ from ..graph.operator import ABSENT
 from ..kernels.launch import Launch, Plan, Reference, Written
 from ..run import kernel_cache
 from ..run.gc_pause import gc_paused
-from ..run.program import AliasStep, NumpyStep, Recipe, RecipeLaunch, RecipeProgram, RowStep, Segment, last_touches, segment_of
+from ..run.program import (
+    AliasStep,
+    NumpyStep,
+    Recipe,
+    RecipeLaunch,
+    RecipeProgram,
+    RowStep,
+    Segment,
+    last_touches,
+    segment_of,
+)
 from ..run.programs import Memory, Part
 from ..run.reference import order, resolve
 from .expansion import lowering_of

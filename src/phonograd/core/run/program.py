@@ -27,7 +27,17 @@ from .launcher import MOST_ON_STACK
 from .programs import Memory, Note, Part, Progress
 from .reference import locate_error
 
-__all__ = ["AliasStep", "NumpyStep", "Recipe", "RecipeLaunch", "RecipeProgram", "RowStep", "Segment", "last_touches", "segment_of"]
+__all__ = [
+    "AliasStep",
+    "NumpyStep",
+    "Recipe",
+    "RecipeLaunch",
+    "RecipeProgram",
+    "RowStep",
+    "Segment",
+    "last_touches",
+    "segment_of",
+]
 
 #: runs one step, given the list of all values
 Segment = Callable[[list[Any]], None]

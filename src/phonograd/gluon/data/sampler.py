@@ -10,7 +10,15 @@ import numpy as np
 from ...distributed.world import world
 from ...io.rounds import check_part
 
-__all__ = ["BatchSampler", "FilterSampler", "IntervalSampler", "RandomSampler", "Sampler", "SequentialSampler", "SplitSampler"]
+__all__ = [
+    "BatchSampler",
+    "FilterSampler",
+    "IntervalSampler",
+    "RandomSampler",
+    "Sampler",
+    "SequentialSampler",
+    "SplitSampler",
+]
 
 
 class Sampler:
@@ -69,7 +77,7 @@ class SplitSampler(Sampler):
     num_parts, part_index
         The number of parts, and the part; the processes and the rank of this one by default.
     shuffle
-        Whether to divide a new random order in each pass. It is the same in all processes, and another one in each pass.
+        Whether to divide a new random order in each pass; it is the same in all processes.
     seed
         The seed of the orders.
 

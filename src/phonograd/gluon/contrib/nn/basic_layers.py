@@ -136,10 +136,14 @@ class SyncBatchNorm(BatchNorm):
     def hybrid_forward(self, F: Any, x: Any, gamma: Any, beta: Any, running_mean: Any, running_var: Any) -> Any:
         """Return the normalized input."""
         group = world()
-        if group.size > 1 and autograd.is_training() and not self._kwargs["use_global_stats"] and isinstance(x, NDArray):
+        if (
+            group.size > 1
+            and autograd.is_training()
+            and not self._kwargs["use_global_stats"]
+            and isinstance(x, NDArray)
+        ):
             return self._normalize_together(group, x, gamma, beta, running_mean, running_var)
         return F.contrib.SyncBatchNorm(x, gamma, beta, running_mean, running_var, name="fwd", **self._kwargs)
-
 
     def _normalize_together(self, group: Communicator, x: Any, gamma: Any, beta: Any, mean: Any, variance: Any) -> Any:
         """Return the input normalized with the statistics of all processes, and update the running ones."""
