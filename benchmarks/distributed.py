@@ -38,6 +38,8 @@ BEGIN, END = "<!-- figures of benchmarks.distributed -->", "<!-- end of figures 
 MODELS = {"lenet": 64, "resnet18": 16, "lstm": 20}
 SIZES = (1_000, 10_000, 100_000, 1_000_000, 6_000_000)
 SECONDS = 4.0
+#: the program with which mpiexec reaches other machines
+_AGENT = "PRTE_MCA_plm_ssh_agent"
 
 
 # -- in the ranks: phonograd
@@ -280,10 +282,10 @@ def slow_network() -> Iterator[tuple[tuple[str, ...], tuple[str, ...]]]:
             enter = 'exec ip netns exec phonograd$n unshare -u sh -c "hostname h$n; $*"\n'
             agent.write_text('#!/bin/sh\nwhile [ "${1#-}" != "$1" ]; do shift; done\nn=${1##*.}; shift\n' + enter)
             agent.chmod(0o755)
-            os.environ["PRTE_MCA_plm_ssh_agent"] = str(agent)
+            os.environ[_AGENT] = str(agent)
             yield ("10.77.0.1", "10.77.0.2"), ("sh", str(agent), "10.77.0.1")
     finally:
-        os.environ.pop("PRTE_MCA_plm_ssh_agent", None)
+        os.environ.pop(_AGENT, None)
         for number in (1, 2):
             run("ip", "netns", "del", f"phonograd{number}")
 

@@ -160,8 +160,8 @@ def train(kvstore, optimizer, arguments, steps=4, hybrid=False, bucket_bytes=Non
 def check_the_same_result_as_one_process():
     for optimizer, arguments, options in (
         ("sgd", {"learning_rate": 0.1}, {}),
-        ("sgd", {"learning_rate": 0.1, "momentum": 0.9}, {"bucket_bytes": 100}),
-        ("adam", {"learning_rate": 0.01}, {"update_on_kvstore": False, "bucket_bytes": 300}),
+        ("sgd", {"learning_rate": 0.1, "momentum": 0.9}, {"bucket_bytes": 100, "update_on_kvstore": True}),
+        ("adam", {"learning_rate": 0.01}, {"bucket_bytes": 300}),
         ("sgd", {"learning_rate": 0.1, "momentum": 0.9}, {"bucket_bytes": 300, "hybrid": True}),
         ("adam", {"learning_rate": 0.01}, {"norm": SyncBatchNorm}),
     ):
@@ -178,8 +178,11 @@ def check_the_same_result_as_one_process():
 
 
 def check_reductions_overlap_with_the_backward_pass():
+    from phonograd.core.run import kernel_cache
     from phonograd.distributed import arrays
 
+    if mx.settings.current().executor == "reference" or not kernel_cache.available():
+        return  # NumPy computes everything, and reports no progress
     begun = []
 
     class Watched(arrays._Reductions):
@@ -401,6 +404,55 @@ def check_other_threads_and_forks_are_refused():
     message = queue.get()
     child.join()
     assert "a forked process is no rank" in message
+
+
+def check_estimator():
+    from phonograd.gluon.contrib.estimator import Estimator
+
+    data, classes = batch()
+    results = []
+    for kvstore, chosen, rate in ((None, slice(None), 0.1), ("dist_sync", slice(RANK, None, SIZE), 0.1 / SIZE)):
+        mx.random.seed(4)
+        net = nn.Dense(3, in_units=6)
+        net.initialize(mx.init.Xavier())
+        # a step divides by the batch of its own rank
+        trainer = gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": rate}, kvstore=kvstore)
+        estimator = Estimator(net, gluon.loss.SoftmaxCrossEntropyLoss(), trainer=trainer)
+        dataset = gluon.data.ArrayDataset(data[chosen], classes[chosen])
+        estimator.fit(gluon.data.DataLoader(dataset, len(dataset)), epochs=2, event_handlers=[])
+        results.append(net.weight.data().asnumpy())
+    np.testing.assert_allclose(results[1], results[0], rtol=1e-4, atol=1e-6)
+
+
+def check_checkpoints_fit_any_number_of_ranks(folder):
+    nets, trainers = [], []
+    x, y = batch()
+    for number in range(2):
+        mx.random.seed(number)
+        net = nn.Dense(3, in_units=6, prefix="net_")
+        net.initialize(mx.init.Xavier())
+        kvstore = "dist_sync" if number == 0 else None
+        trainer = gluon.Trainer(net.collect_params(), "adam", {"learning_rate": 0.1}, kvstore=kvstore)
+        nets.append(net)
+        trainers.append(trainer)
+
+    def step(net, trainer, data, classes):
+        with autograd.record():
+            loss = gluon.loss.SoftmaxCrossEntropyLoss()(net(data), classes)
+        loss.backward()
+        trainer.step(len(x))
+
+    step(nets[0], trainers[0], own(x), own(y))
+    if RANK == 0:
+        nets[0].save_parameters(f"{folder}/all.params")
+        trainers[0].save_states(f"{folder}/all.states")
+    GROUP.barrier()
+    nets[1].load_parameters(f"{folder}/all.params")
+    trainers[1].load_states(f"{folder}/all.states")
+    step(nets[0], trainers[0], own(x), own(y))
+    step(nets[1], trainers[1], nd.array(x), nd.array(y))
+    weights = [net.weight.data().asnumpy() for net in nets]
+    np.testing.assert_allclose(*weights, rtol=1e-5, atol=1e-6)
 
 
 def check_profiles(folder):

@@ -17,13 +17,24 @@ needs_mpi = pytest.mark.skipif(
 )
 
 
+def environment() -> dict[str, str]:
+    """Return the variables of a process that finds the library and the tests."""
+    variables = {name: value for name, value in os.environ.items() if name != "PHONOGRAD_NUM_THREADS"}
+    found = [path for path in (variables.get("PYTHONPATH"), str(ROOT / "src"), str(ROOT)) if path]
+    return {**variables, "PYTHONPATH": os.pathsep.join(found)}
+
+
 def launch(
     ranks: int, script: str, *arguments: str, options: tuple[str, ...] = (), timeout: float = 300
 ) -> subprocess.CompletedProcess[str]:
     """Run a script of this folder with a number of ranks; it must end in time."""
     command = [sys.executable, "-m", "phonograd", "launch", "-n", str(ranks), *options, str(FOLDER / script)]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])}
-    environment.pop("PHONOGRAD_NUM_THREADS", None)
     return subprocess.run(
-        [*command, *arguments], capture_output=True, text=True, check=False, timeout=timeout, env=environment, cwd=ROOT
+        [*command, *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=timeout,
+        env=environment(),
+        cwd=ROOT,
     )

@@ -98,6 +98,7 @@ def test_commands_of_the_launcher(tmp_path, capsys) -> None:
     for wrong, message in (
         (["train"], "give the number of processes"),
         (["-n", "2"], "give the script"),
+        (["-n", "2", "--elastic", str(script)], "start again from a checkpoint"),
         (["-n", "2", "missing.py"], "there is no script 'missing.py'"),
         (["-n", "2", "--launcher", "yarn", str(script)], "--launcher yarn is not supported"),
         (["--hosts", "a:b:c", str(script)], "name:processes"),

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from .launching import FOLDER, ROOT, launch, needs_mpi
+from .launching import FOLDER, environment, launch, needs_mpi
 
 pytestmark = needs_mpi
 
@@ -56,9 +56,8 @@ def test_a_rank_that_does_not_arrive(monkeypatch) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_signals_to_the_launcher_end_all(number) -> None:
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])}
     command = [sys.executable, "-m", "phonograd", "launch", "-n", "2", str(FOLDER / "faulty.py"), "wait"]
-    launcher = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
+    launcher = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment())
     assert launcher.stdout is not None
     assert launcher.stdout.readline().endswith("ready\n")
     assert launcher.stdout.readline().endswith("ready\n")
@@ -84,10 +83,9 @@ def _processes(word: str) -> set[int]:
 @pytest.mark.parametrize("fault", ["raise", "kill", "exit"])
 def test_without_the_launcher(fault) -> None:
     mpiexec = os.path.join(os.path.dirname(sys.executable), "mpiexec")
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])}
     options = ["--oversubscribe", *(["--allow-run-as-root"] if os.getuid() == 0 else [])]
     command = [mpiexec, *options, "-n", "2", sys.executable, "-m", "phonograd", "run", str(FOLDER / "faulty.py"), fault]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60, env=environment)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60, env=environment())
     assert done.returncode != 0
     if fault == "raise":
         assert "ValueError: this rank cannot go on\nrank 1 of 2 failed; all ranks end" in done.stderr
@@ -101,10 +99,11 @@ def test_ranks_that_are_killed_at_random_moments() -> None:
     import random
 
     chance = random.Random(1)
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])}
     command = [sys.executable, "-m", "phonograd", "launch", "-n", "3", str(FOLDER / "endless.py")]
     for _ in range(10):
-        launcher = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+        launcher = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment()
+        )
         assert launcher.stdout is not None
         for _ in range(3):
             assert "ready" in launcher.stdout.readline()

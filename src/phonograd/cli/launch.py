@@ -54,6 +54,7 @@ def _parser() -> argparse.ArgumentParser:
         "--silence", type=float, default=30.0, help="seconds without a sign of life after which all end; 0: never"
     )
     parser.add_argument("--plain", action="store_true", help="do not prefix lines with the rank")
+    parser.add_argument("--elastic", action="store_true", help="not supported: the error says what to do")
     parser.add_argument("-s", "--num-servers", type=int, default=0, help="accepted: there are no servers")
     parser.add_argument("--launcher", default="local", help="accepted: local, ssh or mpi")
     parser.add_argument("-m", dest="module", action="store_true", help="the command is a module, as for python -m")
@@ -65,6 +66,10 @@ def launch(arguments: Sequence[str]) -> int:
     """Start the processes that the arguments describe, and return the exit status of the first that failed, or 0."""
     parser = _parser()
     given = parser.parse_args(list(arguments))
+    if given.elastic:
+        parser.error(
+            "--elastic is not supported: after a fault, start again from a checkpoint, with any number of ranks"
+        )
     if given.launcher in _REFUSED:
         parser.error(f"--launcher {given.launcher} is not supported: {_REFUSED[given.launcher]}")
     if given.launcher not in ("local", "ssh", "mpi"):

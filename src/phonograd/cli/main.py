@@ -91,6 +91,7 @@ def _parser() -> argparse.ArgumentParser:
         description="Run an unmodified MXNet script as `python` would, with this library in place of mxnet.",
     )
     _add_script(run)
+    commands.add_parser("launch", help="run a script on several processes that train together; see `launch --help`")
     commands.add_parser("demo", help="train on handwritten digits, profile it, write a report; see `demo --help`")
     profile = commands.add_parser(
         "profile",

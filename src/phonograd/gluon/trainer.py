@@ -34,7 +34,7 @@ class Trainer:
     compression_params
         The compression of gradients, for stores of other libraries that support it.
     update_on_kvstore
-        Whether the store updates the parameters. None lets it do so if it can.
+        Whether the store updates the parameters. None lets it do so if it can, and belongs to this process alone.
 
     >>> import phonograd as mx
     >>> from phonograd import autograd, gluon
@@ -143,7 +143,10 @@ class Trainer:
             can = self._kvstore.is_capable("optimizer")
             if on_store and not can:
                 raise ValueError(f"Please set update_on_kvstore=False when training with {type(self._kvstore)}")
-            self._update_on_kvstore = can if on_store is None else bool(on_store)
+            if on_store is None:
+                # a store of several processes is in all of them, so the trainer can update as well, without copies
+                on_store = can and not isinstance(self._kvstore, stores.DistributedKVStore)
+            self._update_on_kvstore = bool(on_store)
             if self._update_on_kvstore:
                 self._kvstore.set_optimizer(self._optimizer)
         self._kv_initialized = True
