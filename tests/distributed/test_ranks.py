@@ -12,7 +12,7 @@ def run_checks(ranks: int, folder: str, names: list[str]) -> None:
     """Fail with the problems of all ranks."""
     done = launch(ranks, "checks.py", folder, *names, options=("--plain",))
     assert done.returncode == 0, done.stderr
-    found = dict(json.loads(line) for line in done.stdout.splitlines() if line.startswith("["))
+    found = dict(json.loads(line) for line in done.stdout.splitlines() if line.startswith('["check_'))
     assert list(found) == names
     problems = [problem for each in found.values() for problem in each]
     assert not problems, "\n".join(problems)
