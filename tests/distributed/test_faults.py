@@ -59,14 +59,17 @@ def test_signals_to_the_launcher_end_all(number) -> None:
     command = [sys.executable, "-m", "phonograd", "launch", "-n", "2", str(FOLDER / "faulty.py"), "wait"]
     launcher = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment())
     assert launcher.stdout is not None
-    assert launcher.stdout.readline().endswith("ready\n")
-    assert launcher.stdout.readline().endswith("ready\n")
-    ranks = _processes("faulty.py")
-    assert len(ranks) >= 2
-    launcher.send_signal(number)
-    launcher.wait(20)
-    launcher.stdout.close()
-    until = time.monotonic() + 20
+    try:
+        assert launcher.stdout.readline().endswith("ready\n")
+        assert launcher.stdout.readline().endswith("ready\n")
+        ranks = _processes("faulty.py")
+        assert len(ranks) >= 2
+        launcher.send_signal(number)
+        launcher.wait(60)
+    finally:
+        launcher.kill()
+        launcher.stdout.close()
+    until = time.monotonic() + 60
     while ranks & _processes("faulty.py") and time.monotonic() < until:
         time.sleep(0.2)
     assert not ranks & _processes("faulty.py")
@@ -74,7 +77,7 @@ def test_signals_to_the_launcher_end_all(number) -> None:
 
 def _processes(word: str) -> set[int]:
     """Return the processes of ranks: those whose command has a word and the command `run`."""
-    listed = subprocess.run(["ps", "-eo", "pid,stat,args"], capture_output=True, text=True, check=True).stdout
+    listed = subprocess.run(["ps", "-ww", "-eo", "pid,stat,args"], capture_output=True, text=True, check=True).stdout
     lines = [line.split(None, 2) for line in listed.splitlines()[1:]]
     return {int(pid) for pid, state, text in lines if word in text and " run " in text and "Z" not in state}
 
@@ -111,7 +114,8 @@ def test_ranks_that_are_killed_at_random_moments() -> None:
         time.sleep(chance.random())
         begin = time.monotonic()
         os.kill(chance.choice(ranks), signal.SIGKILL)
-        _, errors = launcher.communicate(timeout=30)
-        assert time.monotonic() - begin < 15
+        _, errors = launcher.communicate(timeout=60)
+        # on a busy machine, too
+        assert time.monotonic() - begin < 30
         assert "was killed by SIGKILL; all ranks were ended" in errors
         assert not set(ranks) & _processes("endless.py")

@@ -198,7 +198,7 @@ def _run(words: list[str], environment: dict[str, str], monitor: Monitor, plain:
 
 @contextlib.contextmanager
 def _raising_on_termination() -> Any:
-    """Let SIGTERM end the ranks as Ctrl-C does."""
+    """Let SIGTERM end the ranks as Ctrl-C does, also where the shell had SIGINT ignored."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -206,11 +206,12 @@ def _raising_on_termination() -> Any:
     def stop(number: int, frame: Any) -> None:
         raise KeyboardInterrupt
 
-    before = signal.signal(signal.SIGTERM, stop)
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _show(source: IO[bytes] | None, target: Any, noise: list[str], plain: bool) -> None:
