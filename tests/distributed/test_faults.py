@@ -1,6 +1,7 @@
 """A rank that fails ends all ranks, with one message that names it."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -76,10 +77,14 @@ def test_signals_to_the_launcher_end_all(number) -> None:
 
 
 def _processes(word: str) -> set[int]:
-    """Return the processes of ranks: those whose command has a word and the command `run`."""
+    """Return the processes of ranks: those that run Python with a word in the command and the command `run`."""
     listed = subprocess.run(["ps", "-ww", "-eo", "pid,stat,args"], capture_output=True, text=True, check=True).stdout
     lines = [line.split(None, 2) for line in listed.splitlines()[1:]]
-    return {int(pid) for pid, state, text in lines if word in text and " run " in text and "Z" not in state}
+    return {
+        int(pid)
+        for pid, state, text in lines
+        if word in text and re.match(r"\S*python\S* -m phonograd run ", text) and "Z" not in state
+    }
 
 
 @pytest.mark.slow

@@ -12,9 +12,13 @@ from phonograd.core.trace import rng
 from phonograd.core.trace.evaluation import PROGRESS
 from phonograd.core.trace.trace import LOCAL
 
-pytestmark = pytest.mark.skipif(
-    not kernel_cache.available() or mx.settings.current().executor == "reference", reason="NumPy reports no progress"
-)
+pytestmark = [
+    pytest.mark.usefixtures("planned"),
+    pytest.mark.skipif(
+        not kernel_cache.available() or mx.settings.current().executor == "reference",
+        reason="NumPy reports no progress",
+    ),
+]
 
 
 class Received(Progress):
