@@ -206,7 +206,7 @@ def check_sums_leave_values_that_are_pending_unchanged():
     x = nd.ones((300,)) * (RANK + 1)
     y = x * 2
     with mx.settings.override(bucket_bytes=8):
-        sums = add_up(GROUP, [x, y], ["x", "y"], "sum of x and y")
+        sums = add_up(GROUP, [x, y], "sum of x and y")
     assert (x.asnumpy() == RANK + 1).all()
     assert (y.asnumpy() == 2 * (RANK + 1)).all()
     assert (sums[1].asnumpy() == SIZE * (SIZE + 1)).all()
@@ -374,6 +374,14 @@ def check_differences_are_errors():
     raises(lambda: store.barrier() if last else store.push("same", nd.ones((2,))), "barrier", "push of key same")
     value = np.zeros(70_000 + last, "f")
     raises(lambda: GROUP.begin_all_reduce([value], "work").wait(), "float32[70000]", "float32[70001]")
+    works = [GROUP.begin_all_reduce([value], f"work {number}") for number in range(3)]
+    raises(works[0].wait, "float32[70000]", "float32[70001]")
+    # the rest of the queue fails, too, and ranks are in step again
+    for work in works[1:]:
+        with pytest.raises(Disagreement):
+            work.wait()
+    keys = ["a", "b", "c", "d", "e" if last else "f", "g", "h", "i"]
+    raises(lambda: store.init(keys, [nd.zeros((2,))] * 8), "init of keys a, b, c, ..., i (8 keys, ")
     store.push("same", nd.ones((2,)))
 
 

@@ -72,17 +72,17 @@ class _Reductions(Progress):
             self.works.append(self._group.begin_all_reduce([self._values[each] for each in bucket], label))
 
 
-def add_up(group: Communicator, arrays: Sequence[NDArray], names: Sequence[str], label: str) -> list[NDArray]:
+def add_up(group: Communicator, arrays: Sequence[NDArray], label: str) -> list[NDArray]:
     """Return the sums of arrays over all ranks, as new arrays with the same bits on all of them.
 
     Parameters
     ----------
     group
         The ranks.
-    arrays, names
-        The arrays, pending or not, and their names, which all ranks must agree about.
+    arrays
+        The arrays, pending or not.
     label
-        The operation, for errors and profiles.
+        The operation with the names of the arrays, which all ranks must agree about.
     """
     if group.size == 1 or not arrays:
         return list(arrays)

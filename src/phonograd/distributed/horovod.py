@@ -16,6 +16,7 @@ from ..core.array.handle import make_concrete
 from ..core.base.errors import MXNetError
 from ..gluon.parameter import DeferredInitializationError, Parameter, ParameterDict
 from ..gluon.trainer import Trainer
+from ..kvstore.base import name_keys
 from ..ndarray.array import NDArray
 from ..optimizer import Optimizer
 from .arrays import add_up
@@ -135,8 +136,7 @@ def _reduce(tensors: list[NDArray], average: bool, name: str, operation: str | N
     group = world()
     with autograd.pause():
         if operation in (Average, Sum):
-            names = [f"{name}.{number}" for number in range(len(tensors))]
-            sums = add_up(group, [_check(tensor) for tensor in tensors], names, name)
+            sums = add_up(group, [_check(tensor) for tensor in tensors], name)
             if group.size == 1:
                 return [total.copy() for total in sums]
             return [total / group.size for total in sums] if operation == Average else sums
@@ -388,5 +388,7 @@ class DistributedTrainer(Trainer):
             sent = [grad / self._predivide for grad in grads] if self._predivide != 1.0 else list(grads)
             if self._compression is not None:
                 sent = [each.astype(self._compression) for each in sent]
-            for grad, total in zip(grads, add_up(world(), sent, [one.name for one in used], "gradients")):
+            for grad, total in zip(
+                grads, add_up(world(), sent, f"gradients of {name_keys([one.name for one in used])}")
+            ):
                 grad[:] = total.astype(grad.dtype) if self._compression is not None else total

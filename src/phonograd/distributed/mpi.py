@@ -54,7 +54,7 @@ class _BackgroundWork:
             pass  # a wait without end would keep signal handlers from running on some systems
         observe_background_wait(self.label, begin, perf_counter_ns())
         if self.error is not None:
-            self._group.forgive()
+            self._group.drop_queue()
             raise self.error
         return self.results
 
@@ -264,8 +264,15 @@ class MPICommunicator:
             while self._outstanding:
                 self._news.wait(1.0)
 
-    def forgive(self) -> None:
-        """Forget an error of the background, which the caller is about to raise."""
+    def drop_queue(self) -> None:
+        """Let everything in the queue fail like the work before it, and begin anew; the caller raises the error."""
+        with self._news:
+            while self._queue:
+                work = self._queue.popleft()
+                work.error = self._failure
+                work.done.set()
+                self._outstanding -= 1
+        self.drain()
         with self._news:
             self._failure = None
 

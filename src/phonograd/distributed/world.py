@@ -8,6 +8,7 @@ numbers that are drawn while recording differ by rank (decision 0022).
 from __future__ import annotations
 
 import atexit
+import multiprocessing
 import os
 import sys
 import threading
@@ -93,6 +94,11 @@ def _slurm_tasks() -> int:
 
 def _connect() -> Communicator:
     """Return the group that the launcher started."""
+    if multiprocessing.parent_process() is not None:
+        raise MXNetError(
+            "a process of multiprocessing is no rank and cannot communicate: workers of a DataLoader must leave that "
+            "to the process that started them"
+        )
     try:
         from mpi4py import MPI
     except ImportError as error:

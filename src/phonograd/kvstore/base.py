@@ -6,6 +6,7 @@ in :mod:`phonograd.kvstore.kvstore`; :mod:`.horovod` and :mod:`.byteps` only add
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Collection, Iterator
 from typing import Any
 
@@ -119,15 +120,16 @@ def is_distributed(name: str) -> bool:
 
 
 def name_keys(keys: Collection[Any]) -> str:
-    """Return the keys in few words.
+    """Return the keys in few words; many keys as a digest, in which other keys differ.
 
     >>> name_keys([1, 2]), name_keys(range(9))
-    ('keys 1, 2', 'keys 0, 1, 2, 3, 4, ..., 8')
+    ('keys 1, 2', 'keys 0, 1, 2, ..., 8 (9 keys, b4fbdf)')
     """
     names = list(map(str, keys))
-    if len(names) > 6:
-        names = [*names[:5], "...", names[-1]]
-    return f"key{'s' * (len(keys) != 1)} {', '.join(names)}"
+    if len(names) <= 6:
+        return f"key{'s' * (len(keys) != 1)} {', '.join(names)}"
+    digest = hashlib.blake2b("\0".join(names).encode(), digest_size=3).hexdigest()
+    return f"keys {', '.join([*names[:3], '...', names[-1]])} ({len(names)} keys, {digest})"
 
 
 def pairs(key: Any, value: Any) -> Iterator[tuple[Any, list[NDArray]]]:

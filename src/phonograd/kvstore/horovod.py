@@ -51,8 +51,7 @@ class Horovod(KVStoreBase):
 
     def _add_up(self, values: dict[Any, NDArray]) -> dict[Any, NDArray]:
         """Return the sums of values over all processes."""
-        names = list(map(str, values))
-        return dict(zip(values, add_up(self._group, list(values.values()), names, f"pushpull of {name_keys(values)}")))
+        return dict(zip(values, add_up(self._group, list(values.values()), f"pushpull of {name_keys(values)}")))
 
     def set_optimizer(self, optimizer: Any) -> None:
         """Raise an error: the trainer updates values."""

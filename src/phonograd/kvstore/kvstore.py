@@ -214,7 +214,7 @@ class DistributedKVStore(KVStore):
         if self._compression is not None and dense:
             sums = self._compression.add_up(self._group, dense, label)
         else:
-            sums = dict(zip(dense, add_up(self._group, list(dense.values()), list(map(str, dense)), label)))
+            sums = dict(zip(dense, add_up(self._group, list(dense.values()), label)))
         for one, value in rows.items():
             sums[one] = add_up_rows(self._group, value, f"push of rows of {one}")
         return {one: sums[one] for one in values}

@@ -17,7 +17,7 @@ from ..initializer import InitDesc
 from ..io import DataBatch, DataDesc
 from ..kvstore import DistributedKVStore, Horovod
 from ..kvstore import create as create_store
-from ..kvstore.base import is_distributed
+from ..kvstore.base import is_distributed, name_keys
 from ..model import load_checkpoint, save_checkpoint
 from ..ndarray import NDArray
 from ..optimizer import Optimizer, create, get_updater
@@ -271,7 +271,7 @@ class Module(BaseModule):
         executor = self._require_bound("init_optimizer")
         names = [*self._param_names, *executor.aux_dict]
         arrays = [*[executor.arg_dict[name] for name in self._param_names], *executor.aux_dict.values()]
-        for array, value in zip(arrays, broadcast(store._group, arrays, label=f"parameters {', '.join(names)}")):
+        for array, value in zip(arrays, broadcast(store._group, arrays, label=f"parameters {name_keys(names)}")):
             if value is not array:
                 array[:] = value
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from .... import autograd, ndarray
 from ....distributed.communicator import Communicator
 from ....distributed.functions import AllReduce
@@ -147,6 +149,7 @@ class SyncBatchNorm(BatchNorm):
 
     def _normalize_together(self, group: Communicator, x: Any, gamma: Any, beta: Any, mean: Any, variance: Any) -> Any:
         """Return the input normalized with the statistics of all processes, and update the running ones."""
+        given, x = x, x.astype("float32") if x.dtype == np.float16 else x
         axes = (0, *range(2, x.ndim))
         beside = (1, -1, *[1] * (x.ndim - 2))
         count = ndarray.full((1,), x.size // x.shape[1], ctx=x.context, dtype=x.dtype)
@@ -163,7 +166,7 @@ class SyncBatchNorm(BatchNorm):
         with autograd.pause():
             for running, batch in ((mean, batch_mean), (variance, batch_variance)):
                 running[:] = running * momentum + batch.detach() * (1 - momentum)
-        return centered * factor.reshape(beside) + beta.reshape(beside)
+        return (centered * factor.reshape(beside) + beta.reshape(beside)).astype(given.dtype)
 
 
 class _PixelShuffle(HybridBlock):
