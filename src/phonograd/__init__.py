@@ -39,6 +39,7 @@ _MODULES = {
         "contrib",
         "curves",
         "debug",
+        "distributed",
         "engine",
         "executor",
         "explain",

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Generic, TextIO, TypeVar
 
 from .core.base.terminal import columns, end_line, is_terminal
+from .distributed.world import is_main
 
 __all__ = ["progress"]
 
@@ -40,7 +41,7 @@ def progress(
     total
         The number of items. The default is ``len(loader)``, if it has a length.
     file
-        The stream to write to. None means the standard error stream.
+        The stream to write to. None means the standard error stream, and no bar in ranks other than 0.
     **options
         Arguments of ``tqdm``, which draws the bar if it is installed (``pip install 'phonograd[progress]'``). Without
         tqdm, or if the standard error stream is no terminal, the function writes a line of text instead.
@@ -50,6 +51,9 @@ def progress(
     6
     """
     output = sys.stderr if file is None else file
+    if file is None and not is_main():
+        # one bar for all processes that train together
+        output = None
     description = options.pop("desc", None) or description
     if total is None:
         try:

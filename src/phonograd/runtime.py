@@ -71,7 +71,8 @@ def feature_list() -> list[Feature]:
     states["JEMALLOC"] = False
     states.update({name: library in blas for name, library in _BLAS.items()})
     states.update({"LAPACK": True, "MKLDNN": False, "OPENCV": False, "CAFFE": False})
-    states.update({"PROFILER": _has_module("profiler"), "DIST_KVSTORE": False})
+    has_mpi = importlib.util.find_spec("mpi4py") is not None
+    states.update({"PROFILER": _has_module("profiler"), "DIST_KVSTORE": has_mpi})
     states.update({"CXX14": False, "INT64_TENSOR_SIZE": True, "SIGNAL_HANDLER": False, "DEBUG": False})
     states["TVM_OP"] = False
     return [Feature(name, enabled) for name, enabled in states.items()]

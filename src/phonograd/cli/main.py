@@ -5,6 +5,7 @@
     python -m phonograd run script.py [arguments]
     python -m phonograd run -m package.module [arguments]
     python -m phonograd profile [--output report.html] [--memory] script.py [arguments]
+    python -m phonograd launch -n 4 script.py [arguments]
     python -m phonograd demo [arguments]
     python -m phonograd bench [arguments]
     python -m phonograd info
@@ -36,6 +37,7 @@ from ..core.base import settings
 from ..core.base.errors import NoCompilerWarning
 from ..core.base.files import obstacle
 from ..core.base.terminal import columns, is_terminal
+from ..distributed import channel
 from ..runtime import Features
 
 _PACKAGE_DIRECTORY = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -62,6 +64,8 @@ def _run_command(given: list[str]) -> int:
         del given[1]
     if given[:1] == ["run"] and len(given) > 1 and not given[1].startswith("-"):
         return run_script(given[1], given[2:])
+    if given[:1] == ["launch"]:
+        return int(importlib.import_module("phonograd.cli.launch").launch(given[1:]))
     if given[:1] == ["demo"]:
         return int(importlib.import_module("phonograd.cli.demo").main(given[1:]))
     if given[:1] == ["bench"] and (_has_benchmarks() or not {"-h", "--help"} & set(given[1:])):
@@ -87,6 +91,7 @@ def _parser() -> argparse.ArgumentParser:
         description="Run an unmodified MXNet script as `python` would, with this library in place of mxnet.",
     )
     _add_script(run)
+    commands.add_parser("launch", help="run a script on several processes that train together; see `launch --help`")
     commands.add_parser("demo", help="train on handwritten digits, profile it, write a report; see `demo --help`")
     profile = commands.add_parser(
         "profile",
@@ -167,6 +172,7 @@ def run_module(name: str, arguments: Sequence[str]) -> int:
 def _take_place(folder: str, name: str, arguments: Sequence[str]) -> None:
     """Prepare the process for a script: the mxnet alias, its ``sys.path`` and its arguments."""
     install_as_mxnet()
+    channel.connect()
     sys.argv = [name, *arguments]
     # Workers spawned by multiprocessing import mxnet before our code runs; they inherit this path.
     sys.path[0:1] = [folder, os.path.join(_PACKAGE_DIRECTORY, "compat", "mxnet_path")]

@@ -19,6 +19,7 @@ from types import ModuleType
 from typing import Any
 
 from .. import libinfo
+from .horovod import HorovodFinder
 
 __all__ = ["install_as_mxnet", "the_module", "uninstall"]
 
@@ -177,7 +178,7 @@ def install_as_mxnet() -> ModuleType:
                 f"Call {_LIBRARY}.install_as_mxnet() before the first `import mxnet`."
             )
         if not any(isinstance(finder, _AliasFinder) for finder in sys.meta_path):
-            sys.meta_path.insert(0, _AliasFinder())
+            sys.meta_path[:0] = [_AliasFinder(), HorovodFinder()]
         if not isinstance(existing, _MXNetModule):
             sys.modules.pop(_ALIAS, None)
         return importlib.import_module(_ALIAS)
@@ -192,7 +193,8 @@ def the_module() -> ModuleType:
 def uninstall() -> None:
     """Undo :func:`install_as_mxnet`: ``import mxnet`` looks for a real MXNet again."""
     with _lock:
-        sys.meta_path[:] = [finder for finder in sys.meta_path if not isinstance(finder, _AliasFinder)]
+        sys.meta_path[:] = [finder for finder in sys.meta_path if not isinstance(finder, (_AliasFinder, HorovodFinder))]
+        HorovodFinder.forget()
         if isinstance(sys.modules.get(_ALIAS), _MXNetModule):
             for name in [name for name in sys.modules if name == _ALIAS or name.startswith(_ALIAS + ".")]:
                 del sys.modules[name]

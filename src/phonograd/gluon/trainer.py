@@ -11,6 +11,7 @@ from .. import kvstore as stores
 from .. import optimizer as optimizers
 from ..core.base.devices import Context
 from ..core.base.files import write_atomically
+from ..kvstore.base import is_distributed
 from .parameter import Parameter, ParameterDict
 
 __all__ = ["Trainer"]
@@ -28,11 +29,12 @@ class Trainer:
     optimizer_params
         The arguments of an optimizer that is given by name.
     kvstore
-        The store that adds up gradients of several contexts, or its type. One context needs no store.
+        The store that adds up gradients of several contexts or processes ('dist_sync'), or its type. One context in one
+        process needs no store.
     compression_params
         The compression of gradients, for stores of other libraries that support it.
     update_on_kvstore
-        Whether the store updates the parameters. None lets it do so if it can.
+        Whether the store updates the parameters. None lets it do so if it can, and belongs to this process alone.
 
     >>> import phonograd as mx
     >>> from phonograd import autograd, gluon
@@ -133,7 +135,7 @@ class Trainer:
         wanted, on_store = self._kvstore_params["kvstore"], self._kvstore_params["update_on_kvstore"]
         if wanted is None or isinstance(wanted, stores.KVStoreBase):
             self._kvstore = wanted
-        elif len(self._contexts) > 1 or "dist" in wanted:
+        elif len(self._contexts) > 1 or is_distributed(wanted):
             self._kvstore = stores.create(wanted)
         if self._kvstore is not None:
             if self._compression_params:
@@ -141,7 +143,10 @@ class Trainer:
             can = self._kvstore.is_capable("optimizer")
             if on_store and not can:
                 raise ValueError(f"Please set update_on_kvstore=False when training with {type(self._kvstore)}")
-            self._update_on_kvstore = can if on_store is None else bool(on_store)
+            if on_store is None:
+                # a store of several processes is in all of them, so the trainer can update as well, without copies
+                on_store = can and not isinstance(self._kvstore, stores.DistributedKVStore)
+            self._update_on_kvstore = bool(on_store)
             if self._update_on_kvstore:
                 self._kvstore.set_optimizer(self._optimizer)
         self._kv_initialized = True
@@ -210,10 +215,18 @@ class Trainer:
     def _allreduce_grads(self) -> None:
         if self._kvstore is None:
             return
-        for number, parameter in enumerate(self._params):
-            if parameter.grad_req != "null":
-                out = parameter._check_and_get(parameter._data, list) if self._update_on_kvstore else None
-                self._kvstore.pushpull(number, parameter.list_grad(), out=out, priority=-number)
+        used = [(number, parameter) for number, parameter in enumerate(self._params) if parameter.grad_req != "null"]
+        if not used:
+            return
+        numbers = [number for number, _ in used]
+        grads = [parameter.list_grad() for _, parameter in used]
+        out = [parameter._check_and_get(parameter._data, list) for _, parameter in used]
+        if isinstance(self._kvstore, (stores.KVStore, stores.Horovod)):
+            # one call: several processes then add up gradients while others are still computed
+            self._kvstore.pushpull(numbers, grads, out=out if self._update_on_kvstore else None)
+            return
+        for number, grad, arrays in zip(numbers, grads, out):
+            self._kvstore.pushpull(number, grad, out=arrays if self._update_on_kvstore else None, priority=-number)
 
     def _update(self, ignore_stale_grad: bool) -> None:
         updates: list[list[tuple[Any, Any, Any]]] = [[] for _ in self._updaters]

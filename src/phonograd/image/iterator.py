@@ -15,7 +15,7 @@ from ..core.base.devices import CPU
 from ..core.base.dtypes import DType, as_dtype
 from ..core.base.errors import MXNetError
 from ..io.iteration import DataBatch, DataIter
-from ..io.rounds import part_of
+from ..io.rounds import choose_part, part_of
 from ..ndarray.array import NDArray, concrete
 from ..ndarray.semantics import of_chosen_kind
 from .augmenters import Augmenter, CreateAugmenter
@@ -56,7 +56,8 @@ class ImageIter(DataIter):
     shuffle
         Whether to use a new random order in each pass.
     part_index, num_parts
-        The part of the images to use, and the number of parts.
+        The part of the images to use, and the number of parts. With ``num_parts=None``, each process that trains with
+        others uses its part.
     aug_list
         The augmenters. None means those of :func:`CreateAugmenter` with `kwargs`.
     imglist
@@ -83,7 +84,7 @@ class ImageIter(DataIter):
         path_imgidx: str | None = None,
         shuffle: bool = False,
         part_index: int = 0,
-        num_parts: int = 1,
+        num_parts: int | None = 1,
         aug_list: Sequence[Augmenter] | None = None,
         imglist: Sequence[Any] | None = None,
         data_name: str = "data",
@@ -114,6 +115,7 @@ class ImageIter(DataIter):
         self.imglist = _make_image_list(path_imglist, imglist, self.dtype)
         self.imgrec: recordio.MXRecordIO | None = None
         self.seq: list[Any] | None = None
+        num_parts, part_index = choose_part(num_parts, part_index)
         if path_imgrec:
             self._open(path_imgrec, path_imgidx, shuffle or num_parts > 1)
         else:

@@ -19,7 +19,7 @@ from ..core.ops.vision.image_colors import EIGENVALUES, EIGENVECTORS
 from ..image import augmenters, codec, functions
 from ..image.lists import read_list
 from ..image.resizing import resize
-from .rounds import RoundIter, Values, check_part
+from .rounds import RoundIter, Values, choose_part
 
 __all__ = ["ImageDetRecordIter", "ImageRecordInt8Iter", "ImageRecordIter", "ImageRecordUInt8Iter"]
 
@@ -78,7 +78,8 @@ class ImageRecordIter(RoundIter):
     round_batch
         Whether to fill the last batch with images from the beginning, which the next pass then skips.
     num_parts, part_index
-        The number of parts of the images, and the part to use.
+        The number of parts of the images, and the part to use. With ``num_parts=None``, each process that trains with
+        others uses its part.
     resize
         The length of the shorter edge before the crop; -1 keeps the size.
     pad, fill_value
@@ -120,7 +121,7 @@ class ImageRecordIter(RoundIter):
         shuffle: bool = False,
         seed: int = 0,
         round_batch: bool = True,
-        num_parts: int = 1,
+        num_parts: int | None = 1,
         part_index: int = 0,
         resize: int = -1,
         pad: int = 0,
@@ -164,7 +165,7 @@ class ImageRecordIter(RoundIter):
                 places = [indexed.idx[key] for key in indexed.keys]
         else:
             places = recordio.record_offsets(path_imgrec)
-        check_part(num_parts, part_index)
+        num_parts, part_index = choose_part(num_parts, part_index)
         # unlike in `part_of`, the last part is smaller if sizes are uneven
         each = -(-len(places) // num_parts)
         self._places = places[part_index * each : (part_index + 1) * each]

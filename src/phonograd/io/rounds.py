@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 
 from ..core.base.devices import CPU
+from ..distributed.world import world
 from ..ndarray.array import NDArray, concrete
 from .iteration import DataBatch, DataDesc, DataIter
 
-__all__ = ["RoundIter", "check_part", "part_of"]
+__all__ = ["RoundIter", "check_part", "choose_part", "part_of"]
 
 Values = np.ndarray[Any, Any]
 
@@ -19,6 +20,18 @@ def check_part(num_parts: int, part_index: int) -> None:
     """Raise unless `part_index` is one of the parts."""
     if num_parts < 1 or not 0 <= part_index < num_parts:
         raise ValueError(f"part_index must be in 0..{num_parts - 1}, not {part_index}")
+
+
+def choose_part(num_parts: int | None, part_index: int) -> tuple[int, int]:
+    """Return the number of parts and the part; without a number, each process that trains with others has its part.
+
+    >>> choose_part(4, 3), choose_part(None, 0)
+    ((4, 3), (1, 0))
+    """
+    if num_parts is None:
+        return world().size, world().rank
+    check_part(num_parts, part_index)
+    return num_parts, part_index
 
 
 def part_of(count: int, num_parts: int, part_index: int) -> range:

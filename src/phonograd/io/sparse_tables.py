@@ -12,7 +12,7 @@ from ..core.base.dtypes import DType, as_dtype
 from ..core.base.errors import MXNetError
 from ..ndarray.array import NDArray, concrete
 from ..ndarray.sparse import csr_matrix
-from .rounds import RoundIter, Values, part_of
+from .rounds import RoundIter, Values, choose_part, part_of
 
 __all__ = ["LibSVMIter"]
 
@@ -89,7 +89,8 @@ class LibSVMIter(RoundIter):
     label_shape
         The (columns,) of labels.
     num_parts, part_index
-        The number of parts of the rows, and the part to use.
+        The number of parts of the rows, and the part to use. With ``num_parts=None``, each process that trains with
+        others uses its part.
     batch_size
         The number of rows in a batch.
     round_batch
@@ -108,7 +109,7 @@ class LibSVMIter(RoundIter):
         data_shape: Any,
         label_libsvm: str = "NULL",
         label_shape: Any = (1,),
-        num_parts: int = 1,
+        num_parts: int | None = 1,
         part_index: int = 0,
         batch_size: int = 0,
         round_batch: bool = True,
@@ -124,7 +125,7 @@ class LibSVMIter(RoundIter):
         for word, shape in zip(("data_shape", "label_shape"), shapes, strict=True):
             if len(shape) != 1:
                 raise MXNetError(f"{word} must be (columns,), not {shape}")
-        kind, part = as_dtype(dtype), (num_parts, part_index)
+        kind, part = as_dtype(dtype), choose_part(num_parts, part_index)
         (self._width,), (self._label_width,) = shapes
         self._rows = _read(os.fspath(data_libsvm), self._width, kind, part)
         self._label_rows: _Rows | None = None

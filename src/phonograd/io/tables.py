@@ -11,7 +11,7 @@ import numpy as np
 from ..core.base.dtypes import as_dtype
 from ..core.base.errors import MXNetError
 from .idx import read_idx
-from .rounds import RoundIter, Values, check_part
+from .rounds import RoundIter, Values, choose_part
 
 __all__ = ["CSVIter", "MNISTIter"]
 
@@ -111,7 +111,8 @@ class MNISTIter(RoundIter):
     silent
         Has no effect: the iterator prints nothing.
     num_parts, part_index
-        The number of parts of the examples, and the part to use.
+        The number of parts of the examples, and the part to use. With ``num_parts=None``, each process that trains with
+        others uses its part.
     prefetch_buffer, ctx
         Have no effect: the iterator reads all data at once.
     dtype
@@ -131,7 +132,7 @@ class MNISTIter(RoundIter):
         flat: bool = False,
         seed: int = 0,
         silent: bool = False,
-        num_parts: int = 1,
+        num_parts: int | None = 1,
         part_index: int = 0,
         prefetch_buffer: int = 4,
         ctx: str = "cpu",
@@ -143,7 +144,7 @@ class MNISTIter(RoundIter):
         images, labels = read_idx(image, 3), read_idx(label, 1)
         if len(images) != len(labels):
             raise MXNetError(f"{image} has {len(images)} images, but {label} has {len(labels)} labels")
-        check_part(num_parts, part_index)
+        num_parts, part_index = choose_part(num_parts, part_index)
         # unlike in `part_of`, the last parts are larger if sizes are uneven
         chosen = slice(*(len(images) * number // num_parts for number in (part_index, part_index + 1)))
         images, labels = images[chosen], labels[chosen]

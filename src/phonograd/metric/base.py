@@ -13,6 +13,7 @@ import numpy
 
 from .. import registry
 from ..base import numeric_types
+from ..distributed.world import world
 from ..ndarray.array import NDArray
 
 __all__ = [
@@ -120,6 +121,28 @@ class EvalMetric:
         self.num_inst = 0
         self.sum_metric = 0.0
 
+    def allreduce(self) -> None:
+        """Add up the metric over all processes that train together, so that all have the value of all examples.
+
+        Call it once before :meth:`get`, and :meth:`reset` afterwards. All processes must call it.
+        """
+        group = world()
+        if group.size > 1:
+            state = [numpy.asarray(part, numpy.float64) for part in self._state()]
+            label = f"allreduce of the metric {self.name}"
+            for number, part in enumerate(state):
+                state[number] = numpy.stack(group.all_gather(part.reshape(1, *part.shape), label))[:, 0]
+            self._merge_states(state)
+
+    def _state(self) -> list[Any]:
+        """Return the numbers that describe the examples so far."""
+        return [self.sum_metric, self.num_inst, self.global_sum_metric, self.global_num_inst]
+
+    def _merge_states(self, states: list[Any]) -> None:
+        """Take the numbers of all processes, each with an axis of processes in front."""
+        self.sum_metric, self.num_inst = float(states[0].sum()), int(states[1].sum())
+        self.global_sum_metric, self.global_num_inst = float(states[2].sum()), int(states[3].sum())
+
     # -- results
 
     def _value(self, total: Any, count: Any) -> Any:
@@ -223,6 +246,11 @@ class CompositeEvalMetric(EvalMetric):
         """Reset all metrics, except for the values that :meth:`get_global` returns."""
         for metric in self.metrics:
             metric.reset_local()
+
+    def allreduce(self) -> None:
+        """Add up all metrics over all processes that train together."""
+        for metric in self.metrics:
+            metric.allreduce()
 
     def _gather_results(self, results: list[tuple[Any, Any]]) -> tuple[Any, Any]:
         names: list[str] = []

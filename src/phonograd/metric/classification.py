@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from .. import ndarray
+from ..distributed.world import world
 from .base import EvalMetric, alias, check_label_shapes, register
 
 __all__ = ["F1", "MCC", "PCC", "Accuracy", "CrossEntropy", "NegativeLogLikelihood", "Perplexity", "TopKAccuracy"]
@@ -137,6 +138,19 @@ class _Binary(EvalMetric):
             return
         for counts in (self._local, self._all):
             counts.counts += batch.counts
+        self._score_counts()
+
+    def _state(self) -> list[Any]:
+        return [*super()._state(), self._local.counts, self._all.counts]
+
+    def _merge_states(self, states: list[Any]) -> None:
+        super()._merge_states(states)
+        if self.average != "macro":
+            for own, counts in zip((self._local, self._all), states[4:]):
+                own.counts = counts.sum(axis=0).astype(np.int64)
+            self._score_counts()
+
+    def _score_counts(self) -> None:
         self.sum_metric, self.num_inst = self._score(self._local) * self._local.total, self._local.total
         self.global_sum_metric, self.global_num_inst = self._score(self._all) * self._all.total, self._all.total
 
@@ -217,8 +231,25 @@ class PCC(EvalMetric):
             self._local, self._all = _enlarge(self._local, size) + more, _enlarge(self._all, size) + more
         self.num_inst += 1
         self.global_num_inst += 1
+        self._score_counts()
+
+    def _score_counts(self) -> None:
         self.sum_metric = _correlation(self._local) * self.num_inst
         self.global_sum_metric = _correlation(self._all) * self.global_num_inst
+
+    def allreduce(self) -> None:
+        """Add up the metric over all processes that train together, so that all have the value of all examples."""
+        sizes = world().all_gather(np.array([len(self._local), len(self._all)]), f"classes of the metric {self.name}")
+        self._local, self._all = (_enlarge(own, max(each)) for own, each in zip((self._local, self._all), zip(*sizes)))
+        super().allreduce()
+
+    def _state(self) -> list[Any]:
+        return [*super()._state(), self._local, self._all]
+
+    def _merge_states(self, states: list[Any]) -> None:
+        super()._merge_states(states)
+        self._local, self._all = states[4].sum(axis=0), states[5].sum(axis=0)
+        self._score_counts()
 
     def reset(self) -> None:
         """Reset the metric to its initial state."""

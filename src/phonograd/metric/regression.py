@@ -28,6 +28,10 @@ class _Error(EvalMetric):
             self._add(float(self._error(as_columns(label) - as_columns(pred))), 1)
 
 
+#: products of deviations: of labels, of both, of predictions
+_PAIRS = ((0, 0), (0, 1), (1, 1))
+
+
 @register
 class MAE(_Error):
     """Compute the mean absolute error of each batch, and its mean over batches."""
@@ -110,15 +114,28 @@ class PearsonCorrelation(EvalMetric):
                 self._add(0.0, 1)
 
     def _merge(self, pair: Any) -> None:
-        """Add the deviations of a batch to the sums so far, which belong to another mean."""
-        size = pair.shape[1]
+        """Add the deviations of a batch to the sums so far."""
         means = pair.mean(axis=1)
         deviations = pair - means[:, None]
+        products = [float(np.dot(deviations[one], deviations[other])) for one, other in _PAIRS]
+        self._merge_sums(pair.shape[1], means, products)
+
+    def _state(self) -> list[Any]:
+        return [*super()._state(), self._count, self._means, self._products]
+
+    def _merge_states(self, states: list[Any]) -> None:
+        super()._merge_states(states)
+        self.reset_micro()
+        for size, means, products in zip(*states[4:]):
+            if size:
+                self._merge_sums(int(size), means, products)
+
+    def _merge_sums(self, size: int, means: Any, products: Any) -> None:
+        """Add sums of products of deviations to those so far, which belong to another mean."""
         shift = means - self._means
         weight = self._count * size / (self._count + size)
-        for number, (one, other) in enumerate(((0, 0), (0, 1), (1, 1))):
-            inside = float(np.dot(deviations[one], deviations[other]))
-            self._products[number] += inside + shift[one] * shift[other] * weight
+        for number, (one, other) in enumerate(_PAIRS):
+            self._products[number] += products[number] + shift[one] * shift[other] * weight
         self._count += size
         self._means += shift * size / self._count
 

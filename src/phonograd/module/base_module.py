@@ -222,7 +222,7 @@ class BaseModule:
         batch_end_callback, eval_end_callback, eval_batch_end_callback
             Called with a :class:`~phonograd.model.BatchEndParam`.
         kvstore
-            Accepted for compatibility, without effect: parameters are in one process.
+            'dist_sync', 'horovod' or such a store adds up gradients of all processes; other stores have no effect.
         optimizer, optimizer_params
             The optimizer or its name, and its parameters.
         initializer
@@ -391,7 +391,7 @@ class BaseModule:
         Parameters
         ----------
         kvstore
-            Accepted for compatibility, without effect: parameters are in one process.
+            'dist_sync', 'horovod' or such a store adds up gradients of all processes; other stores have no effect.
         optimizer, optimizer_params
             An optimizer, or its name and parameters.
         force_init

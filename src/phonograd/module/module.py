@@ -11,9 +11,13 @@ from .. import ndarray
 from ..core.base.devices import Context, cpu
 from ..core.base.errors import MXNetError, nearest
 from ..core.base.files import write_atomically
+from ..distributed.arrays import broadcast
 from ..executor import Executor, bind_new_arrays
 from ..initializer import InitDesc
 from ..io import DataBatch, DataDesc
+from ..kvstore import DistributedKVStore, Horovod
+from ..kvstore import create as create_store
+from ..kvstore.base import is_distributed, name_keys
 from ..model import load_checkpoint, save_checkpoint
 from ..ndarray import NDArray
 from ..optimizer import Optimizer, create, get_updater
@@ -86,6 +90,8 @@ class Module(BaseModule):
         self._grad_req: Any = "write"
         self._optimizer: Any = None
         self._updater: Any = None
+        #: the store that adds up gradients of several processes
+        self._store: Any = None
         self._monitors: list[Any] = []
         self._to_load: str | None = None
 
@@ -250,7 +256,9 @@ class Module(BaseModule):
     # -- the optimizer
 
     def _init_optimizer(self, kvstore: Any, optimizer: Any, optimizer_params: Any, force_init: bool) -> None:
-        _check_store(kvstore)
+        self._store = _shared_store(kvstore)
+        if self._store is not None:
+            self._take_values_of_first_rank(self._store)
         self._optimizer = self._make_optimizer(optimizer, dict(optimizer_params))
         self._updater = get_updater(self._optimizer)
         self.optimizer_initialized = True
@@ -258,9 +266,19 @@ class Module(BaseModule):
             self.load_optimizer_states(self._to_load)
             self._to_load = None
 
+    def _take_values_of_first_rank(self, store: Any) -> None:
+        """Replace parameters and auxiliary states by those of rank 0."""
+        executor = self._require_bound("init_optimizer")
+        names = [*self._param_names, *executor.aux_dict]
+        arrays = [*[executor.arg_dict[name] for name in self._param_names], *executor.aux_dict.values()]
+        for array, value in zip(arrays, broadcast(store._group, arrays, label=f"parameters {name_keys(names)}")):
+            if value is not array:
+                array[:] = value
+
     def _make_optimizer(self, given: Any, parameters: dict[str, Any]) -> Any:
         first = self._data_shapes[0]
         examples = first.shape[max(DataDesc.get_batch_axis(first.layout), 0)]
+        examples *= 1 if self._store is None else self._store.num_workers
         names = dict(enumerate(self._param_names))
         if isinstance(given, str):
             parameters.setdefault("rescale_grad", 1.0 / examples)
@@ -281,6 +299,7 @@ class Module(BaseModule):
         """Share the optimizer of another module, with its states."""
         need(shared_module.optimizer_initialized, "borrow_optimizer", "init_optimizer of the other module")
         self._optimizer, self._updater = shared_module._optimizer, shared_module._updater
+        self._store = shared_module._store
         # the optimizer's states are keyed by the other module's numbers
         self._numbers = shared_module._numbers
         self.optimizer_initialized = True
@@ -351,8 +370,11 @@ class Module(BaseModule):
         executor = self._require_bound("update")
         names = [name for name in self._param_names if executor.grad_dict[name] is not None]
         numbers = [self._numbers[name] for name in names]
+        grads = {name: executor.grad_dict[name] for name in names}
+        if self._store is not None:
+            grads = self._store._add_up(grads)
         # one call for all parameters: an optimizer may update several at once
-        self._updater(numbers, [executor.grad_dict[n] for n in names], [executor.arg_dict[n] for n in names])
+        self._updater(numbers, list(grads.values()), [executor.arg_dict[n] for n in names])
 
     def get_outputs(self, merge_multi_context: bool = True) -> list[Any]:
         """Return the outputs of the last batch, each in its own list unless ``merge_multi_context`` is set."""
@@ -417,7 +439,7 @@ def _write(name: str, own: NDArray, value: NDArray) -> None:
     own[:] = value.astype(own.dtype)
 
 
-def _check_store(kvstore: Any) -> None:
-    name = kvstore if isinstance(kvstore, str) else getattr(kvstore, "type", "")
-    if "dist" in name:
-        raise MXNetError(f"kvstore {name!r} needs several processes, which phonograd does not support; use 'local'")
+def _shared_store(kvstore: Any) -> Any:
+    """Return the store of several processes; None if one process needs none."""
+    store = create_store(kvstore) if isinstance(kvstore, str) and is_distributed(kvstore) else kvstore
+    return store if isinstance(store, (DistributedKVStore, Horovod)) else None

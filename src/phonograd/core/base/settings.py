@@ -91,6 +91,11 @@ class Settings:
     """Size of that directory before the least recently used files are dropped."""
     spare_bytes: int = 1 << 30
     """Memory of arrays that are gone to keep for new ones; more than that is returned to the system."""
+    bucket_bytes: int = 4 << 20
+    """Bytes of gradients that processes which train together add up at once, while the rest is still computed."""
+    rank_timeout: float = 600.0
+    """Seconds that such a process waits for the others before it raises an error that names those that are missing; 0
+    waits for ever."""
     states_format: str = "safetensors"
     """The format of new files of optimizer states: 'safetensors', or 'mxnet' for files that MXNet 1.9.1 reads."""
 
@@ -114,6 +119,8 @@ def _from_environment() -> Settings:
 def _check(settings: Settings) -> Settings:
     if settings.executor not in ("reference", "native", "auto"):
         raise ValueError(f"executor must be 'auto', 'native' or 'reference', not {settings.executor!r}")
+    if settings.bucket_bytes < 1 or settings.rank_timeout < 0:
+        raise ValueError("bucket_bytes must be positive, and rank_timeout must not be negative")
     if settings.winograd not in (0, 4, 6, 8):
         raise ValueError(f"winograd must be 0, 4, 6 or 8, not {settings.winograd!r}")
     if settings.tiers not in ("background", "blocking", "plan"):

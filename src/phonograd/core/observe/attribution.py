@@ -30,7 +30,7 @@ from ..events import (
 from ..graph.node import FORGOTTEN, Node, ancestors
 from ..graph.operator import Array
 from ..ops.math.structural import DETACH, LEAF, REPEAT_CALL
-from ..run.programs import Part, Program
+from ..run.programs import Note, Part, Program, Progress
 from ..run.reference import resolve
 from .allocations import hold, note_temporary, owner_of, roles_of, use
 
@@ -190,15 +190,19 @@ class Attribution:
         kept: Sequence[Node],
         arrays: Sequence[Any],
         recorded: bool,
+        progress: Progress | None = None,
     ) -> list[Array]:
         """Run a program, notify observers of its kernels and memory, and return its results.
 
         ``kept`` are the nodes of its results. ``arrays`` are those of the trace; they determine categories of memory.
-        With ``recorded``, results may be needed for gradients.
+        With ``recorded``, results may be needed for gradients. ``progress`` receives results early.
         """
         results: list[Array]
+        note: Note = self.note_kernel
+        if progress is not None:
+            progress.seen_by, note = note, progress
         if not LISTENING[MEMORY]:
-            results = program.run(inputs, donated, self.note_kernel)
+            results = program.run(inputs, donated, note)
             return results
         self._resolve_calls()
         roles = roles_of(arrays)
@@ -210,7 +214,7 @@ class Attribution:
                 use(value)
         sizes = program.memory
         with note_temporary({} if sizes is None else {"arena": sizes.arena, "temporary": sizes.other}):
-            results = program.run(inputs, donated, self.note_kernel)
+            results = program.run(inputs, donated, note)
         by_node = {resolve(array._node): role for array, role in held if array._node is not None}
         for node, value in zip(kept, results, strict=True):
             backward = node in self._backward and node not in self._forward

@@ -17,7 +17,17 @@ from ..graph.operator import ABSENT
 from ..kernels.launch import Launch, Plan, Reference, Written
 from ..run import kernel_cache
 from ..run.gc_pause import gc_paused
-from ..run.program import AliasStep, NumpyStep, Recipe, RecipeLaunch, RecipeProgram, RowStep, Segment, segment_of
+from ..run.program import (
+    AliasStep,
+    NumpyStep,
+    Recipe,
+    RecipeLaunch,
+    RecipeProgram,
+    RowStep,
+    Segment,
+    last_touches,
+    segment_of,
+)
 from ..run.programs import Memory, Part
 from ..run.reference import order, resolve
 from .expansion import lowering_of
@@ -39,7 +49,7 @@ class NativeProgram(RecipeProgram):
     computed again if they are needed, with the same bits.
     """
 
-    __slots__ = ("_apart", "_maker", "kernels", "parts", "recipe", "work")
+    __slots__ = ("_apart", "_final", "_maker", "kernels", "parts", "recipe", "work")
 
     def __init__(self, targets: Iterable[Node], available: Callable[[Node], bool], keep_all: bool = False) -> None:
         wanted = list(targets)
@@ -94,9 +104,21 @@ class NativeProgram(RecipeProgram):
     def _part_segments(self) -> list[tuple[Part, Segment]]:
         if self._apart is None:
             kernels = list(self.kernels.values())
-            segments = [segment_of(step, kernels) for step in self._maker.one_by_one()]
+            steps = self._maker.one_by_one()
+            segments = [segment_of(step, kernels) for step in steps]
+            by_slot: dict[int, list[Node]] = {}
+            for node, slot in self.kept:
+                by_slot.setdefault(slot, []).append(node)
+            self._final = {
+                number: [(node, slot) for slot in slots for node in by_slot[slot]]
+                for number, slots in last_touches(steps, list(by_slot)).items()
+            }
             self._apart = list(zip(self.parts, segments, strict=True))
         return self._apart
+
+    def _final_results(self) -> dict[int, list[tuple[Node, int]]]:
+        self._part_segments()
+        return self._final
 
 
 def _group(

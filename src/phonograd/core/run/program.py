@@ -24,10 +24,20 @@ from . import kernel_cache, memory_pool
 from .donation import Donation
 from .driver import Row, can_launch, prepare
 from .launcher import MOST_ON_STACK
-from .programs import Memory, Note, Part
+from .programs import Memory, Note, Part, Progress
 from .reference import locate_error
 
-__all__ = ["AliasStep", "NumpyStep", "Recipe", "RecipeLaunch", "RecipeProgram", "RowStep", "Segment", "segment_of"]
+__all__ = [
+    "AliasStep",
+    "NumpyStep",
+    "Recipe",
+    "RecipeLaunch",
+    "RecipeProgram",
+    "RowStep",
+    "Segment",
+    "last_touches",
+    "segment_of",
+]
 
 #: runs one step, given the list of all values
 Segment = Callable[[list[Any]], None]
@@ -224,15 +234,53 @@ class RecipeProgram:
         return [values[slot] for slot in self._kept_slots]
 
     def _run_parts(self, values: list[Any], note: Note) -> None:
+        final = self._final_results() if isinstance(note, Progress) else None
         with np.errstate(all="ignore"):
-            for part, segment in self._part_segments():
+            for number, (part, segment) in enumerate(self._part_segments()):
                 start = perf_counter_ns()
                 segment(values)
                 note(part, start, perf_counter_ns())
+                if final is not None and isinstance(note, Progress):
+                    for node, slot in final.get(number, ()):
+                        note.receive(node, values[slot])
 
     def _part_segments(self) -> list[tuple[Part, Segment]]:
         """Return the parts of the program, each with the segment that runs only this part."""
         raise NotImplementedError
+
+    def _final_results(self) -> dict[int, list[tuple[Node, int]]]:
+        """Return by number of a part the kept nodes, with their slots, whose memory no later part touches."""
+        raise NotImplementedError
+
+
+def last_touches(steps: Sequence[RowStep | NumpyStep | AliasStep], kept: Sequence[int]) -> dict[int, list[int]]:
+    """Return by number of a step the slots among ``kept`` whose memory no later step reads or writes.
+
+    >>> steps = [NumpyStep(None, 3, [0], []), AliasStep((2,), 3, 4, []), NumpyStep(None, 5, [4], [])]
+    >>> last_touches(steps, [3, 5])
+    {2: [3, 5]}
+    """
+    last: dict[int, int] = {}
+    for number, step in enumerate(steps):
+        touched = step.slots if isinstance(step, RowStep) else [step.target]
+        touched = [*touched, *(step.sources if isinstance(step, NumpyStep) else [])]
+        last.update(dict.fromkeys([*touched, *([step.source] if isinstance(step, AliasStep) else [])], number))
+    # slots that share memory are final together
+    shared = {step.target: step.source for step in steps if isinstance(step, AliasStep)}
+    owners: dict[int, int] = {}
+    for slot in last:
+        owner = slot
+        while owner in shared:
+            owner = shared[owner]
+        owners[slot] = owner
+    final: dict[int, int] = {}
+    for slot, number in last.items():
+        final[owners[slot]] = max(number, final.get(owners[slot], -1))
+    found: dict[int, list[int]] = {}
+    for slot in dict.fromkeys(kept):
+        if slot in owners:
+            found.setdefault(final[owners[slot]], []).append(slot)
+    return found
 
 
 def segment_of(

@@ -31,7 +31,7 @@ from typing import Any, NamedTuple, Protocol
 from ..graph.node import Node
 from ..graph.operator import Array
 
-__all__ = ["Memory", "Note", "Part", "Program"]
+__all__ = ["Memory", "Note", "Part", "Program", "Progress"]
 
 
 class Part(NamedTuple):
@@ -49,6 +49,25 @@ class Part(NamedTuple):
 
 #: called with a part of a program and the times at which it began and ended
 Note = Callable[[Part, int, int], None]
+
+
+class Progress:
+    """A note that also receives results while the program still runs. Programs without parts of their own ignore it.
+
+    ``seen_by`` is another note of the same run.
+    """
+
+    def __init__(self, seen_by: Note | None = None) -> None:
+        self.seen_by = seen_by
+
+    def __call__(self, part: Part, start_ns: int, end_ns: int) -> None:
+        """Pass a part on to the other note."""
+        if self.seen_by is not None:
+            self.seen_by(part, start_ns, end_ns)
+
+    def receive(self, node: Node, value: Array) -> None:
+        """Receive the value of a kept node, which no later part of the program reads or writes."""
+        raise NotImplementedError
 
 
 class Memory(NamedTuple):

@@ -19,6 +19,7 @@ from ..base import settings
 from ..base.errors import MXNetError, OutOfMemory, format_shape
 from ..base.outside import is_interrupting
 from ..base.settings import active
+from ..base.thread_state import ThreadState, thread_state
 from ..events import COMPILATION, EVALUATION, LISTENING, begin
 from ..graph.node import Node, statistics
 from ..graph.operator import Array
@@ -26,13 +27,18 @@ from ..observe.anomaly import check, detection
 from ..plan import promotion
 from ..plan.cache import PLANNED, PLANS, REPEATED, CachedPlan, choose_program, new_cached_plan, repeating, waits
 from ..run.donation import donate
+from ..run.programs import Progress
 
 if TYPE_CHECKING:
     from .trace import Trace
 
-__all__ = ["KEEP", "LAST", "Options", "check_reentry", "compute", "evaluate"]
+__all__ = ["KEEP", "LAST", "PROGRESS", "Options", "check_reentry", "compute", "evaluate"]
 
 _UNOBSERVED = contextlib.nullcontext()
+
+
+#: receives the results of evaluations of this thread as soon as they are final
+PROGRESS: ThreadState[Progress | None] = thread_state("phonograd.progress", None)
 
 
 class Options(NamedTuple):
@@ -104,7 +110,7 @@ def compute(trace: Trace, nodes: tuple[Node, ...], plan: CachedPlan | None, opti
                 results = _run(trace, plan, inputs)
                 plan.spent_ns += perf_counter_ns() - start
             else:
-                results = _run(trace, plan, inputs) if active.watched else program.run(inputs)
+                results = _run(trace, plan, inputs) if active.watched or PROGRESS.get() else program.run(inputs)
         except MemoryError as error:
             raise _name_largest(error, plan) from error
         if detection.on:
@@ -170,8 +176,9 @@ def _run(trace: Trace, plan: CachedPlan, inputs: list[Any], donated: Container[i
     """Return the results of a program, while observers see each of its kernels."""
     program = plan.program
     assert program is not None
+    progress = PROGRESS.get()
     if not active.watched:
-        return program.run(inputs, donated)
+        return program.run(inputs, donated, progress)
     attribution = trace.attributed()
     with begin(EVALUATION, "evaluation"):
-        return attribution.run(program, inputs, donated, plan.kept, trace.handles, bool(trace.made))
+        return attribution.run(program, inputs, donated, plan.kept, trace.handles, bool(trace.made), progress)

@@ -18,12 +18,15 @@ import numpy as np
 from ..base import fork
 from ..base.devices import Context
 from ..graph.operator import Array
+from .flags import is_recording
 
-__all__ = ["give_back", "keeping_counters", "next_counter", "position", "repeating_counters", "seed"]
+__all__ = ["give_back", "keeping_counters", "next_counter", "position", "repeating_counters", "seed", "set_rank"]
 
 _lock = threading.Lock()
 _seed = int.from_bytes(os.urandom(8), "little")
 _calls = 0
+#: added to the seed of calls while recording: several processes that train together must not drop the same elements
+_offset_while_recording = 0
 
 
 class _Local(threading.local):
@@ -61,10 +64,18 @@ def next_counter() -> Array:
             call = _calls
             _calls += 1
             state = _seed
+        if _offset_while_recording and is_recording():
+            state = (state + _offset_while_recording) & 0xFFFFFFFFFFFFFFFF
         found = np.array([state & 0xFFFFFFFF, state >> 32, call & 0xFFFFFFFF, call >> 32], np.uint32)
     if _LOCAL.kept is not None:
         _LOCAL.kept.append(found)
     return found
+
+
+def set_rank(rank: int) -> None:
+    """Draw other numbers than the processes of other ranks while recording. Those of rank 0 stay as they are."""
+    global _offset_while_recording
+    _offset_while_recording = rank * 0x9E3779B97F4A7C15 & 0xFFFFFFFFFFFFFFFF
 
 
 def position() -> tuple[int, int]:

@@ -5,7 +5,15 @@ from __future__ import annotations
 from . import batchify, vision
 from .dataloader import DataLoader
 from .dataset import ArrayDataset, Dataset, RecordFileDataset, SimpleDataset
-from .sampler import BatchSampler, FilterSampler, IntervalSampler, RandomSampler, Sampler, SequentialSampler
+from .sampler import (
+    BatchSampler,
+    FilterSampler,
+    IntervalSampler,
+    RandomSampler,
+    Sampler,
+    SequentialSampler,
+    SplitSampler,
+)
 
 __all__ = [
     "ArrayDataset",
@@ -19,6 +27,7 @@ __all__ = [
     "Sampler",
     "SequentialSampler",
     "SimpleDataset",
+    "SplitSampler",
     "batchify",
     "vision",
 ]

@@ -7,7 +7,18 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["BatchSampler", "FilterSampler", "IntervalSampler", "RandomSampler", "Sampler", "SequentialSampler"]
+from ...distributed.world import world
+from ...io.rounds import check_part
+
+__all__ = [
+    "BatchSampler",
+    "FilterSampler",
+    "IntervalSampler",
+    "RandomSampler",
+    "Sampler",
+    "SequentialSampler",
+    "SplitSampler",
+]
 
 
 class Sampler:
@@ -51,6 +62,55 @@ class RandomSampler(Sampler):
 
     def __len__(self) -> int:
         return self._length
+
+
+class SplitSampler(Sampler):
+    """Yield the indices of one part of `length` examples: each process that trains with others has its part.
+
+    All parts have the same number of indices, so that all processes take the same number of steps: parts that would be
+    shorter begin again, as far as needed.
+
+    Parameters
+    ----------
+    length
+        The number of examples.
+    num_parts, part_index
+        The number of parts, and the part; the processes and the rank of this one by default.
+    shuffle
+        Whether to divide a new random order in each pass; it is the same in all processes.
+    seed
+        The seed of the orders.
+
+    >>> list(SplitSampler(5, num_parts=2, part_index=1))
+    [1, 3, 0]
+    """
+
+    def __init__(
+        self,
+        length: int,
+        num_parts: int | None = None,
+        part_index: int | None = None,
+        shuffle: bool = False,
+        seed: int = 0,
+    ) -> None:
+        self._length = length
+        self._parts = world().size if num_parts is None else num_parts
+        self._part = world().rank if part_index is None else part_index
+        check_part(self._parts, self._part)
+        if length < 1:
+            raise ValueError("there are no examples to divide")
+        self._shuffle, self._seed, self._passes = shuffle, seed, 0
+
+    def __iter__(self) -> Iterator[int]:
+        order = np.arange(self._length)
+        if self._shuffle:
+            np.random.RandomState((self._seed + self._passes) & 0xFFFFFFFF).shuffle(order)
+            self._passes += 1
+        # neighbors go to different parts: a step of all processes takes the examples that one process would take
+        return iter(np.resize(order, len(self) * self._parts)[self._part :: self._parts].tolist())
+
+    def __len__(self) -> int:
+        return -(-self._length // self._parts)
 
 
 class FilterSampler(Sampler):

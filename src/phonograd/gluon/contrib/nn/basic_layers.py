@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from .... import ndarray
+import numpy as np
+
+from .... import autograd, ndarray
+from ....distributed.communicator import Communicator
+from ....distributed.functions import AllReduce
+from ....distributed.world import world
+from ....ndarray.array import NDArray
 from ...block import Block, HybridBlock
 from ...nn import BatchNorm, HybridSequential, Sequential
 from ...parameter import ParameterDict
@@ -84,9 +90,11 @@ class SparseEmbedding(Block):
 
 
 class SyncBatchNorm(BatchNorm):
-    """Apply :class:`~phonograd.gluon.nn.BatchNorm` to inputs with channels as their second axis.
+    """Apply :class:`~phonograd.gluon.nn.BatchNorm` with the statistics of all processes that train together.
 
-    `num_devices` has no effect: one device computes the whole batch.
+    Outputs, gradients and running statistics are those of one process with the whole batch, up to rounding. The shares
+    of the batch may have different sizes. Channels are the second axis. All processes must call the layer equally
+    often. `num_devices` has no effect: it is the number of processes.
     """
 
     def __init__(
@@ -129,7 +137,36 @@ class SyncBatchNorm(BatchNorm):
 
     def hybrid_forward(self, F: Any, x: Any, gamma: Any, beta: Any, running_mean: Any, running_var: Any) -> Any:
         """Return the normalized input."""
+        group = world()
+        if (
+            group.size > 1
+            and autograd.is_training()
+            and not self._kwargs["use_global_stats"]
+            and isinstance(x, NDArray)
+        ):
+            return self._normalize_together(group, x, gamma, beta, running_mean, running_var)
         return F.contrib.SyncBatchNorm(x, gamma, beta, running_mean, running_var, name="fwd", **self._kwargs)
+
+    def _normalize_together(self, group: Communicator, x: Any, gamma: Any, beta: Any, mean: Any, variance: Any) -> Any:
+        """Return the input normalized with the statistics of all processes, and update the running ones."""
+        given, x = x, x.astype("float32") if x.dtype == np.float16 else x
+        axes = (0, *range(2, x.ndim))
+        beside = (1, -1, *[1] * (x.ndim - 2))
+        count = ndarray.full((1,), x.size // x.shape[1], ctx=x.context, dtype=x.dtype)
+        sums = AllReduce(group, f"{self.name}: sums")(ndarray.concat(x.sum(axis=axes), count, dim=0))
+        number = sums[-1:].detach()
+        batch_mean = sums[:-1] / number
+        centered = x - batch_mean.reshape(beside)
+        squares = AllReduce(group, f"{self.name}: squares")((centered * centered).sum(axis=axes))
+        batch_variance = squares / number
+        factor = 1 / ndarray.sqrt(batch_variance + self._kwargs["eps"])
+        if not self._kwargs["fix_gamma"]:
+            factor = factor * gamma
+        momentum = self._kwargs["momentum"]
+        with autograd.pause():
+            for running, batch in ((mean, batch_mean), (variance, batch_variance)):
+                running[:] = running * momentum + batch.detach() * (1 - momentum)
+        return (centered * factor.reshape(beside) + beta.reshape(beside)).astype(given.dtype)
 
 
 class _PixelShuffle(HybridBlock):

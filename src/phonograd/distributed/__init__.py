@@ -1,0 +1,35 @@
+"""Provide mx.distributed: the processes that train together, and communication between them.
+
+``phonograd launch -n 4 train.py`` starts four processes (ranks) of one script; docs/distributed.md shows how to train
+with them. A process that was started in another way is a group of one, in which every operation returns what it is
+given.
+
+>>> import phonograd as mx
+>>> mx.distributed.rank(), mx.distributed.size()
+(0, 1)
+"""
+
+from __future__ import annotations
+
+from .agreement import Disagreement, MissingRanks
+from .communicator import Communicator, LocalCommunicator
+from .observation import Statistics, statistics
+from .traces import export_trace
+from .world import is_main, local_rank, local_size, rank, size, use, world
+
+__all__ = [
+    "Communicator",
+    "Disagreement",
+    "LocalCommunicator",
+    "MissingRanks",
+    "Statistics",
+    "export_trace",
+    "is_main",
+    "local_rank",
+    "local_size",
+    "rank",
+    "size",
+    "statistics",
+    "use",
+    "world",
+]
