@@ -14,10 +14,10 @@ import pathlib
 from types import ModuleType
 from typing import Any, cast
 
-__all__ = ["ABSENT", "ALIAS", "LIBRARY", "MOVED", "VirtualModule", "advice", "is_module_of_mxnet", "resolve", "shared"]
+from .locations import ALIAS, LIBRARY
+from .renamed import RENAMED
 
-LIBRARY = "phonograd"
-ALIAS = "mxnet"
+__all__ = ["ABSENT", "ALIAS", "LIBRARY", "MOVED", "VirtualModule", "advice", "is_module_of_mxnet", "resolve", "shared"]
 
 #: MXNet modules whose contents are in another module of the library
 MOVED = {
@@ -130,7 +130,7 @@ def _table() -> dict[str, dict[str, str]]:
     """Return {module of MXNet: {name: place}}."""
     text = pathlib.Path(__file__).with_name("names.json").read_text(encoding="utf-8")
     return {
-        module: {name: place for place, names in places.items() for name in names.split()}
+        module: {name: place for place, names in places.items() for name in names.split()} | RENAMED.get(module, {})
         for module, places in json.loads(text).items()
     }
 
