@@ -15,6 +15,7 @@ from .core.array.handle import as_class
 from .core.backward.function import as_recorded, record_call, sources_of
 from .core.base.devices import current_context
 from .core.base.errors import MXNetError, nearest
+from .core.graph.operator import REGISTRY
 from .core.trace.flags import FLAGS, RECORDING, TRAINING, flags_set_to
 from .ndarray.array import NDArray
 from .ndarray.creation import zeros
@@ -97,8 +98,16 @@ def register(reg_name: str) -> Callable[[type[CustomOpProp]], type[CustomOpProp]
 
 
 def get_all_registered_operators() -> list[str]:
-    """Return the names of all registered custom operators."""
-    return sorted(_registered)
+    """Return the names of all operators, those of the library and registered custom ones."""
+    return sorted({*REGISTRY, *_registered})
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("NDArrayOp", "NumpyOp", "PythonOp"):
+        from . import operator_forms
+
+        return getattr(operator_forms, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def registered_class(op_type: str) -> type[CustomOpProp]:

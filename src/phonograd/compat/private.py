@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import importlib.util
 import math
 import struct
@@ -31,6 +32,7 @@ __all__ = [
     "UNDEFINED_STORAGE",
     "as_classic",
     "broadcast_shape",
+    "c_int_p",
     "check_all_np_ndarrays",
     "check_names_match",
     "check_same_symbol_type",
@@ -46,6 +48,7 @@ __all__ = [
 ]
 
 zero = 0
+c_int_p = ctypes.POINTER(ctypes.c_int)
 pi = math.pi
 EOS_TOKEN = "<eos>"
 LARGEST_INT32 = 2**31 - 1

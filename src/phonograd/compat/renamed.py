@@ -37,6 +37,7 @@ _LINES = {
         _int64_enabled=int64_enabled _storage_type=storage_number""",
     "numpy.multiarray": "_np_ndarray_cls=np_ndarray_cls",
     "numpy.utils": "_STR_2_DTYPE_=DTYPES",
+    "operator": "c_int_p=c_int_p",
     "optimizer.optimizer": "_as_classic=as_classic _flatten_list=flatten_list NDnorm=ndarray:norm",
     "recordio": "_IR_FORMAT=RECORD_FORMAT _IR_SIZE=RECORD_SIZE",
     "symbol.symbol": "_SIGNED_INT32_UPPER_LIMIT=LARGEST_INT32",
