@@ -64,6 +64,20 @@ class CustomOpProp:
         outputs, states = len(self.list_outputs()), len(self.list_auxiliary_states())
         return [first] * len(in_type), [first] * outputs, [first] * states
 
+    def infer_storage_type(self, in_stype: Any) -> Any:
+        """Return the storage types of inputs, outputs and auxiliary states; custom operators get dense arrays."""
+        for number, stype in enumerate(in_stype):
+            if stype != "default":
+                raise MXNetError(f"custom operators take dense arrays, but input {number} is {stype}")
+        outputs, states = len(self.list_outputs()), len(self.list_auxiliary_states())
+        return in_stype, ["default"] * outputs, ["default"] * states
+
+    def infer_storage_type_backward(
+        self, ograd_stype: Any, in_stype: Any, out_stype: Any, igrad_stype: Any, aux_stype: Any
+    ) -> Any:
+        """Return the storage types of all arrays of the backward pass; gradients are dense."""
+        return ograd_stype, in_stype, out_stype, ["default"] * len(igrad_stype), aux_stype
+
     def list_arguments(self) -> list[str]:
         """Return the names of the inputs."""
         return ["data"]

@@ -49,7 +49,7 @@ def text_of(default):
         return getattr(default, "__name__", text)
     if " at 0x" in text:
         return f"<{type(default).__name__}>"
-    return text
+    return text.replace(os.path.expanduser("~"), "~")
 
 
 def signature(function):

@@ -16,7 +16,7 @@ from types import ModuleType
 from typing import Any
 
 from .. import libinfo
-from .places import ALIAS, LIBRARY, MOVED, VirtualModule, advice, is_module_of_mxnet, resolve, shared
+from .places import ALIAS, LIBRARY, MOVED, SHORT_NAMES, VirtualModule, advice, is_module_of_mxnet, resolve, shared
 
 __all__ = ["AliasFinder", "CompletingFinder", "MXNetModule", "complete", "restore"]
 
@@ -119,7 +119,7 @@ def _find_part(part: str) -> ModuleType | None:
     if found is not None:
         return found
     contents = _find_contents(MOVED[part]) if part in MOVED else None
-    if contents is not None and "." not in part:
+    if contents is not None and part in SHORT_NAMES:
         return contents
     if contents is None and isinstance(known, ModuleType):
         contents = known  # the part is not a file, but its parent has a module under that name
@@ -198,7 +198,10 @@ class CompletingFinder(importlib.abc.MetaPathFinder):
 
         def execute_and_complete(module: ModuleType) -> None:
             execute(module)
-            complete(module)
+            # the module may have made others that are no files
+            for name, made in list(sys.modules.items()):
+                if name == fullname or name.startswith(fullname + "."):
+                    complete(made)
 
         setattr(spec.loader, "exec_module", execute_and_complete)  # noqa: B010 - mypy forbids the plain assignment
         return spec

@@ -17,12 +17,21 @@ from typing import Any, cast
 from .locations import ALIAS, LIBRARY
 from .renamed import RENAMED
 
-__all__ = ["ABSENT", "ALIAS", "LIBRARY", "MOVED", "VirtualModule", "advice", "is_module_of_mxnet", "resolve", "shared"]
+__all__ = [
+    "ABSENT",
+    "ALIAS",
+    "LIBRARY",
+    "MOVED",
+    "SHORT_NAMES",
+    "VirtualModule",
+    "advice",
+    "is_module_of_mxnet",
+    "resolve",
+    "shared",
+]
 
 #: MXNet modules whose contents are in another module of the library
 MOVED = {
-    "_ctypes.ndarray": "ndarray",
-    "_ctypes.symbol": "symbol",
     "contrib.ndarray": "ndarray.contrib",
     "contrib.onnx.onnx2mx": "contrib.onnx",
     "contrib.onnx.onnx2mx.import_model": "contrib.onnx",
@@ -101,15 +110,18 @@ MOVED = {
     "viz": "visualization",
 }
 
+#: modules that MXNet itself offers under a second name
+SHORT_NAMES = frozenset("img init kv mod mon nd np npx onnx rnd sym viz".split())
+
 #: modules of MXNet 1.9.1 that this library lacks, with advice; each stands for the modules below it
 ABSENT = {
     "rtc": "phonograd has no GPU support",
     "tvmop": "phonograd has no TVM operators",
     "space": "phonograd has no TVM operators",
-    "_ctypes.space": "phonograd has no TVM operators",
     "library": "operators are written in Python; see CONTRIBUTING.md",
     "torch": "use DLPack: nd.from_dlpack and torch.from_dlpack share memory",
     "th": "use DLPack: nd.from_dlpack and torch.from_dlpack share memory",
+    "_ctypes": "phonograd has no C library",
     "_ffi": "phonograd has no C library",
     "_api_internal": "phonograd has no C library",
     "ndarray.numpy._api_internal": "phonograd has no C library",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import importlib
 import importlib.util
 import math
 import struct
@@ -163,3 +164,13 @@ def parse_data_desc(
 def check_names_match(data_names: Sequence[str], data_shapes: Any, name: str, throw: bool) -> None:
     """Raise or warn if descriptions have other names than a module."""
     describe_inputs(data_shapes, data_names, name, throw)
+
+
+#: packages that MXNet imports if they are there, and otherwise replaces by None
+_OPTIONAL = ("bokeh", "cv2", "h5py", "pandas", "requests")
+
+
+def __getattr__(name: str) -> Any:
+    if name in _OPTIONAL:
+        return importlib.import_module(name) if importlib.util.find_spec(name) is not None else None
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -96,6 +96,7 @@ class DataParallelExecutorGroup:
         self.param_names = list(param_names)
         self.for_training, self.inputs_need_grad = for_training, inputs_need_grad
         self.logger = logger
+        self.group2ctxs = group2ctxs
         self.fixed_param_names, self.state_names = list(fixed_param_names or ()), list(state_names or ())
         self.shared_group = shared_group
         self._given_req = grad_req
@@ -145,7 +146,10 @@ class DataParallelExecutorGroup:
         }
 
     def bind_exec(
-        self, data_shapes: Any, label_shapes: Any, shared_group: DataParallelExecutorGroup | None = None,
+        self,
+        data_shapes: Any,
+        label_shapes: Any,
+        shared_group: DataParallelExecutorGroup | None = None,
         reshape: bool = False,
     ) -> None:
         """Bind an executor on each device."""
@@ -180,6 +184,8 @@ class DataParallelExecutorGroup:
 
     def _collect_arrays(self) -> None:
         """Collect the arrays of all executors by their role."""
+
+        self.num_outputs, self.output_layouts = len(self.output_names), [0] * len(self.output_names)
 
         def on_devices(names: Sequence[str]) -> list[list[tuple[slice, NDArray]]]:
             return [
@@ -298,6 +304,7 @@ def group_of_one(
         aux_names=symbol.list_auxiliary_states(),
         output_names=symbol.list_outputs(),
         workload=[1.0],
+        group2ctxs=None,
         logger=logging,
         shared_group=None,
         execs=[executor],
