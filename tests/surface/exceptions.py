@@ -100,7 +100,7 @@ NONE = "None stands for the same default, which depends on the layout or on the 
 #: functions and constructors with other parameters or defaults, by module:name
 SIGNATURES = {
     "mxnet.gluon.nn.conv_layers:* mxnet.gluon.contrib.rnn.conv_rnn_cell:*": NONE,
-    "mxnet.gluon.contrib.cnn.conv_layers:*": "the values of `op_name` and `adj` are fixed",
+    "mxnet.gluon.contrib.cnn.conv_layers:*": "None stands for the same name of an operator",
     "mxnet.gluon.model_zoo.*:* mxnet.gluon.contrib.data.text:WikiText*": "None stands for the same directory and device",
     "mxnet.numpy:* mxnet.ndarray.numpy:*": "more keywords before `out`, or None for the default dtype",
     "mxnet.symbol.numpy:* mxnet.symbol.numpy_extension:*": "keywords of symbols",
@@ -110,10 +110,11 @@ SIGNATURES = {
     "mxnet.numpy_extension.random:seed": "the name of the first parameter is that of mx.random.seed",
     "mxnet.visualization:*": "equal defaults that cannot be changed by accident",
     "mxnet.executor:Executor mxnet.symbol.symbol:Symbol mxnet.io.io:MXDataIter": HANDLE,
-    "*:ModifierCell.begin_state mxnet.module.*:*Module": "None stands for the same default",
+    "mxnet.module.*:*Module": "None stands for cpu(0)",
+    "*:ModifierCell.begin_state": "`batch_size` is a parameter, as in other cells",
     "mxnet.misc:FactorScheduler": "a scheduler of MXNet 0.x; lr_scheduler.FactorScheduler replaces it",
-    "mxnet.model:FeedForward.*": "the first positions differ; calls by keyword work",
+    "mxnet.model:FeedForward.*": "no default callback; `fit` itself logs the scores",
     "mxnet.ndarray.ndarray:NDArray.diag": "all parameters of the operator",
-    "mxnet.rnn.rnn_cell:Conv*": "defaults that MXNet computes from other arguments",
+    "mxnet.rnn.rnn_cell:Conv*": "None stands for the same prefix and activation",
     "*:arange_like *:BatchNorm_v1 mxnet.symbol:*": "no `ctx`, or moving statistics as inputs",
 }

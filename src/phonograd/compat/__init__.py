@@ -15,6 +15,7 @@ import threading
 from types import ModuleType
 
 from .finder import AliasFinder, CompletingFinder, MXNetModule, complete, restore
+from .numpy_aliases import remove_names, restore_names
 from .places import ALIAS, LIBRARY
 
 __all__ = ["install_as_mxnet", "the_module", "uninstall"]
@@ -30,10 +31,15 @@ def _ours(module: ModuleType | None) -> bool:
     return file.startswith(os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep)
 
 
-def install_as_mxnet() -> ModuleType:
+def install_as_mxnet(numpy_aliases: bool = False) -> ModuleType:
     """Make ``import mxnet`` and its submodules refer to this library, and return the module ``mxnet``.
 
     Further calls have no effect. Call it before any import of MXNet.
+
+    Parameters
+    ----------
+    numpy_aliases
+        Whether ``numpy`` offers names again that NumPy 1.24 and 2 removed: ``np.int``, ``np.float``, ``np.NaN``, ...
 
     Raises
     ------
@@ -54,6 +60,8 @@ def install_as_mxnet() -> ModuleType:
                 f"A real MXNet is already imported (from {getattr(existing, '__file__', 'an unknown place')}). "
                 f"Call {LIBRARY}.install_as_mxnet() before the first `import mxnet`."
             )
+        if numpy_aliases:
+            restore_names()
         if not any(isinstance(finder, AliasFinder) for finder in sys.meta_path):
             sys.meta_path[:0] = [AliasFinder(), CompletingFinder()]
             for module in [module for name, module in list(sys.modules.items()) if name.startswith(LIBRARY + ".")]:
@@ -74,6 +82,7 @@ def uninstall() -> None:
     with _lock:
         sys.meta_path[:] = [finder for finder in sys.meta_path if not isinstance(finder, AliasFinder | CompletingFinder)]
         restore()
+        remove_names()
         if isinstance(sys.modules.get(ALIAS), MXNetModule):
             for name in [name for name in sys.modules if name == ALIAS or name.startswith(ALIAS + ".")]:
                 del sys.modules[name]
