@@ -207,11 +207,12 @@ class DataParallelExecutorManager:
         logger = logging if logger is None else logger
         logger.info("Start training with %s", str(ctx))
         loads = [1] * len(ctx) if work_load_list is None else work_load_list
-        assert isinstance(loads, list) and len(loads) == len(ctx), "Invalid settings for work load. "
+        assert isinstance(loads, list), "Invalid settings for work load. "
+        assert len(loads) == len(ctx), "Invalid settings for work load. "
         self.symbol, self.ctx, self.sym_gen = symbol, list(ctx), sym_gen
         self.slices = _split_input_slice(train_data.batch_size, loads)
         self.arg_names, self.param_names, self.aux_names = arg_names, param_names, aux_names
-        self.execgrp = self._make_group(symbol, train_data, None)
+        self.execgrp: DataParallelExecutorGroup = self._make_group(symbol, train_data, None)
         self.curr_execgrp: DataParallelExecutorGroup | None = None
         if sym_gen is not None:
             self.execgrp_bucket = {train_data.default_bucket_key: self.execgrp}

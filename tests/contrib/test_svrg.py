@@ -40,9 +40,14 @@ def test_parameters_after_two_epochs(network, batches):
 def test_the_mean_gradient_is_that_of_the_snapshot(network, batches):
     module = fit(network, batches, 1)
     module.update_full_grads(batches)
-    data, label = (next(iter(source.values())) if isinstance(source, dict) else source[0][1] for source in (batches.data, batches.label))
+    data, label = (
+        next(iter(source.values())) if isinstance(source, dict) else source[0][1]
+        for source in (batches.data, batches.label)
+    )
     arguments, _ = module.get_params()
-    residual = data.asnumpy() @ arguments["fc_weight"].asnumpy().T + arguments["fc_bias"].asnumpy() - label.asnumpy()[:, None]
+    residual = (
+        data.asnumpy() @ arguments["fc_weight"].asnumpy().T + arguments["fc_bias"].asnumpy() - label.asnumpy()[:, None]
+    )
     np.testing.assert_allclose(
         module._param_dict[0]["fc_weight"].asnumpy(), residual.T @ data.asnumpy() / 5, rtol=1e-3, atol=1e-4
     )

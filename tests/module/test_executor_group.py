@@ -56,7 +56,10 @@ def test_a_group_computes_as_one_executor_does(network, batches):
         each.backward()
     assert [(part.start, part.stop) for part in group.slices] == [(0, 2), (2, 6)]
     assert [output.shape for output in group.get_outputs(merge_multi_context=False)[0]] == [(2, 3), (4, 3)]
-    for ours, whole in ((group.get_outputs(), single.get_outputs()), (group.get_input_grads(), single.get_input_grads())):
+    for ours, whole in (
+        (group.get_outputs(), single.get_outputs()),
+        (group.get_input_grads(), single.get_input_grads()),
+    ):
         np.testing.assert_allclose(ours[0].asnumpy(), whole[0].asnumpy(), rtol=1e-5)
     for parts, (whole,) in zip(group.grad_arrays, single.grad_arrays, strict=True):
         np.testing.assert_allclose(sum(part.asnumpy() for part in parts), whole.asnumpy(), rtol=1e-4, atol=1e-6)

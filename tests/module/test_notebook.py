@@ -74,7 +74,9 @@ def test_a_fit_fills_frames_and_charts(shown):
     assert len(logger.epoch_df.rows) == 2
     assert set(logger.all_dataframes) == {"train", "eval", "epoch"}
     assert all(0 <= value <= 1 for value in logger.train_df["accuracy"])
-    assert chart.axes.lines[0].get_ydata().tolist() == logger.train_df["accuracy"][: len(chart.axes.lines[0].get_ydata())]
+    assert (
+        chart.axes.lines[0].get_ydata().tolist() == logger.train_df["accuracy"][: len(chart.axes.lines[0].get_ydata())]
+    )
     fit(**callback.args_wrapper(curve))
     assert [line.get_label() for line in curve.axes.lines] == ["train", "eval"]
     assert len(curve.axes.lines[0].get_xdata()) == 6

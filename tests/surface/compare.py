@@ -78,8 +78,8 @@ EXAMPLES = {
     "mxnet.gluon.rnn.rnn_cell:LSTMCell": lambda mx: mx.gluon.rnn.LSTMCell(2),
     "mxnet.gluon.rnn.rnn_cell:GRUCell": lambda mx: mx.gluon.rnn.GRUCell(2),
     "mxnet.gluon.contrib.rnn.rnn_cell:LSTMPCell": lambda mx: mx.gluon.contrib.rnn.LSTMPCell(2, 2),
-    "mxnet.gluon.contrib.cnn.conv_layers:DeformableConvolution": lambda mx: (
-        mx.gluon.contrib.cnn.DeformableConvolution(2)
+    "mxnet.gluon.contrib.cnn.conv_layers:DeformableConvolution": lambda mx: mx.gluon.contrib.cnn.DeformableConvolution(
+        2
     ),
     "mxnet.gluon.contrib.cnn.conv_layers:ModulatedDeformableConvolution": lambda mx: (
         mx.gluon.contrib.cnn.ModulatedDeformableConvolution(2)
@@ -117,7 +117,11 @@ def functions() -> Iterator[tuple[str, str, object]]:
         yield place, described["init"], cls
         for name, description in described["attributes"].items():
             if not name.startswith("_") and description.startswith("(") and hasattr(cls, name):
-                yield f"{place}.{name}", description[1:-1].removeprefix("self, ").removeprefix("cls, "), getattr(cls, name)
+                yield (
+                    f"{place}.{name}",
+                    description[1:-1].removeprefix("self, ").removeprefix("cls, "),
+                    getattr(cls, name),
+                )
 
 
 def without_kinds(text):
@@ -172,7 +176,11 @@ def accepts(ours, theirs):
             continue
         if default not in ("", "_Null", "None") and mine.partition("=")[2] != default:
             return False
-        if not star and not any_position and (number >= len(positional) or positional[number].partition("=")[0] != name):
+        if (
+            not star
+            and not any_position
+            and (number >= len(positional) or positional[number].partition("=")[0] != name)
+        ):
             return False
     return True
 

@@ -173,7 +173,14 @@ def main():
     result = {"modules": modules, "classes": classes, "errors": errors}
     with gzip.GzipFile(PATH, "wb", mtime=0) as file:
         file.write(json.dumps(result, indent=0, sort_keys=True).encode())
-    print(len(modules), "modules,", sum(len(m) for m in modules.values() if isinstance(m, dict)), "names,", len(classes), "classes")
+    print(
+        len(modules),
+        "modules,",
+        sum(len(m) for m in modules.values() if isinstance(m, dict)),
+        "names,",
+        len(classes),
+        "classes",
+    )
 
 
 if __name__ == "__main__":

@@ -24,9 +24,29 @@ BEGIN, END = "<!-- world: begin -->", "<!-- world: end -->"
 #: the libraries were written for NumPy 1; MXNet needs an older one than this library allows
 OURS = ["numpy==1.26.4", "llvmlite>=0.45"]
 ORACLE = ["numpy==1.23.5", "mxnet==1.9.1"]
-COMMON = """pytest<8 pytest-timeout flaky scipy pandas==1.5.3 pydantic<2 pillow matplotlib requests tqdm toolz
-    typing-extensions yacs portalocker autocfg tensorboardx sacremoses sentencepiece cython setuptools<80
-    opencv-python-headless==4.8.1.78""".split()
+COMMON = [
+    "pytest<8",
+    "pytest-timeout",
+    "flaky",
+    "scipy",
+    "pandas==1.5.3",
+    "pydantic<2",
+    "pillow",
+    "matplotlib",
+    "requests",
+    "tqdm",
+    "toolz",
+    "typing-extensions",
+    "yacs",
+    "portalocker",
+    "autocfg",
+    "tensorboardx",
+    "sacremoses",
+    "sentencepiece",
+    "cython",
+    "setuptools<80",
+    "opencv-python-headless==4.8.1.78",
+]
 
 
 @dataclass

@@ -25,12 +25,12 @@ SIZES = {
     "yolo3": (224, 224),
     "center_net": (256, 256),
     "rcnn": (240, 320),
-    "fcn": (240, 240),
-    "psp": (240, 240),
+    "fcn": (480, 480),
+    "psp": (480, 480),
     "deeplab": (480, 480),
-    "danet": (240, 240),
-    "icnet": (240, 240),
-    "fastscnn": (240, 240),
+    "danet": (480, 480),
+    "icnet": (480, 480),
+    "fastscnn": (1024, 1024),
     "pose": (256, 192),
     "mobile_pose": (256, 192),
     "monodepth": (192, 640),
@@ -73,9 +73,9 @@ def compute(name):
 
     try:
         net = get_model(name, pretrained=False, pretrained_base=False)
-    except TypeError:
+    except (TypeError, Warning):
         net = get_model(name, pretrained=False)
-    net.initialize(mx.init.Xavier(), force_reinit=True)
+    net.initialize()
     outputs = net(*inputs(name))
     mx.nd.waitall()
     return shapes(outputs)

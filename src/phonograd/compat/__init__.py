@@ -80,7 +80,9 @@ def the_module() -> ModuleType:
 def uninstall() -> None:
     """Undo :func:`install_as_mxnet`: ``import mxnet`` looks for a real MXNet again."""
     with _lock:
-        sys.meta_path[:] = [finder for finder in sys.meta_path if not isinstance(finder, AliasFinder | CompletingFinder)]
+        sys.meta_path[:] = [
+            finder for finder in sys.meta_path if not isinstance(finder, AliasFinder | CompletingFinder)
+        ]
         restore()
         remove_names()
         if isinstance(sys.modules.get(ALIAS), MXNetModule):

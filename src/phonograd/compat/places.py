@@ -12,7 +12,7 @@ import importlib
 import json
 import pathlib
 from types import ModuleType
-from typing import Any, cast
+from typing import Any
 
 from .locations import ALIAS, LIBRARY
 from .renamed import RENAMED
@@ -111,7 +111,7 @@ MOVED = {
 }
 
 #: modules that MXNet itself offers under a second name
-SHORT_NAMES = frozenset("img init kv mod mon nd np npx onnx rnd sym viz".split())
+SHORT_NAMES = frozenset(["img", "init", "kv", "mod", "mon", "nd", "np", "npx", "onnx", "rnd", "sym", "viz"])
 
 #: modules of MXNet 1.9.1 that this library lacks, with advice; each stands for the modules below it
 ABSENT = {
@@ -179,7 +179,7 @@ class VirtualModule(ModuleType):
         self.__path__: list[str] = []  # the import system asks for it before it imports modules below
 
     def __getattr__(self, name: str) -> Any:
-        place = shared(cast(str, self.__name__)).get(name)
+        place = shared(self.__name__).get(name)
         if place is not None:
             return resolve(place)
         contents = self.__dict__["_contents"]

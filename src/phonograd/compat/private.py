@@ -1,4 +1,4 @@
-"""Provide private constants and functions of MXNet that code in the wild imports and that the library has no use for."""
+"""Provide private constants and functions of MXNet that code in the wild imports; the library itself needs none."""
 
 from __future__ import annotations
 
@@ -65,10 +65,7 @@ RECORD_FORMAT = "IfQQ"
 RECORD_SIZE = struct.calcsize(RECORD_FORMAT)
 SKLEARN_INSTALLED = importlib.util.find_spec("sklearn") is not None
 DTYPES: dict[str | None, Any] = {
-    **{
-        name: getattr(np, name)
-        for name in ("float16", "float32", "float64", "int8", "int32", "int64", "uint8")
-    },
+    **{name: getattr(np, name) for name in ("float16", "float32", "float64", "int8", "int32", "int64", "uint8")},
     "bool": np.bool_,
     "bool_": np.bool_,
     "float": np.float64,

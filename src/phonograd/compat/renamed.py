@@ -22,7 +22,8 @@ _LINES = {
     "gluon.data.dataset": "_DownloadedDataset=gluon.data.vision.datasets:_DownloadedDataset",
     "gluon.nn.basic_layers": "_BatchNorm=gluon.nn.normalization:BatchNorm",
     "gluon.trainer": "KVStore=kvstore:KVStore",
-    "gluon.utils": "requests=requests _check_all_np_ndarrays=check_all_np_ndarrays _check_same_symbol_type=check_same_symbol_type",
+    "gluon.utils": """requests=requests _check_all_np_ndarrays=check_all_np_ndarrays
+        _check_same_symbol_type=check_same_symbol_type""",
     "image": "cv2=cv2",
     "image.image": "cv2=cv2 _get_interp_method=image.resizing:choose_method",
     "io.utils": "h5py=h5py _init_data=io.arrays:_name_arrays",
@@ -33,7 +34,8 @@ _LINES = {
     "module.base_module": """_check_input_names=module.batches:check_names _check_names_match=check_names_match
         _parse_data_desc=parse_data_desc""",
     "ndarray._internal": "NDArrayBase=ndarray:NDArray",
-    "ndarray.ndarray": """NDArrayBase=ndarray:NDArray _STORAGE_TYPE_UNDEFINED=UNDEFINED_STORAGE _STORAGE_TYPE_DEFAULT=DEFAULT_STORAGE
+    "ndarray.ndarray": """NDArrayBase=ndarray:NDArray
+        _STORAGE_TYPE_UNDEFINED=UNDEFINED_STORAGE _STORAGE_TYPE_DEFAULT=DEFAULT_STORAGE
         _STORAGE_TYPE_ROW_SPARSE=ROW_SPARSE_STORAGE _STORAGE_TYPE_CSR=CSR_STORAGE
         _STORAGE_TYPE_STR_TO_ID=STORAGE_NUMBERS _STORAGE_TYPE_ID_TO_STR=STORAGE_NAMES
         _SIGNED_INT32_UPPER_LIMIT=LARGEST_INT32 _get_broadcast_shape=broadcast_shape

@@ -71,6 +71,10 @@ class DataParallelExecutorGroup:
         Accepted for compatibility, without effect.
     """
 
+    #: the size of a batch, and the part of it for each device
+    batch_size: int | None
+    slices: list[slice]
+
     def __init__(
         self,
         symbol: Any,
@@ -153,8 +157,7 @@ class DataParallelExecutorGroup:
         reshape: bool = False,
     ) -> None:
         """Bind an executor on each device."""
-        self.batch_size: int | None = None
-        self.slices: list[slice] = []
+        self.batch_size, self.slices = None, []
         self.data_shapes, self.label_shapes = _describe(data_shapes), _describe(label_shapes) or None
         self.data_layouts = self.decide_slices(self.data_shapes)
         self.label_layouts = self.decide_slices(self.label_shapes) if self.label_shapes else []

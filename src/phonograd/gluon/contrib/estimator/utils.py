@@ -17,9 +17,7 @@ def _check_metrics(metrics: Any) -> list[EvalMetric]:
         return [single for part in metrics.metrics for single in _check_metrics(part)]
     found = [metrics] if isinstance(metrics, EvalMetric) else list(metrics or [])
     if not all(isinstance(each, EvalMetric) for each in found):
-        raise ValueError(
-            f"metrics must be a Metric or a list of Metric, refer to mxnet.metric.EvalMetric: {metrics}"
-        )
+        raise ValueError(f"metrics must be a Metric or a list of Metric, refer to mxnet.metric.EvalMetric: {metrics}")
     return found
 
 
