@@ -9,7 +9,7 @@ WORKERS ?= 2
 # Directory of the libraries that the benchmarks compare with.
 export PEERS_HOME ?= $(HOME)/.cache/phonograd-peers
 
-.PHONY: help demo smoke test test-reference test-processors test-versions lint format bench peers oracle fuzz reliability prebuilt clean
+.PHONY: help demo smoke test test-reference test-processors test-versions lint format bench peers oracle surface world fuzz reliability prebuilt clean
 
 help:
 	@echo "make demo            train a network on handwritten digits, profile it, show a report (under 60 s)"
@@ -26,6 +26,8 @@ help:
 	@echo "make bench           run the benchmarks and write the figures of README.md and docs/performance.md"
 	@echo "make peers           install the libraries for comparison (MXNet 1.9.1, PyTorch, JAX) in $(PEERS_HOME)"
 	@echo "make oracle          record reference values from real MXNet; needs MXNET_PYTHON=/path/to/python"
+	@echo "make surface         record the names and signatures of real MXNet; needs MXNET_PYTHON=/path/to/python"
+	@echo "make world           run GluonCV, GluonNLP and GluonTS with this library as mxnet; writes docs/compatibility.md"
 	@echo "make clean           remove all generated files, including the virtual environment"
 
 $(READY): pyproject.toml
@@ -106,6 +108,16 @@ oracle:
 	  echo "  python3.11 -m venv mxnet-venv && mxnet-venv/bin/pip install numpy==1.23.5 mxnet==1.9.1"; \
 	  echo "  make oracle MXNET_PYTHON=mxnet-venv/bin/python"; exit 2; }
 	$(MXNET_PYTHON) tests/oracle/record.py
+
+# the second step writes the table of names that MXNet's modules import from elsewhere
+surface: $(READY)
+	@test -n '$(MXNET_PYTHON)' || { echo "make surface needs MXNET_PYTHON, as make oracle"; exit 2; }
+	$(MXNET_PYTHON) tests/surface/record.py
+	$(BIN)/python -m tests.surface.write
+
+# environments are kept in ~/.cache/phonograd-world; ARGUMENTS='--only gluoncv --write' and the like
+world: $(READY)
+	$(BIN)/python -m tests.world $(ARGUMENTS)
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage htmlcov phonograd-demo.html

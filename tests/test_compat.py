@@ -211,7 +211,7 @@ import mxnet as mx
 from mxnet import autograd
 import phonograd
 assert mx.__version__ == "1.9.1" and autograd is phonograd.autograd, mx
-assert type(mx).__name__ == "_MXNetModule"
+assert type(mx).__name__ == "MXNetModule"
 """
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([directory, *filter(None, sys.path)])}
     subprocess.run([sys.executable, "-c", script], env=environment, check=True)

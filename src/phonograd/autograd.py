@@ -82,9 +82,9 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-def set_recording(is_record: bool) -> bool:
+def set_recording(is_recording: bool) -> bool:
     """Switch recording on or off and return the previous state."""
-    value = _truth(is_record)
+    value = _truth(is_recording)
     if value:
         _before_recording()
     return set_flag(RECORDING, value)

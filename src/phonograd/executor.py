@@ -248,6 +248,10 @@ class Executor:
         }
         return Executor(self._symbol, new_args, new_grads, dict(self._requests), new_states, self._ctx)
 
+    def get_optimized_symbol(self) -> Symbol:
+        """Return the symbol that the executor computes: the bound one, because fusion happens below symbols."""
+        return self._symbol
+
     def debug_str(self) -> str:
         """Return a text that lists all operators with their inputs and attributes."""
         return self._symbol.debug_str()

@@ -15,6 +15,7 @@ from .core.array.handle import as_class
 from .core.backward.function import as_recorded, record_call, sources_of
 from .core.base.devices import current_context
 from .core.base.errors import MXNetError, nearest
+from .core.graph.operator import REGISTRY
 from .core.trace.flags import FLAGS, RECORDING, TRAINING, flags_set_to
 from .ndarray.array import NDArray
 from .ndarray.creation import zeros
@@ -63,6 +64,20 @@ class CustomOpProp:
         outputs, states = len(self.list_outputs()), len(self.list_auxiliary_states())
         return [first] * len(in_type), [first] * outputs, [first] * states
 
+    def infer_storage_type(self, in_stype: Any) -> Any:
+        """Return the storage types of inputs, outputs and auxiliary states; custom operators get dense arrays."""
+        for number, stype in enumerate(in_stype):
+            if stype != "default":
+                raise MXNetError(f"custom operators take dense arrays, but input {number} is {stype}")
+        outputs, states = len(self.list_outputs()), len(self.list_auxiliary_states())
+        return in_stype, ["default"] * outputs, ["default"] * states
+
+    def infer_storage_type_backward(
+        self, ograd_stype: Any, in_stype: Any, out_stype: Any, igrad_stype: Any, aux_stype: Any
+    ) -> Any:
+        """Return the storage types of all arrays of the backward pass; gradients are dense."""
+        return ograd_stype, in_stype, out_stype, ["default"] * len(igrad_stype), aux_stype
+
     def list_arguments(self) -> list[str]:
         """Return the names of the inputs."""
         return ["data"]
@@ -97,8 +112,16 @@ def register(reg_name: str) -> Callable[[type[CustomOpProp]], type[CustomOpProp]
 
 
 def get_all_registered_operators() -> list[str]:
-    """Return the names of all registered custom operators."""
-    return sorted(_registered)
+    """Return the names of all operators, those of the library and registered custom ones."""
+    return sorted({*REGISTRY, *_registered})
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("NDArrayOp", "NumpyOp", "PythonOp"):
+        from . import operator_forms
+
+        return getattr(operator_forms, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def registered_class(op_type: str) -> type[CustomOpProp]:

@@ -171,7 +171,7 @@ def run_module(name: str, arguments: Sequence[str]) -> int:
 
 def _take_place(folder: str, name: str, arguments: Sequence[str]) -> None:
     """Prepare the process for a script: the mxnet alias, its ``sys.path`` and its arguments."""
-    install_as_mxnet()
+    install_as_mxnet(numpy_aliases=True)
     channel.connect()
     sys.argv = [name, *arguments]
     # Workers spawned by multiprocessing import mxnet before our code runs; they inherit this path.

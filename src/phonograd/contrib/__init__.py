@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from types import ModuleType
 
-__all__ = ["amp", "autograd", "io", "onnx", "safetensors", "tensorboard", "text"]
+__all__ = ["amp", "autograd", "io", "onnx", "safetensors", "svrg_optimization", "tensorboard", "text"]
 
 _ELSEWHERE = {
     "nd": "ndarray.contrib",

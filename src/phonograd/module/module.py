@@ -24,6 +24,7 @@ from ..optimizer import Optimizer, create, get_updater
 from ..symbol import Symbol
 from .base_module import Arrays, BaseModule, Binding, Metric, Values, need
 from .batches import arrays_of, check_names, describe_inputs
+from .executor_group import DataParallelExecutorGroup, group_of_one
 
 __all__ = ["Module"]
 
@@ -159,6 +160,24 @@ class Module(BaseModule):
         need(self.binded, what, "bind")
         assert self._executor is not None
         return self._executor
+
+    @property
+    def _exec_group(self) -> DataParallelExecutorGroup | None:
+        """Return MXNet's view of the executor, whose arrays tutorials read, or None before ``bind``."""
+        if self._executor is None:
+            return None
+        return group_of_one(
+            self._executor,
+            self._data_shapes,
+            self._label_shapes,
+            contexts=[self._context],
+            param_names=self._param_names,
+            for_training=self.for_training,
+            inputs_need_grad=self.inputs_need_grad,
+            fixed_param_names=self._fixed_names,
+            state_names=self._state_names,
+            _given_req=self._grad_req,
+        )
 
     # -- arrays
 

@@ -20,7 +20,7 @@ from ..core.graph.operator import Operator
 from ..core.graph.parameters import REQUIRED, Parameter
 from ..name import NameManager
 from .calls import call_of, name_in_files
-from .entry import NULL, Entry, Head, hidden_key, text_of
+from .entry import HIDDEN, NULL, Entry, Head, hidden_key, text_of
 from .graph import Symbol
 
 __all__ = ["attributes_for", "build", "function_of", "var"]
@@ -32,6 +32,13 @@ _IGNORED = frozenset(("out", "ctx"))
 _STORAGE_TYPES = ("default", "row_sparse", "csr")
 
 _OF_A_VARIABLE = re.compile(r".+_(ctx_group|lr_mult|wd_mult|force_mirroring|mirror_stage)")
+
+
+def _text_of_any(value: Any) -> str:
+    """Return the text of an attribute that may have any value: an initializer describes itself."""
+    if isinstance(value, str):
+        return value
+    return str(value.dumps()) if hasattr(value, "dumps") else str(value)
 
 
 def attributes_for(attr: Mapping[str, str] | None) -> dict[str, str]:
@@ -122,7 +129,7 @@ def build(
 
     Missing inputs become variables, named after the call and the input.
     """
-    attributes = {**attributes_for(attr), **parameters}
+    attributes = {**attributes_for({key: _text_of_any(value) for key, value in (attr or {}).items()}), **parameters}
     for key in attributes:
         if _OF_A_VARIABLE.fullmatch(key) and not key.startswith("__"):
             raise MXNetError(
@@ -262,6 +269,8 @@ def _texts(declared: Operator, parameters: Mapping[str, Parameter], given: Mappi
             texts[key] = parameter_text(parameters[key], value)
         elif (key.startswith("__") and key.endswith("__")) or key == declared.interface.count:
             texts[key] = str(value)
-        else:
-            declared.reject_unknown([key])
+        elif key in HIDDEN:
+            texts[hidden_key(key)] = str(value)
+        elif parameters or declared.variadic:
+            declared.reject_unknown([key])  # operators without parameters ignore all keywords, as in MXNet
     return texts

@@ -86,7 +86,7 @@ def invoke(
     context = extra.pop("ctx", None)
     for name in extra:
         if name not in _IGNORED and not (declared.tolerates and declared.tolerates(name, extra[name])):
-            _unknown(declared, name)
+            _refuse_unknown(declared, name)
     if declared.on_numbers is not None and not any([isinstance(value, Handle) for value in inputs]):
         differing = [(p, v) for p, v in zip(visible(declared), given, strict=True) if v is not p.default]
         return declared.on_numbers(*inputs, **{parameter.name: value for parameter, value in differing})
@@ -386,8 +386,11 @@ def _check(declared: Operator, inputs: tuple[Any, ...]) -> tuple[Handle | None, 
     return tuple([None if value is NULL else value for value in inputs[:count]])
 
 
-def _unknown(declared: Operator, name: str) -> None:
+def _refuse_unknown(declared: Operator, name: str) -> None:
+    """Raise for a keyword that is no parameter. As in MXNet, operators without parameters ignore all keywords."""
     known = [p.name for p in visible(declared)]
+    if not known and not declared.variadic:
+        return
     raise MXNetError(
         f"Cannot find argument '{name}', Possible Arguments: {', '.join(known) or 'none'}, "
         f'in operator {declared.name}(name=""){nearest(name, known)}'

@@ -12,7 +12,7 @@ import importlib
 import itertools
 import operator
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -75,9 +75,17 @@ def _contexts(ctx: Any) -> list[Context]:
     return [ctx] if isinstance(ctx, Context) else list(ctx)
 
 
-def _place(context: Context) -> tuple[int, int]:
-    """Return the key of a context: pinned memory and plain memory of the host are the same."""
-    return context.device_typeid & 1, context.device_id
+def _number_by_context(contexts: Sequence[Context]) -> list[list[int | None]]:
+    """Return the number of each context in a list, by kind and number of the device, as MXNet's ``_ctx_map``.
+
+    Pinned memory and plain memory of the host are the same kind.
+    """
+    found: list[list[int | None]] = [[], []]
+    for number, context in enumerate(contexts):
+        places = found[context.device_typeid & 1]
+        places.extend([None] * (context.device_id + 1 - len(places)))
+        places[context.device_id] = number
+    return found
 
 
 class Parameter:
@@ -129,7 +137,7 @@ class Parameter:
         self._data: list[NDArray] | None = None
         self._grad: list[NDArray] | None = None
         self._ctx_list: list[Context] = []
-        self._numbers: dict[tuple[int, int], int] = {}
+        self._ctx_map = _number_by_context([])
         self._trainer: Any = None
         self._deferred_init: _Deferred | None = None
         self._differentiable = differentiable
@@ -268,7 +276,7 @@ class Parameter:
 
     def _init_impl(self, data: Any, contexts: Iterable[Context]) -> None:
         self._ctx_list = list(contexts)
-        self._numbers = {_place(context): number for number, context in enumerate(self._ctx_list)}
+        self._ctx_map = _number_by_context(self._ctx_list)
         self._data = [self._as_storage_type(of_chosen_kind(data.copyto(context))) for context in self._ctx_list]
         self._init_grad()
 
@@ -297,7 +305,8 @@ class Parameter:
             if len(arr_list) == 1:
                 return arr_list[0]
             ctx = current_context()
-        number = self._numbers.get(_place(ctx))
+        numbers = self._ctx_map[ctx.device_typeid & 1]
+        number = numbers[ctx.device_id] if ctx.device_id < len(numbers) else None
         if number is None:
             raise RuntimeError(
                 f"Parameter '{self.name}' was not initialized on context {ctx}. "

@@ -6,4 +6,4 @@ module replaces itself with the one that :func:`phonograd.install_as_mxnet` crea
 
 from phonograd.compat import install_as_mxnet
 
-install_as_mxnet()
+install_as_mxnet(numpy_aliases=True)

@@ -8,7 +8,7 @@ from ... import nn
 from ...block import HybridBlock
 from .parts import concurrent, load_pretrained, sequence
 
-__all__ = ["SqueezeNet", "squeezenet1_0", "squeezenet1_1"]
+__all__ = ["SqueezeNet", "get_squeezenet", "squeezenet1_0", "squeezenet1_1"]
 
 #: channels and window of the first convolution, and the squeezed channels of the fire modules between pooling layers
 _VERSIONS: dict[str, tuple[int, int, tuple[tuple[int, ...], ...]]] = {
@@ -51,11 +51,18 @@ class SqueezeNet(HybridBlock):
         return self.output(self.features(x))
 
 
+def get_squeezenet(
+    version: str, pretrained: bool = False, ctx: Any = None, root: str | None = None, **kwargs: Any
+) -> SqueezeNet:
+    """Return a SqueezeNet of version ``'1.0'`` or ``'1.1'``."""
+    return load_pretrained(SqueezeNet(version, **kwargs), f"squeezenet{version}", pretrained, ctx, root)
+
+
 def squeezenet1_0(pretrained: bool = False, ctx: Any = None, root: str | None = None, **kwargs: Any) -> SqueezeNet:
     """Return SqueezeNet 1.0, for images of 224 x 224 pixels."""
-    return load_pretrained(SqueezeNet("1.0", **kwargs), "squeezenet1.0", pretrained, ctx, root)
+    return get_squeezenet("1.0", pretrained, ctx, root, **kwargs)
 
 
 def squeezenet1_1(pretrained: bool = False, ctx: Any = None, root: str | None = None, **kwargs: Any) -> SqueezeNet:
     """Return SqueezeNet 1.1, for images of 224 x 224 pixels; it needs less than half of the operations of 1.0."""
-    return load_pretrained(SqueezeNet("1.1", **kwargs), "squeezenet1.1", pretrained, ctx, root)
+    return get_squeezenet("1.1", pretrained, ctx, root, **kwargs)

@@ -1,0 +1,4 @@
+"""Name the library and its alias."""
+
+LIBRARY = "phonograd"
+ALIAS = "mxnet"

@@ -1,0 +1,5 @@
+"""Provide callbacks that collect and draw the progress of training in notebooks."""
+
+from . import callback
+
+__all__ = ["callback"]

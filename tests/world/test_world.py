@@ -1,0 +1,25 @@
+"""The table of libraries in docs/compatibility.md is the one that the stored results give."""
+
+import json
+
+from tests.world import __main__ as world
+
+
+def test_the_page_shows_the_stored_results():
+    results = json.loads(world.RESULTS.read_text(encoding="utf-8"))
+    text = world.PAGE.read_text(encoding="utf-8")
+    shown = text.split(world.BEGIN)[1].split(world.END)[0].strip().splitlines()
+    assert shown == world.table(results)
+    for by_kind in results.values():
+        for found in by_kind.values():
+            assert found["passed"] + len(found["failures"]) >= found["total"]
+
+
+def test_counts_are_read_from_the_output_of_pytest():
+    output = "FAILED tests/a.py::test_x - E\n3 failed, 1440 passed, 5 skipped in 6.1s\n"
+    assert world.summary_of(output) == {"passed": 1440, "total": 1443, "failures": ["tests/a.py::test_x"]}
+
+
+def test_rows_of_libraries_that_were_not_run_are_omitted():
+    results = {"gluonnlp": {"here": {"passed": 3, "total": 4, "failures": ["a"]}}}
+    assert world.table(results)[2:] == ["| gluonnlp 0.10.0 | unit tests that pass | 3 of 4 | not run |"]
