@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import itertools
 import os
+import sys
 import threading
 import tracemalloc
 from collections.abc import Iterator
@@ -139,6 +140,15 @@ def test_plans_of_other_settings_are_not_used(tiers: str, monkeypatch: pytest.Mo
     assert is_eager(chain(PLENTY + 250))
     promotion.finish()
     assert not is_eager(chain(PLENTY + 250))
+
+
+def test_the_interval_of_threads_is_restored(tiers: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(promotion, "NODE_NS", 0)
+    before = sys.getswitchinterval()
+    for _ in range(2):
+        chain(PLENTY + 260).asnumpy()
+    promotion.finish()
+    assert sys.getswitchinterval() == before
 
 
 def test_it_can_be_switched_off() -> None:

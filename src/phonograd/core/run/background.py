@@ -20,6 +20,7 @@ from __future__ import annotations
 import _thread
 import atexit
 import contextvars
+import sys
 import threading
 import time
 from collections import deque
@@ -34,6 +35,10 @@ __all__ = ["GATE", "Gate", "Queue", "Task", "TaskPool", "run_apart", "start"]
 
 #: minimum stack size; compilers and kernels need much less
 STACK_BYTES = 1 << 20
+
+#: how long a helper may keep the interpreter from the threads of the program while it works for later: they would wait
+#: for 5 ms, the default of Python, each time they have let go of it
+SWITCH_SECONDS = 0.0003
 
 Result = TypeVar("Result")
 
@@ -318,9 +323,13 @@ class Queue:
                 self._is_running = False
 
     def _work(self) -> None:
+        before = sys.getswitchinterval()
+        sys.setswitchinterval(min(before, SWITCH_SECONDS))
         while True:
             with self._lock:
                 if not self._waiting:
+                    if sys.getswitchinterval() == SWITCH_SECONDS:
+                        sys.setswitchinterval(before)
                     self._is_running = False
                     return
                 errand = self._waiting.popleft()
