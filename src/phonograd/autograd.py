@@ -74,12 +74,16 @@ def get_symbol(x: NDArray) -> Symbol:
     return read_record(x)
 
 
-def __getattr__(name: str) -> Any:
-    if name == "Symbol":
-        from .symbol import Symbol
+if TYPE_CHECKING:
+    from .symbol import Symbol as Symbol
+else:
 
-        return Symbol
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    def __getattr__(name: str) -> Any:
+        if name == "Symbol":
+            from .symbol import Symbol
+
+            return Symbol
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def set_recording(is_recording: bool) -> bool:

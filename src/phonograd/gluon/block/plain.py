@@ -10,7 +10,7 @@ import re
 import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ... import initializer
 from ...core.base.files import write_atomically
@@ -399,9 +399,14 @@ class Block:
             entry.end()
         return result
 
-    def forward(self, *args: Any) -> Any:
-        """Return the outputs of the block for its inputs. A subclass overrides this method."""
-        raise NotImplementedError(f"{type(self).__name__} has no forward(self, ...)")
+    if TYPE_CHECKING:
+        # a subclass chooses the arguments
+        forward: Callable[..., Any]
+    else:
+
+        def forward(self, *args: Any) -> Any:
+            """Return the outputs of the block for its inputs. A subclass overrides this method."""
+            raise NotImplementedError(f"{type(self).__name__} has no forward(self, ...)")
 
     def summary(self, *inputs: Any, timed: bool = False) -> None:
         """Print a table of the blocks in the order in which the inputs pass through them.
