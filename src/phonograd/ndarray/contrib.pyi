@@ -41,7 +41,9 @@ def CTCLoss(data: NDArray, label: NDArray, data_lengths: NDArray | None = None, 
     label_lengths : NDArray | None, default None
         Lengths of each sequence of frames and of labels, given with ``use_data_lengths`` and ``use_label_lengths``.
     use_data_lengths : bool, default False
+        Whether ``data_lengths`` is given.
     use_label_lengths : bool, default False
+        Whether ``label_lengths`` is given.
     blank_label : Literal['first', 'last'], default 'first'
         The class of the blank: ``first`` or ``last``.
     out : NDArray | None, default None
@@ -56,6 +58,11 @@ def CTCLoss(data: NDArray, label: NDArray, data_lengths: NDArray | None = None, 
     Notes
     -----
     A sequence with too few frames for its labels has loss 0 and gradient 0.
+
+    Examples
+    --------
+    >>> mx.nd.CTCLoss(mx.nd.zeros((4, 1, 3)), mx.nd.array([[1, 2]])).asnumpy().round(4)
+    array([1.6864], dtype=float32)
     """
 
 def AdaptiveAvgPooling2D(data: NDArray, output_size: int | Sequence[int] = (), out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -78,6 +85,12 @@ def AdaptiveAvgPooling2D(data: NDArray, output_size: int | Sequence[int] = (), o
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.contrib.AdaptiveAvgPooling2D(mx.nd.arange(16).reshape((1, 1, 4, 4)), output_size=2).asnumpy()
+    array([[[[ 2.5,  4.5],
+             [10.5, 12.5]]]], dtype=float32)
     """
 
 @overload
@@ -122,6 +135,15 @@ def BatchNormWithReLU(data: NDArray, gamma: NDArray, beta: NDArray, moving_mean:
     Returns
     -------
     NDArray | list[NDArray]
+
+    Examples
+    --------
+    >>> one, zero = mx.nd.ones(1), mx.nd.zeros(1)
+    >>> with mx.autograd.train_mode():
+    ...     y = mx.nd.contrib.BatchNormWithReLU(mx.nd.array([[1], [3]]), one, zero, mx.nd.zeros(1), mx.nd.ones(1))
+    >>> y.asnumpy().round(2)
+    array([[0.],
+           [1.]], dtype=float32)
     """
 @overload
 def BatchNormWithReLU(data: NDArray, gamma: NDArray, beta: NDArray, moving_mean: NDArray, moving_var: NDArray, eps: float = 0.001, momentum: float = 0.9, fix_gamma: bool = True, use_global_stats: bool = False, *, output_mean_var: Literal[True], axis: int = 1, cudnn_off: bool = False, min_calib_range: float | None = None, max_calib_range: float | None = None, out: NDArray | Sequence[NDArray] | None = None, name: str | None = None) -> list[NDArray]:
@@ -143,12 +165,15 @@ def BilinearResize2D(data: NDArray, like: NDArray | None = None, height: int = 1
     data : NDArray
         The input array.
     like : NDArray | None, default None
+        The array whose height and width are taken.
     height : int, default 1
         Height of the result.
     width : int, default 1
         Width of the result.
     scale_height : float | None, default None
+        Factor of the height.
     scale_width : float | None, default None
+        Factor of the width.
     mode : Literal['like', 'odd_scale', 'size', 'to_even_down', 'to_even_up', 'to_odd_down', 'to_odd_up'], default 'size'
         Variant of the operation; the choices name them.
     align_corners : bool, default True
@@ -161,6 +186,11 @@ def BilinearResize2D(data: NDArray, like: NDArray | None = None, height: int = 1
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.contrib.BilinearResize2D(mx.nd.ones((1, 1, 2, 2)), height=4, width=3).shape
+    (1, 1, 4, 3)
     """
 
 @overload
@@ -209,6 +239,12 @@ def DeformableConvolution(data: NDArray, offset: NDArray, weight: NDArray, bias:
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> data, offset, weight = mx.nd.ones((1, 1, 3, 3)), mx.nd.zeros((1, 18, 1, 1)), mx.nd.ones((1, 1, 3, 3))
+    >>> mx.nd.contrib.DeformableConvolution(data, offset, weight, kernel=(3, 3), num_filter=1, no_bias=True).asnumpy()
+    array([[[[9.]]]], dtype=float32)
     """
 @overload
 def DeformableConvolution(data: NDArray, offset: NDArray, weight: NDArray, bias: NDArray | None, kernel: int | Sequence[int], stride: int | Sequence[int], dilate: int | Sequence[int], pad: int | Sequence[int], num_filter: int, num_group: int = 1, num_deformable_group: int = 1, workspace: int = 1024, no_bias: bool = False, layout: Literal['NCDHW', 'NCHW', 'NCW'] | None = None, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -230,6 +266,7 @@ def DeformablePSROIPooling(data: NDArray, rois: NDArray, trans: NDArray | None =
     rois : NDArray
         Regions: index in the batch, left, top, right, bottom.
     trans : NDArray | None, default None
+        Offsets of the parts of each region.
     spatial_scale : float
         Ratio of the size of the feature map to that of the image.
     output_dim : int
@@ -239,9 +276,13 @@ def DeformablePSROIPooling(data: NDArray, rois: NDArray, trans: NDArray | None =
     pooled_size : int
         Height and width of each pooled region.
     part_size : int, default 0
+        Number of parts with offsets on each axis; 0 means ``pooled_size``.
     sample_per_part : int, default 1
+        Number of samples in each part on each axis.
     trans_std : float, default 0.0
+        Factor of the offsets.
     no_trans : bool, default False
+        Whether there are no offsets.
     out : NDArray | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -250,6 +291,11 @@ def DeformablePSROIPooling(data: NDArray, rois: NDArray, trans: NDArray | None =
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.contrib.DeformablePSROIPooling(mx.nd.ones((1, 4, 4, 4)), mx.nd.array([[0, 0, 0, 3, 3]]), spatial_scale=1, output_dim=1, group_size=2, pooled_size=2, no_trans=True).shape
+    (1, 1, 2, 2)
     """
 @overload
 def DeformablePSROIPooling(data: NDArray, rois: NDArray, trans: NDArray | None, spatial_scale: float, output_dim: int, group_size: int, pooled_size: int, part_size: int = 0, sample_per_part: int = 1, trans_std: float = 0.0, no_trans: bool = False, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -269,6 +315,7 @@ def ModulatedDeformableConvolution(data: NDArray, offset: NDArray, mask: NDArray
     offset : NDArray
         Diagonal: 0 is the main one, positive values are above it.
     mask : NDArray
+        Factor of each place that is read.
     weight : NDArray
         The weight.
     bias : NDArray | None, default None
@@ -292,6 +339,7 @@ def ModulatedDeformableConvolution(data: NDArray, offset: NDArray, mask: NDArray
     no_bias : bool, default False
         Whether there is no bias.
     im2col_step : int, default 64
+        Has no effect here.
     layout : Literal['NCDHW', 'NCHW', 'NCW'] | None, default None
         Order of the axes; by default channels come second, as in 'NCHW'.
     out : NDArray | None, default None
@@ -302,6 +350,13 @@ def ModulatedDeformableConvolution(data: NDArray, offset: NDArray, mask: NDArray
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> data, offset, weight = mx.nd.ones((1, 1, 3, 3)), mx.nd.zeros((1, 18, 1, 1)), mx.nd.ones((1, 1, 3, 3))
+    >>> mask = mx.nd.ones((1, 9, 1, 1)) / 2
+    >>> mx.nd.contrib.ModulatedDeformableConvolution(data, offset, mask, weight, kernel=(3, 3), num_filter=1, no_bias=True).asnumpy()
+    array([[[[4.5]]]], dtype=float32)
     """
 @overload
 def ModulatedDeformableConvolution(data: NDArray, offset: NDArray, mask: NDArray, weight: NDArray, bias: NDArray | None, kernel: int | Sequence[int], stride: int | Sequence[int], dilate: int | Sequence[int], pad: int | Sequence[int], num_filter: int, num_group: int = 1, num_deformable_group: int = 1, workspace: int = 1024, no_bias: bool = False, im2col_step: int = 64, layout: Literal['NCDHW', 'NCHW', 'NCW'] | None = None, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -320,6 +375,7 @@ def MultiBoxDetection(cls_prob: NDArray, loc_pred: NDArray, anchor: NDArray, cli
     cls_prob : NDArray
         Class probabilities; the first class is the background.
     loc_pred : NDArray
+        Predicted offsets of the boxes.
     anchor : NDArray
         Anchor boxes, shape (1, anchors, 4), as corners.
     clip : bool, default True
@@ -329,11 +385,13 @@ def MultiBoxDetection(cls_prob: NDArray, loc_pred: NDArray, anchor: NDArray, cli
     background_id : int, default 0
         Class index that means background; -1 means none.
     nms_threshold : float, default 0.5
+        Boxes with a larger overlap with a better one are suppressed.
     force_suppress : bool, default False
         Whether boxes of different classes suppress each other.
     variances : float | Sequence[float], default (0.1, 0.1, 0.2, 0.2)
         Divisors of the four encoded offsets.
     nms_topk : int, default -1
+        Number of boxes that are considered; -1 means all.
     out : NDArray | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -342,6 +400,12 @@ def MultiBoxDetection(cls_prob: NDArray, loc_pred: NDArray, anchor: NDArray, cli
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> anchors = mx.nd.array([[[0, 0, 0.5, 0.5]]])
+    >>> mx.nd.contrib.MultiBoxDetection(mx.nd.array([[[0.1], [0.9]]]), mx.nd.zeros((1, 4)), anchors).asnumpy()
+    array([[[0. , 0.9, 0. , 0. , 0.5, 0.5]]], dtype=float32)
     """
 
 def MultiBoxPrior(data: NDArray, sizes: float | Sequence[float] = (1.0,), ratios: float | Sequence[float] = (1.0,), clip: bool = False, steps: float | Sequence[float] = (-1.0, -1.0), offsets: float | Sequence[float] = (0.5, 0.5), out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -356,12 +420,15 @@ def MultiBoxPrior(data: NDArray, sizes: float | Sequence[float] = (1.0,), ratios
     data : NDArray
         The input array.
     sizes : float | Sequence[float], default (1.0,)
+        Sizes of the anchors, relative to the image.
     ratios : float | Sequence[float], default (1.0,)
         Ratios of width to height of the anchors.
     clip : bool, default False
         Whether coordinates are limited to the range from 0 to 1.
     steps : float | Sequence[float], default (-1.0, -1.0)
+        Distance of anchors on both axes; by default they fill the image.
     offsets : float | Sequence[float], default (0.5, 0.5)
+        Offset of the centers in each cell.
     out : NDArray | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -370,6 +437,11 @@ def MultiBoxPrior(data: NDArray, sizes: float | Sequence[float] = (1.0,), ratios
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.contrib.MultiBoxPrior(mx.nd.ones((1, 3, 1, 1)), sizes=(0.5,)).asnumpy()
+    array([[[0.25, 0.25, 0.75, 0.75]]], dtype=float32)
     """
 
 def MultiBoxTarget(anchor: NDArray, label: NDArray, cls_pred: NDArray, overlap_threshold: float = 0.5, ignore_label: float = -1.0, negative_mining_ratio: float = -1.0, negative_mining_thresh: float = 0.5, minimum_negative_samples: int = 0, variances: float | Sequence[float] = (0.1, 0.1, 0.2, 0.2), out: NDArray | Sequence[NDArray] | None = None, name: str | None = None) -> list[NDArray]:
@@ -390,12 +462,17 @@ def MultiBoxTarget(anchor: NDArray, label: NDArray, cls_pred: NDArray, overlap_t
     label : NDArray
         The labels.
     cls_pred : NDArray
+        Predicted scores of the classes, for hard negative mining.
     overlap_threshold : float, default 0.5
+        Anchors with a larger overlap match an object.
     ignore_label : float, default -1.0
         Label whose elements contribute nothing.
     negative_mining_ratio : float, default -1.0
+        Largest ratio of negative to positive anchors; -1 means all.
     negative_mining_thresh : float, default 0.5
+        Smallest overlap of negative anchors that are ignored.
     minimum_negative_samples : int, default 0
+        Smallest number of negative anchors.
     variances : float | Sequence[float], default (0.1, 0.1, 0.2, 0.2)
         Divisors of the four encoded offsets.
     out : NDArray | Sequence[NDArray] | None, default None
@@ -406,6 +483,14 @@ def MultiBoxTarget(anchor: NDArray, label: NDArray, cls_pred: NDArray, overlap_t
     Returns
     -------
     list[NDArray]
+
+    Examples
+    --------
+    >>> anchors = mx.nd.array([[[0, 0, 0.5, 0.5], [0.5, 0.5, 1, 1]]])
+    >>> labels = mx.nd.array([[[0, 0, 0, 0.5, 0.5]]])  # class, corners
+    >>> offsets, masks, classes = mx.nd.contrib.MultiBoxTarget(anchors, labels, mx.nd.zeros((1, 2, 2)))
+    >>> classes.asnumpy()
+    array([[1., 0.]], dtype=float32)
     """
 
 @overload
@@ -452,6 +537,12 @@ def MultiProposal(cls_prob: NDArray, bbox_pred: NDArray, im_info: NDArray, rpn_p
     Returns
     -------
     NDArray | list[NDArray]
+
+    Examples
+    --------
+    >>> scores, offsets = mx.nd.ones((1, 2, 4, 4)), mx.nd.zeros((1, 4, 4, 4))
+    >>> mx.nd.contrib.MultiProposal(scores, offsets, mx.nd.array([[64, 64, 1]]), scales=(1,), ratios=(1,), rpn_post_nms_top_n=5).shape
+    (5, 5)
     """
 @overload
 def MultiProposal(cls_prob: NDArray, bbox_pred: NDArray, im_info: NDArray, rpn_pre_nms_top_n: int = 6000, rpn_post_nms_top_n: int = 300, threshold: float = 0.7, rpn_min_size: int = 16, scales: float | Sequence[float] = (4.0, 8.0, 16.0, 32.0), ratios: float | Sequence[float] = (0.5, 1.0, 2.0), feature_stride: int = 16, *, output_score: Literal[True], iou_loss: bool = False, out: NDArray | Sequence[NDArray] | None = None, name: str | None = None) -> list[NDArray]:
@@ -488,6 +579,11 @@ def PSROIPooling(data: NDArray, rois: NDArray, spatial_scale: float, output_dim:
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.contrib.PSROIPooling(mx.nd.ones((1, 4, 4, 4)), mx.nd.array([[0, 0, 0, 3, 3]]), spatial_scale=1, output_dim=1, pooled_size=2).shape
+    (1, 1, 2, 2)
     """
 
 @overload
@@ -534,6 +630,12 @@ def Proposal(cls_prob: NDArray, bbox_pred: NDArray, im_info: NDArray, rpn_pre_nm
     Returns
     -------
     NDArray | list[NDArray]
+
+    Examples
+    --------
+    >>> scores, offsets = mx.nd.ones((1, 2, 4, 4)), mx.nd.zeros((1, 4, 4, 4))
+    >>> mx.nd.contrib.Proposal(scores, offsets, mx.nd.array([[64, 64, 1]]), scales=(1,), ratios=(1,), rpn_post_nms_top_n=5).shape
+    (5, 5)
     """
 @overload
 def Proposal(cls_prob: NDArray, bbox_pred: NDArray, im_info: NDArray, rpn_pre_nms_top_n: int = 6000, rpn_post_nms_top_n: int = 300, threshold: float = 0.7, rpn_min_size: int = 16, scales: float | Sequence[float] = (4.0, 8.0, 16.0, 32.0), ratios: float | Sequence[float] = (0.5, 1.0, 2.0), feature_stride: int = 16, *, output_score: Literal[True], iou_loss: bool = False, out: NDArray | Sequence[NDArray] | None = None, name: str | None = None) -> list[NDArray]:
@@ -561,8 +663,11 @@ def ROIAlign(data: NDArray, rois: NDArray, pooled_size: int | Sequence[int], spa
     spatial_scale : float
         Ratio of the size of the feature map to that of the image.
     sample_ratio : int, default -1
+        Number of samples in each cell on each axis; -1 means that it follows from the size.
     position_sensitive : bool, default False
+        Whether each cell reads channels of its own.
     aligned : bool, default False
+        Whether regions are shifted by half a pixel.
     out : NDArray | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -571,6 +676,11 @@ def ROIAlign(data: NDArray, rois: NDArray, pooled_size: int | Sequence[int], spa
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.contrib.ROIAlign(mx.nd.arange(16).reshape((1, 1, 4, 4)), mx.nd.array([[0, 0, 0, 3, 3]]), pooled_size=(2, 2), spatial_scale=1).shape
+    (1, 1, 2, 2)
     """
 
 def RROIAlign(data: NDArray, rois: NDArray, pooled_size: int | Sequence[int], spatial_scale: float, sampling_ratio: int = -1, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -589,6 +699,7 @@ def RROIAlign(data: NDArray, rois: NDArray, pooled_size: int | Sequence[int], sp
     spatial_scale : float
         Ratio of the size of the feature map to that of the image.
     sampling_ratio : int, default -1
+        Number of samples in each cell on each axis; -1 means that it follows from the size.
     out : NDArray | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -597,6 +708,12 @@ def RROIAlign(data: NDArray, rois: NDArray, pooled_size: int | Sequence[int], sp
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> regions = mx.nd.array([[0, 2, 2, 2, 2, 0]])  # image, center, width, height, angle
+    >>> mx.nd.contrib.RROIAlign(mx.nd.ones((1, 1, 4, 4)), regions, pooled_size=(2, 2), spatial_scale=1).shape
+    (1, 1, 2, 2)
     """
 
 def SparseEmbedding(data: NDArray, weight: NDArray, input_dim: int, output_dim: int, dtype: DTypeLike = 'float32', sparse_grad: bool = False, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -624,6 +741,11 @@ def SparseEmbedding(data: NDArray, weight: NDArray, input_dim: int, output_dim: 
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.contrib.SparseEmbedding(mx.nd.array([1]), mx.nd.array([[1, 2], [3, 4]]), input_dim=2, output_dim=2).asnumpy()
+    array([[3., 4.]], dtype=float32)
     """
 
 @overload
@@ -655,7 +777,9 @@ def SyncBatchNorm(data: NDArray, gamma: NDArray, beta: NDArray, moving_mean: NDA
     output_mean_var : bool, default False
         Whether mean and deviation are returned as well.
     ndev : int, default 1
+        Number of devices; has no effect here.
     key : str
+        Name of the layer; it has no effect within one process.
     out : NDArray | Sequence[NDArray] | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -664,6 +788,15 @@ def SyncBatchNorm(data: NDArray, gamma: NDArray, beta: NDArray, moving_mean: NDA
     Returns
     -------
     NDArray | list[NDArray]
+
+    Examples
+    --------
+    >>> one, zero = mx.nd.ones(1), mx.nd.zeros(1)
+    >>> with mx.autograd.train_mode():
+    ...     y = mx.nd.contrib.SyncBatchNorm(mx.nd.array([[1], [3]]), one, zero, mx.nd.zeros(1), mx.nd.ones(1), key='norm')
+    >>> y.asnumpy().round(2)
+    array([[-1.],
+           [ 1.]], dtype=float32)
     """
 @overload
 def SyncBatchNorm(data: NDArray, gamma: NDArray, beta: NDArray, moving_mean: NDArray, moving_var: NDArray, eps: float, momentum: float, fix_gamma: bool, use_global_stats: bool, output_mean_var: Literal[False], ndev: int, key: str, out: NDArray | Sequence[NDArray] | None = None, name: str | None = None) -> NDArray:
@@ -683,9 +816,13 @@ def allclose(a: NDArray, b: NDArray, rtol: float = 1e-05, atol: float = 1e-08, e
     a : NDArray
         First array.
     b : NDArray
+        Second array.
     rtol : float, default 1e-05
+        Relative tolerance.
     atol : float, default 1e-08
+        Absolute tolerance.
     equal_nan : bool, default True
+        Whether NaN equals NaN.
     out : NDArray | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -694,6 +831,11 @@ def allclose(a: NDArray, b: NDArray, rtol: float = 1e-05, atol: float = 1e-08, e
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.contrib.allclose(mx.nd.array([1.0]), mx.nd.array([1.000001])).asnumpy()
+    array(1, dtype=uint8)
     """
 
 def arange_like(data: NDArray, start: float = 0.0, step: float = 1.0, repeat: int = 1, axis: int | None = None, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -704,9 +846,11 @@ def arange_like(data: NDArray, start: float = 0.0, step: float = 1.0, repeat: in
     data : NDArray
         The input array.
     start : float, default 0.0
+        The first number.
     step : float, default 1.0
         Step of the indices, or of the anchors.
     repeat : int, default 1
+        How often each number is repeated.
     axis : int | None, default None
         Axis or axes of the operation; negative values count from the last axis.
     out : NDArray | None, default None
@@ -717,6 +861,11 @@ def arange_like(data: NDArray, start: float = 0.0, step: float = 1.0, repeat: in
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.contrib.arange_like(mx.nd.ones((2, 3)), axis=1).asnumpy()
+    array([0., 1., 2.], dtype=float32)
     """
 
 @overload
@@ -744,6 +893,12 @@ def bipartite_matching(data: NDArray, is_ascend: bool = False, *, threshold: flo
     Returns
     -------
     list[NDArray]
+
+    Examples
+    --------
+    >>> rows, columns = mx.nd.contrib.bipartite_matching(mx.nd.array([[0.5, 0.6], [0.1, 0.2]]), threshold=0.01)
+    >>> rows.asnumpy(), columns.asnumpy()
+    (array([1., 0.], dtype=float32), array([1., 0.], dtype=float32))
     """
 @overload
 def bipartite_matching(data: NDArray, is_ascend: bool, threshold: float, topk: int = -1, out: NDArray | Sequence[NDArray] | None = None, name: str | None = None) -> list[NDArray]:
@@ -762,9 +917,13 @@ def box_decode(data: NDArray, anchors: NDArray, std0: float = 1.0, std1: float =
     anchors : NDArray
         Anchor boxes, as corners.
     std0 : float, default 1.0
+        Factor of the first offset.
     std1 : float, default 1.0
+        Factor of the second offset.
     std2 : float, default 1.0
+        Factor of the third offset.
     std3 : float, default 1.0
+        Factor of the fourth offset.
     clip : float, default -1.0
         Whether coordinates are limited to the range from 0 to 1.
     format : Literal['center', 'corner'], default 'center'
@@ -777,6 +936,11 @@ def box_decode(data: NDArray, anchors: NDArray, std0: float = 1.0, std1: float =
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.contrib.box_decode(mx.nd.zeros((1, 1, 4)), mx.nd.array([[[0, 0, 2, 2]]]), format='corner').asnumpy()
+    array([[[0., 0., 2., 2.]]], dtype=float32)
     """
 
 def box_encode(samples: NDArray, matches: NDArray, anchors: NDArray, refs: NDArray, means: NDArray, stds: NDArray, out: NDArray | Sequence[NDArray] | None = None, name: str | None = None) -> list[NDArray]:
@@ -789,12 +953,17 @@ def box_encode(samples: NDArray, matches: NDArray, anchors: NDArray, refs: NDArr
     Parameters
     ----------
     samples : NDArray
+        1 for anchors that match an object, -1 for others, 0 for ignored ones.
     matches : NDArray
+        Number of the object of each anchor.
     anchors : NDArray
         Anchor boxes, as corners.
     refs : NDArray
+        Boxes of the objects.
     means : NDArray
+        Numbers that are subtracted from the four offsets.
     stds : NDArray
+        Divisors of the four offsets.
     out : NDArray | Sequence[NDArray] | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -803,6 +972,13 @@ def box_encode(samples: NDArray, matches: NDArray, anchors: NDArray, refs: NDArr
     Returns
     -------
     list[NDArray]
+
+    Examples
+    --------
+    >>> one = mx.nd.ones((1, 1))
+    >>> targets, masks = mx.nd.contrib.box_encode(one, one * 0, mx.nd.array([[[0, 0, 2, 2]]]), mx.nd.array([[[1, 1, 3, 3]]]), mx.nd.zeros(4), mx.nd.ones(4))
+    >>> targets.asnumpy()
+    array([[[0.5, 0.5, 0. , 0. ]]], dtype=float32)
     """
 
 def box_iou(lhs: NDArray, rhs: NDArray, format: Literal['center', 'corner'] = 'corner', out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -824,6 +1000,11 @@ def box_iou(lhs: NDArray, rhs: NDArray, format: Literal['center', 'corner'] = 'c
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.contrib.box_iou(mx.nd.array([[0, 0, 2, 2]]), mx.nd.array([[1, 0, 3, 2]])).asnumpy()
+    array([[0.33333334]], dtype=float32)
     """
 
 def box_nms(data: NDArray, overlap_thresh: float = 0.5, valid_thresh: float = 0.0, topk: int = -1, coord_start: int = 2, score_index: int = 1, id_index: int = -1, background_id: int = -1, force_suppress: bool = False, in_format: Literal['center', 'corner'] = 'corner', out_format: Literal['center', 'corner'] = 'corner', out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -838,19 +1019,25 @@ def box_nms(data: NDArray, overlap_thresh: float = 0.5, valid_thresh: float = 0.
     data : NDArray
         The input array.
     overlap_thresh : float, default 0.5
+        Boxes with a larger overlap with a better one are suppressed.
     valid_thresh : float, default 0.0
         Smallest score that counts.
     topk : int, default -1
         Number of elements that are considered; -1 means all.
     coord_start : int, default 2
+        Place of the first coordinate in each row.
     score_index : int, default 1
+        Place of the score in each row.
     id_index : int, default -1
+        Place of the class in each row; -1 means no class.
     background_id : int, default -1
         Class index that means background; -1 means none.
     force_suppress : bool, default False
         Whether boxes of different classes suppress each other.
     in_format : Literal['center', 'corner'], default 'corner'
+        Form of the given boxes: 'corner' or 'center'.
     out_format : Literal['center', 'corner'], default 'corner'
+        Form of the returned boxes: 'corner' or 'center'.
     out : NDArray | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -859,6 +1046,13 @@ def box_nms(data: NDArray, overlap_thresh: float = 0.5, valid_thresh: float = 0.
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> boxes = mx.nd.array([[0, 0.9, 0, 0, 2, 2], [0, 0.8, 0, 0, 2, 2.1]])  # class, score, corners
+    >>> mx.nd.contrib.box_nms(boxes, overlap_thresh=0.5, id_index=0).asnumpy()
+    array([[ 0. ,  0.9,  0. ,  0. ,  2. ,  2. ],
+           [-1. , -1. , -1. , -1. , -1. , -1. ]], dtype=float32)
     """
 
 box_non_maximum_suppression = box_nms
@@ -873,9 +1067,13 @@ def count_sketch(data: NDArray, h: NDArray, s: NDArray, out_dim: int, processing
     data : NDArray
         The input array.
     h : NDArray
+        The output place of each input feature.
     s : NDArray
+        The sign of each input feature: 1 or -1.
     out_dim : int
+        Number of output features.
     processing_batch_size : int, default 32
+        Has no effect here.
     out : NDArray | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -884,6 +1082,11 @@ def count_sketch(data: NDArray, h: NDArray, s: NDArray, out_dim: int, processing
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.contrib.count_sketch(mx.nd.array([[1, 2, 3]]), h=mx.nd.array([[0, 1, 0]]), s=mx.nd.array([[1, -1, 1]]), out_dim=2).asnumpy()
+    array([[ 4., -2.]], dtype=float32)
     """
 
 ctc_loss = CTCLoss
@@ -902,6 +1105,11 @@ def div_sqrt_dim(data: NDArray, out: NDArray | None = None, name: str | None = N
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.contrib.div_sqrt_dim(mx.nd.ones((1, 4))).asnumpy()
+    array([[0.5, 0.5, 0.5, 0.5]], dtype=float32)
     """
 
 def fft(data: NDArray, compute_size: int = 128, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -924,6 +1132,11 @@ def fft(data: NDArray, compute_size: int = 128, out: NDArray | None = None, name
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.contrib.fft(mx.nd.array([[1, 0, 0, 0]])).asnumpy()
+    array([[1., 0., 1., 0., 1., 0., 1., 0.]], dtype=float32)
     """
 
 def getnnz(data: NDArray, axis: int | None = None, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -943,6 +1156,11 @@ def getnnz(data: NDArray, axis: int | None = None, out: NDArray | None = None, n
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.contrib.getnnz(mx.nd.array([[0, 1], [2, 3]]).tostype('csr')).asnumpy()
+    array([3])
     """
 
 def gradientmultiplier(data: NDArray, scalar: float = 1.0, is_int: bool = True, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -955,6 +1173,7 @@ def gradientmultiplier(data: NDArray, scalar: float = 1.0, is_int: bool = True, 
     scalar : float, default 1.0
         The number.
     is_int : bool, default True
+        Has no effect here.
     out : NDArray | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -963,6 +1182,16 @@ def gradientmultiplier(data: NDArray, scalar: float = 1.0, is_int: bool = True, 
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> x = mx.nd.array([-1.0, 2.0])
+    >>> x.attach_grad()
+    >>> with mx.autograd.record():
+    ...     y = mx.nd.contrib.gradientmultiplier(x, scalar=0.5)
+    >>> y.backward()
+    >>> y.asnumpy(), x.grad.asnumpy()
+    (array([-1.,  2.], dtype=float32), array([0.5, 0.5], dtype=float32))
     """
 
 def group_adagrad_update(weight: NDArray, grad: NDArray, history: NDArray, lr: float, rescale_grad: float = 1.0, clip_gradient: float = -1.0, epsilon: float = 1e-05, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -977,6 +1206,7 @@ def group_adagrad_update(weight: NDArray, grad: NDArray, history: NDArray, lr: f
     grad : NDArray
         Gradient of the weight.
     history : NDArray
+        Sum of squared gradients of each row, changed in place.
     lr : float
         Learning rate.
     rescale_grad : float, default 1.0
@@ -993,6 +1223,13 @@ def group_adagrad_update(weight: NDArray, grad: NDArray, history: NDArray, lr: f
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> weight, grad, history = mx.nd.ones((2, 2)), mx.nd.ones((2, 2)), mx.nd.zeros((2, 1))
+    >>> mx.nd.contrib.group_adagrad_update(weight, grad, history, lr=0.1, out=weight).asnumpy().round(3)
+    array([[0.9, 0.9],
+           [0.9, 0.9]], dtype=float32)
     """
 
 def hawkesll(lda: NDArray, alpha: NDArray, beta: NDArray, state: NDArray, lags: NDArray, marks: NDArray, valid_length: NDArray, max_time: NDArray, out: NDArray | Sequence[NDArray] | None = None, name: str | None = None) -> list[NDArray]:
@@ -1016,6 +1253,7 @@ def hawkesll(lda: NDArray, alpha: NDArray, beta: NDArray, state: NDArray, lags: 
     marks : NDArray
         Kinds of the events (batch, time), integers.
     valid_length : NDArray
+        Number of valid events of each sequence.
     max_time : NDArray
         Length of the observation of each sequence (batch,).
     out : NDArray | Sequence[NDArray] | None, default None
@@ -1030,6 +1268,14 @@ def hawkesll(lda: NDArray, alpha: NDArray, beta: NDArray, state: NDArray, lags: 
     Notes
     -----
     The expression has about fifteen operators for each event of the longest sequence.
+
+    Examples
+    --------
+    >>> mu, alpha, beta = mx.nd.array([[1.5]]), mx.nd.array([0.2]), mx.nd.array([1.0])
+    >>> lags, marks = mx.nd.array([[1.0, 2.0]]), mx.nd.array([[0, 0]]).astype('int32')
+    >>> log_likelihood, state = mx.nd.contrib.hawkesll(mu, alpha, beta, mx.nd.zeros((1, 1)), lags, marks, mx.nd.array([2]), mx.nd.array([4.0]))
+    >>> log_likelihood.shape, state.shape
+    ((1,), (1, 1))
     """
 
 def ifft(data: NDArray, compute_size: int = 128, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -1052,6 +1298,11 @@ def ifft(data: NDArray, compute_size: int = 128, out: NDArray | None = None, nam
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.contrib.ifft(mx.nd.contrib.fft(mx.nd.array([[1, 2, 3, 4]]))).asnumpy() / 4
+    array([[1., 2., 3., 4.]], dtype=float32)
     """
 
 def index_array(data: NDArray, axes: int | Sequence[int] | None = None, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -1071,6 +1322,15 @@ def index_array(data: NDArray, axes: int | Sequence[int] | None = None, out: NDA
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.contrib.index_array(mx.nd.ones((2, 2))).asnumpy()
+    array([[[0, 0],
+            [0, 1]],
+    <BLANKLINE>
+           [[1, 0],
+            [1, 1]]])
     """
 
 def index_copy(old_tensor: NDArray, index_vector: NDArray, new_tensor: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -1079,8 +1339,11 @@ def index_copy(old_tensor: NDArray, index_vector: NDArray, new_tensor: NDArray, 
     Parameters
     ----------
     old_tensor : NDArray
+        The array whose rows are replaced.
     index_vector : NDArray
+        Numbers of the rows that are replaced.
     new_tensor : NDArray
+        The new rows.
     out : NDArray | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -1089,6 +1352,13 @@ def index_copy(old_tensor: NDArray, index_vector: NDArray, new_tensor: NDArray, 
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.contrib.index_copy(mx.nd.zeros((3, 1)), mx.nd.array([2]), mx.nd.array([[7]])).asnumpy()
+    array([[0.],
+           [0.],
+           [7.]], dtype=float32)
     """
 
 def interleaved_matmul_encdec_qk(queries: NDArray, keys_values: NDArray, heads: int, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -1110,6 +1380,11 @@ def interleaved_matmul_encdec_qk(queries: NDArray, keys_values: NDArray, heads: 
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.contrib.interleaved_matmul_encdec_qk(mx.nd.ones((3, 2, 8)), mx.nd.ones((5, 2, 16)), heads=2).shape
+    (4, 3, 5)
     """
 
 def interleaved_matmul_encdec_valatt(keys_values: NDArray, attention: NDArray, heads: int, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -1131,6 +1406,11 @@ def interleaved_matmul_encdec_valatt(keys_values: NDArray, attention: NDArray, h
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.contrib.interleaved_matmul_encdec_valatt(mx.nd.ones((5, 2, 16)), mx.nd.ones((4, 3, 5)), heads=2).shape
+    (3, 2, 8)
     """
 
 def interleaved_matmul_selfatt_qk(queries_keys_values: NDArray, heads: int, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -1150,6 +1430,11 @@ def interleaved_matmul_selfatt_qk(queries_keys_values: NDArray, heads: int, out:
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.contrib.interleaved_matmul_selfatt_qk(mx.nd.ones((5, 2, 2 * 3 * 4)), heads=2).shape
+    (4, 5, 5)
     """
 
 def interleaved_matmul_selfatt_valatt(queries_keys_values: NDArray, attention: NDArray, heads: int, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -1171,6 +1456,11 @@ def interleaved_matmul_selfatt_valatt(queries_keys_values: NDArray, attention: N
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.contrib.interleaved_matmul_selfatt_valatt(mx.nd.ones((5, 2, 24)), mx.nd.ones((4, 5, 5)), heads=2).shape
+    (5, 2, 8)
     """
 
 def isfinite(data: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -1188,6 +1478,11 @@ def isfinite(data: NDArray, out: NDArray | None = None, name: str | None = None)
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.contrib.isfinite(mx.nd.array([1, float('nan'), float('inf')])).asnumpy()
+    array([1., 0., 0.], dtype=float32)
     """
 
 def isinf(data: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -1205,6 +1500,11 @@ def isinf(data: NDArray, out: NDArray | None = None, name: str | None = None) ->
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.contrib.isinf(mx.nd.array([1, float('nan'), float('inf')])).asnumpy()
+    array([0., 0., 1.], dtype=float32)
     """
 
 def isnan(data: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -1222,6 +1522,11 @@ def isnan(data: NDArray, out: NDArray | None = None, name: str | None = None) ->
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.contrib.isnan(mx.nd.array([1, float('nan'), float('inf')])).asnumpy()
+    array([0., 1., 0.], dtype=float32)
     """
 
 def quadratic(data: NDArray, a: float = 0.0, b: float = 0.0, c: float = 0.0, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -1232,9 +1537,11 @@ def quadratic(data: NDArray, a: float = 0.0, b: float = 0.0, c: float = 0.0, out
     data : NDArray
         The input array.
     a : float, default 0.0
-        First array.
+        Coefficient of the square.
     b : float, default 0.0
+        Coefficient of the element.
     c : float, default 0.0
+        The constant.
     out : NDArray | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -1243,6 +1550,11 @@ def quadratic(data: NDArray, a: float = 0.0, b: float = 0.0, c: float = 0.0, out
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.contrib.quadratic(mx.nd.array([1, 2]), a=1, b=2, c=3).asnumpy()
+    array([ 6., 11.], dtype=float32)
     """
 
 def round_ste(data: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -1260,6 +1572,16 @@ def round_ste(data: NDArray, out: NDArray | None = None, name: str | None = None
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> x = mx.nd.array([-1.0, 2.0])
+    >>> x.attach_grad()
+    >>> with mx.autograd.record():
+    ...     y = mx.nd.contrib.round_ste(x * 1.4)
+    >>> y.backward()
+    >>> y.asnumpy(), x.grad.asnumpy()
+    (array([-1.,  3.], dtype=float32), array([1.4, 1.4], dtype=float32))
     """
 
 def sign_ste(data: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -1277,5 +1599,15 @@ def sign_ste(data: NDArray, out: NDArray | None = None, name: str | None = None)
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> x = mx.nd.array([-1.0, 2.0])
+    >>> x.attach_grad()
+    >>> with mx.autograd.record():
+    ...     y = mx.nd.contrib.sign_ste(x)
+    >>> y.backward()
+    >>> y.asnumpy(), x.grad.asnumpy()
+    (array([-1.,  1.], dtype=float32), array([1., 1.], dtype=float32))
     """
 

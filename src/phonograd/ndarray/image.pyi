@@ -23,7 +23,7 @@ def adjust_lighting(data: NDArray, alpha: float | Sequence[float], out: NDArray 
     data : NDArray
         The input array.
     alpha : float | Sequence[float]
-        Factor of the product, or shape parameter of the distribution.
+        Factor of each of the three principal colors.
     out : NDArray | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -32,6 +32,11 @@ def adjust_lighting(data: NDArray, alpha: float | Sequence[float], out: NDArray 
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.image.adjust_lighting(mx.nd.ones((2, 2, 3)), alpha=(0, 0, 0)).asnumpy()[0, 0]
+    array([1., 1., 1.], dtype=float32)
     """
 
 def crop(data: NDArray, x: int, y: int, width: int, height: int, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -42,7 +47,9 @@ def crop(data: NDArray, x: int, y: int, width: int, height: int, out: NDArray | 
     data : NDArray
         The input array.
     x : int
+        Left edge.
     y : int
+        Upper edge.
     width : int
         Width of the result.
     height : int
@@ -55,6 +62,11 @@ def crop(data: NDArray, x: int, y: int, width: int, height: int, out: NDArray | 
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.image.crop(mx.nd.arange(12).reshape((2, 2, 3)), x=1, y=0, width=1, height=2).shape
+    (2, 1, 3)
     """
 
 def flip_left_right(data: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -72,6 +84,12 @@ def flip_left_right(data: NDArray, out: NDArray | None = None, name: str | None 
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.image.flip_left_right(mx.nd.array([[[1], [2]], [[3], [4]]])).asnumpy()[:, :, 0]
+    array([[2., 1.],
+           [4., 3.]], dtype=float32)
     """
 
 def flip_top_bottom(data: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -89,6 +107,12 @@ def flip_top_bottom(data: NDArray, out: NDArray | None = None, name: str | None 
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.image.flip_top_bottom(mx.nd.array([[[1], [2]], [[3], [4]]])).asnumpy()[:, :, 0]
+    array([[3., 4.],
+           [1., 2.]], dtype=float32)
     """
 
 def normalize(data: NDArray, mean: float | Sequence[float] = (0.0, 0.0, 0.0, 0.0), std: float | Sequence[float] = (1.0, 1.0, 1.0, 1.0), out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -103,6 +127,7 @@ def normalize(data: NDArray, mean: float | Sequence[float] = (0.0, 0.0, 0.0, 0.0
     mean : float | Sequence[float], default (0.0, 0.0, 0.0, 0.0)
         Mean of each channel, or running mean, depending on the operator.
     std : float | Sequence[float], default (1.0, 1.0, 1.0, 1.0)
+        Standard deviation of each channel.
     out : NDArray | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -111,6 +136,11 @@ def normalize(data: NDArray, mean: float | Sequence[float] = (0.0, 0.0, 0.0, 0.0
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.image.normalize(mx.nd.ones((3, 1, 1)), mean=(0.5, 0.5, 0.5), std=(0.5, 0.25, 1)).asnumpy().ravel()
+    array([1. , 2. , 0.5], dtype=float32)
     """
 
 def pixels(data: NDArray, dtype: DTypeLike, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -130,6 +160,11 @@ def pixels(data: NDArray, dtype: DTypeLike, out: NDArray | None = None, name: st
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.image.pixels(mx.nd.array([1.6, 300, -1]), dtype='uint8').asnumpy()
+    array([  2, 255,   0], dtype=uint8)
     """
 
 def random_brightness(data: NDArray, min_factor: float, max_factor: float, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -151,6 +186,11 @@ def random_brightness(data: NDArray, min_factor: float, max_factor: float, out: 
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.image.random_brightness(mx.nd.ones((2, 2, 3)), min_factor=1, max_factor=1).shape
+    (2, 2, 3)
     """
 
 def random_color_jitter(data: NDArray, brightness: float, contrast: float, saturation: float, hue: float, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -163,9 +203,13 @@ def random_color_jitter(data: NDArray, brightness: float, contrast: float, satur
     data : NDArray
         The input array.
     brightness : float
+        Largest relative change of brightness.
     contrast : float
+        Largest relative change of contrast.
     saturation : float
+        Largest relative change of saturation.
     hue : float
+        Largest relative change of hue.
     out : NDArray | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -174,6 +218,11 @@ def random_color_jitter(data: NDArray, brightness: float, contrast: float, satur
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.image.random_color_jitter(mx.nd.ones((2, 2, 3)), brightness=0.1, contrast=0.1, saturation=0.1, hue=0.1).shape
+    (2, 2, 3)
     """
 
 def random_contrast(data: NDArray, min_factor: float, max_factor: float, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -195,6 +244,11 @@ def random_contrast(data: NDArray, min_factor: float, max_factor: float, out: ND
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.image.random_contrast(mx.nd.ones((2, 2, 3)), min_factor=1, max_factor=1).shape
+    (2, 2, 3)
     """
 
 def random_flip_left_right(data: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -212,6 +266,11 @@ def random_flip_left_right(data: NDArray, out: NDArray | None = None, name: str 
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.image.random_flip_left_right(mx.nd.ones((2, 2, 3))).shape
+    (2, 2, 3)
     """
 
 def random_flip_top_bottom(data: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -229,6 +288,11 @@ def random_flip_top_bottom(data: NDArray, out: NDArray | None = None, name: str 
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.image.random_flip_top_bottom(mx.nd.ones((2, 2, 3))).shape
+    (2, 2, 3)
     """
 
 def random_hue(data: NDArray, min_factor: float, max_factor: float, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -250,6 +314,11 @@ def random_hue(data: NDArray, min_factor: float, max_factor: float, out: NDArray
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.image.random_hue(mx.nd.ones((2, 2, 3)), min_factor=0, max_factor=0.1).shape
+    (2, 2, 3)
     """
 
 def random_lighting(data: NDArray, alpha_std: float = 0.05, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -260,6 +329,7 @@ def random_lighting(data: NDArray, alpha_std: float = 0.05, out: NDArray | None 
     data : NDArray
         The input array.
     alpha_std : float, default 0.05
+        Standard deviation of the factors.
     out : NDArray | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -268,6 +338,11 @@ def random_lighting(data: NDArray, alpha_std: float = 0.05, out: NDArray | None 
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.image.random_lighting(mx.nd.ones((2, 2, 3)), alpha_std=0.05).shape
+    (2, 2, 3)
     """
 
 def random_saturation(data: NDArray, min_factor: float, max_factor: float, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -289,6 +364,11 @@ def random_saturation(data: NDArray, min_factor: float, max_factor: float, out: 
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.image.random_saturation(mx.nd.ones((2, 2, 3)), min_factor=1, max_factor=1).shape
+    (2, 2, 3)
     """
 
 def resample(data: NDArray, axis: int, extent: int, method: int, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -312,6 +392,11 @@ def resample(data: NDArray, axis: int, extent: int, method: int, out: NDArray | 
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.image.resample(mx.nd.ones((2, 2, 3)), axis=0, extent=4, method=1).shape
+    (4, 2, 3)
     """
 
 def resample_adjoint(data: NDArray, axis: int, extent: int, method: int, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -335,6 +420,11 @@ def resample_adjoint(data: NDArray, axis: int, extent: int, method: int, out: ND
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.image.resample_adjoint(mx.nd.ones((4, 2, 3)), axis=0, extent=2, method=1).shape
+    (2, 2, 3)
     """
 
 def resample_bytes(data: NDArray, width: int, height: int, method: int, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -358,6 +448,11 @@ def resample_bytes(data: NDArray, width: int, height: int, method: int, out: NDA
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.image.resample_bytes(mx.nd.ones((2, 2, 3), dtype='uint8'), width=4, height=4, method=1).shape
+    (4, 4, 3)
     """
 
 def resize(data: NDArray, size: int | Sequence[int] = (), keep_ratio: bool = False, interp: int = 1, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -373,7 +468,9 @@ def resize(data: NDArray, size: int | Sequence[int] = (), keep_ratio: bool = Fal
     size : int | Sequence[int], default ()
         Size of the window or of the box.
     keep_ratio : bool, default False
+        Whether an integer ``size`` is the length of the short edge.
     interp : int, default 1
+        The interpolation, a number as in OpenCV: 0 nearest, 1 linear, 2 cubic, 3 area, 4 Lanczos.
     out : NDArray | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -382,6 +479,11 @@ def resize(data: NDArray, size: int | Sequence[int] = (), keep_ratio: bool = Fal
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.image.resize(mx.nd.ones((2, 2, 3)), size=(4, 3)).shape
+    (3, 4, 3)
     """
 
 def to_tensor(data: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -399,5 +501,10 @@ def to_tensor(data: NDArray, out: NDArray | None = None, name: str | None = None
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.image.to_tensor(mx.nd.array([[[255, 0, 51]]], dtype='uint8')).asnumpy().ravel()
+    array([1. , 0. , 0.2], dtype=float32)
     """
 

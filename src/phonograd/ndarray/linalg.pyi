@@ -30,6 +30,11 @@ def det(A: NDArray, out: NDArray | None = None, name: str | None = None) -> NDAr
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.linalg.det(mx.nd.array([[4.0, 2.0], [2.0, 3.0]])).asnumpy()
+    array([8.], dtype=float32)
     """
 
 def extractdiag(A: NDArray, offset: int = 0, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -49,6 +54,11 @@ def extractdiag(A: NDArray, offset: int = 0, out: NDArray | None = None, name: s
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.linalg.extractdiag(mx.nd.array([[4.0, 2.0], [2.0, 3.0]])).asnumpy()
+    array([4., 3.], dtype=float32)
     """
 
 def extracttrian(A: NDArray, offset: int = 0, lower: bool = True, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -72,6 +82,11 @@ def extracttrian(A: NDArray, offset: int = 0, lower: bool = True, out: NDArray |
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.linalg.extracttrian(mx.nd.array([[4.0, 2.0], [2.0, 3.0]])).asnumpy()
+    array([4., 2., 3.], dtype=float32)
     """
 
 def gelqf(A: NDArray, out: NDArray | Sequence[NDArray] | None = None, name: str | None = None) -> list[NDArray]:
@@ -91,6 +106,12 @@ def gelqf(A: NDArray, out: NDArray | Sequence[NDArray] | None = None, name: str 
     Returns
     -------
     list[NDArray]
+
+    Examples
+    --------
+    >>> q, l = mx.nd.linalg.gelqf(mx.nd.array([[3.0, 4.0]]))
+    >>> mx.nd.dot(l, q).asnumpy().round(4)
+    array([[3., 4.]], dtype=float32)
     """
 
 def gemm(A: NDArray, B: NDArray, C: NDArray, transpose_a: bool = False, transpose_b: bool = False, alpha: float = 1.0, beta: float = 1.0, axis: int = -2, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -105,6 +126,7 @@ def gemm(A: NDArray, B: NDArray, C: NDArray, transpose_a: bool = False, transpos
     B : NDArray
         Second matrix, or matrices in the last two axes.
     C : NDArray
+        The matrix that is added.
     transpose_a : bool, default False
         Whether the first operand is transposed.
     transpose_b : bool, default False
@@ -123,6 +145,12 @@ def gemm(A: NDArray, B: NDArray, C: NDArray, transpose_a: bool = False, transpos
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.linalg.gemm(mx.nd.array([[4.0, 2.0], [2.0, 3.0]]), mx.nd.ones((2, 2)), mx.nd.ones((2, 2)), beta=10).asnumpy()
+    array([[16., 16.],
+           [15., 15.]], dtype=float32)
     """
 
 def gemm2(A: NDArray, B: NDArray, transpose_a: bool = False, transpose_b: bool = False, alpha: float = 1.0, axis: int = -2, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -152,6 +180,12 @@ def gemm2(A: NDArray, B: NDArray, transpose_a: bool = False, transpose_b: bool =
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.linalg.gemm2(mx.nd.array([[4.0, 2.0], [2.0, 3.0]]), mx.nd.ones((2, 2)), alpha=2).asnumpy()
+    array([[12., 12.],
+           [10., 10.]], dtype=float32)
     """
 
 def inverse(A: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -169,6 +203,12 @@ def inverse(A: NDArray, out: NDArray | None = None, name: str | None = None) -> 
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.linalg.inverse(mx.nd.array([[4.0, 2.0], [2.0, 3.0]])).asnumpy()
+    array([[ 0.375, -0.25 ],
+           [-0.25 ,  0.5  ]], dtype=float32)
     """
 
 def makediag(A: NDArray, offset: int = 0, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -188,6 +228,12 @@ def makediag(A: NDArray, offset: int = 0, out: NDArray | None = None, name: str 
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.linalg.makediag(mx.nd.array([1.0, 2.0])).asnumpy()
+    array([[1., 0.],
+           [0., 2.]], dtype=float32)
     """
 
 def maketrian(A: NDArray, offset: int = 0, lower: bool = True, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -209,6 +255,12 @@ def maketrian(A: NDArray, offset: int = 0, lower: bool = True, out: NDArray | No
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.linalg.maketrian(mx.nd.array([1.0, 2.0, 3.0])).asnumpy()
+    array([[1., 0.],
+           [2., 3.]], dtype=float32)
     """
 
 def potrf(A: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -226,6 +278,12 @@ def potrf(A: NDArray, out: NDArray | None = None, name: str | None = None) -> ND
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.linalg.potrf(mx.nd.array([[4.0, 2.0], [2.0, 3.0]])).asnumpy()
+    array([[2.       , 0.       ],
+           [1.       , 1.4142135]], dtype=float32)
     """
 
 def potri(A: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -243,6 +301,12 @@ def potri(A: NDArray, out: NDArray | None = None, name: str | None = None) -> ND
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.linalg.potri(mx.nd.array([[2.0, 0.0], [1.0, 1.0]])).asnumpy()
+    array([[ 0.5, -0.5],
+           [-0.5,  1. ]], dtype=float32)
     """
 
 def slogdet(A: NDArray, out: NDArray | Sequence[NDArray] | None = None, name: str | None = None) -> list[NDArray]:
@@ -262,6 +326,11 @@ def slogdet(A: NDArray, out: NDArray | Sequence[NDArray] | None = None, name: st
     Returns
     -------
     list[NDArray]
+
+    Examples
+    --------
+    >>> [part.asnumpy() for part in mx.nd.linalg.slogdet(mx.nd.array([[4.0, 2.0], [2.0, 3.0]]))]
+    [array([1.], dtype=float32), array([2.0794415], dtype=float32)]
     """
 
 def sumlogdiag(A: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -279,6 +348,11 @@ def sumlogdiag(A: NDArray, out: NDArray | None = None, name: str | None = None) 
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.linalg.sumlogdiag(mx.nd.array([[4.0, 2.0], [2.0, 3.0]])).asnumpy()
+    array([2.4849067], dtype=float32)
     """
 
 def syevd(A: NDArray, out: NDArray | Sequence[NDArray] | None = None, name: str | None = None) -> list[NDArray]:
@@ -299,6 +373,12 @@ def syevd(A: NDArray, out: NDArray | Sequence[NDArray] | None = None, name: str 
     Returns
     -------
     list[NDArray]
+
+    Examples
+    --------
+    >>> vectors, values = mx.nd.linalg.syevd(mx.nd.array([[2.0, 0.0], [0.0, 3.0]]))
+    >>> values.asnumpy()
+    array([2., 3.], dtype=float32)
     """
 
 def syrk(A: NDArray, transpose: bool = False, alpha: float = 1.0, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -320,6 +400,12 @@ def syrk(A: NDArray, transpose: bool = False, alpha: float = 1.0, out: NDArray |
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.linalg.syrk(mx.nd.array([[4.0, 2.0], [2.0, 3.0]])).asnumpy()
+    array([[20., 14.],
+           [14., 13.]], dtype=float32)
     """
 
 def trmm(A: NDArray, B: NDArray, transpose: bool = False, rightside: bool = False, lower: bool = True, alpha: float = 1.0, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -347,6 +433,12 @@ def trmm(A: NDArray, B: NDArray, transpose: bool = False, rightside: bool = Fals
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.linalg.trmm(mx.nd.array([[2.0, 0.0], [1.0, 1.0]]), mx.nd.array([[4.0], [3.0]])).asnumpy()
+    array([[8.],
+           [7.]], dtype=float32)
     """
 
 def trsm(A: NDArray, B: NDArray, transpose: bool = False, rightside: bool = False, lower: bool = True, alpha: float = 1.0, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -374,5 +466,11 @@ def trsm(A: NDArray, B: NDArray, transpose: bool = False, rightside: bool = Fals
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.linalg.trsm(mx.nd.array([[2.0, 0.0], [1.0, 1.0]]), mx.nd.array([[4.0], [3.0]])).asnumpy()
+    array([[2.],
+           [1.]], dtype=float32)
     """
 

@@ -35,6 +35,11 @@ def Activation(data: NDArray, act_type: Literal['relu', 'sigmoid', 'softrelu', '
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.Activation(mx.nd.array([-1, 0, 2]), act_type='relu').asnumpy()
+    array([0., 0., 2.], dtype=float32)
     """
 
 @overload
@@ -85,6 +90,15 @@ def BatchNorm(data: NDArray, gamma: NDArray, beta: NDArray, moving_mean: NDArray
     Notes
     -----
     Compatibility: MXNet updates the statistics in the backward pass; here the forward call does.
+
+    Examples
+    --------
+    >>> one, zero = mx.nd.ones(1), mx.nd.zeros(1)
+    >>> with mx.autograd.train_mode():
+    ...     y = mx.nd.BatchNorm(mx.nd.array([[1], [3]]), one, zero, mx.nd.zeros(1), mx.nd.ones(1))
+    >>> y.asnumpy().round(2)
+    array([[-1.],
+           [ 1.]], dtype=float32)
     """
 @overload
 def BatchNorm(data: NDArray, gamma: NDArray, beta: NDArray, moving_mean: NDArray, moving_var: NDArray, eps: float = 0.001, momentum: float = 0.9, fix_gamma: bool = True, use_global_stats: bool = False, *, output_mean_var: Literal[True], axis: int = 1, cudnn_off: bool = False, min_calib_range: float | None = None, max_calib_range: float | None = None, out: NDArray | Sequence[NDArray] | None = None, name: str | None = None) -> list[NDArray]:
@@ -127,6 +141,15 @@ def BatchNorm_v1(data: NDArray, gamma: NDArray, beta: NDArray, moving_mean: NDAr
     Returns
     -------
     NDArray | list[NDArray]
+
+    Examples
+    --------
+    >>> one, zero = mx.nd.ones(1), mx.nd.zeros(1)
+    >>> with mx.autograd.train_mode():
+    ...     y = mx.nd.BatchNorm_v1(mx.nd.array([[1], [3]]), one, zero, mx.nd.zeros(1), mx.nd.ones(1))
+    >>> y.asnumpy().round(2)
+    array([[-1.],
+           [ 1.]], dtype=float32)
     """
 @overload
 def BatchNorm_v1(data: NDArray, gamma: NDArray, beta: NDArray, moving_mean: NDArray, moving_var: NDArray, eps: float = 0.001, momentum: float = 0.9, fix_gamma: bool = True, use_global_stats: bool = False, *, output_mean_var: Literal[True], out: NDArray | Sequence[NDArray] | None = None, name: str | None = None) -> list[NDArray]:
@@ -146,6 +169,7 @@ def BilinearSampler(data: NDArray, grid: NDArray, cudnn_off: bool | None = None,
     data : NDArray
         The input array.
     grid : NDArray
+        Coordinates from -1 to 1 of the places that are read, shape (batch, 2, height, width), x before y.
     cudnn_off : bool | None, default None
         Has no effect here.
     out : NDArray | None, default None
@@ -156,6 +180,11 @@ def BilinearSampler(data: NDArray, grid: NDArray, cudnn_off: bool | None = None,
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.BilinearSampler(mx.nd.array([[[[1, 2]]]]), mx.nd.zeros((1, 2, 1, 1))).asnumpy()
+    array([[[[1.5]]]], dtype=float32)
     """
 
 def BlockGrad(data: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -173,6 +202,16 @@ def BlockGrad(data: NDArray, out: NDArray | None = None, name: str | None = None
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> x = mx.nd.array([-1.0, 2.0])
+    >>> x.attach_grad()
+    >>> with mx.autograd.record():
+    ...     y = x * mx.nd.BlockGrad(x)
+    >>> y.backward()
+    >>> y.asnumpy(), x.grad.asnumpy()
+    (array([1., 4.], dtype=float32), array([-1.,  2.], dtype=float32))
     """
 
 def CTCLoss(data: NDArray, label: NDArray, data_lengths: NDArray | None = None, label_lengths: NDArray | None = None, use_data_lengths: bool = False, use_label_lengths: bool = False, blank_label: Literal['first', 'last'] = 'first', out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -189,7 +228,9 @@ def CTCLoss(data: NDArray, label: NDArray, data_lengths: NDArray | None = None, 
     label_lengths : NDArray | None, default None
         Lengths of each sequence of frames and of labels, given with ``use_data_lengths`` and ``use_label_lengths``.
     use_data_lengths : bool, default False
+        Whether ``data_lengths`` is given.
     use_label_lengths : bool, default False
+        Whether ``label_lengths`` is given.
     blank_label : Literal['first', 'last'], default 'first'
         The class of the blank: ``first`` or ``last``.
     out : NDArray | None, default None
@@ -204,6 +245,11 @@ def CTCLoss(data: NDArray, label: NDArray, data_lengths: NDArray | None = None, 
     Notes
     -----
     A sequence with too few frames for its labels has loss 0 and gradient 0.
+
+    Examples
+    --------
+    >>> mx.nd.CTCLoss(mx.nd.zeros((4, 1, 3)), mx.nd.array([[1, 2]])).asnumpy().round(4)
+    array([1.6864], dtype=float32)
     """
 
 def Cast(data: NDArray, dtype: DTypeLike, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -223,6 +269,11 @@ def Cast(data: NDArray, dtype: DTypeLike, out: NDArray | None = None, name: str 
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.Cast(mx.nd.array([1.7, -1.7]), dtype='int32').asnumpy()
+    array([ 1, -1], dtype=int32)
     """
 
 def Concat(*data: NDArray, dim: int = 1, out: NDArray | None = None, name: str | None = None, num_args: int | None = None) -> NDArray:
@@ -233,6 +284,7 @@ def Concat(*data: NDArray, dim: int = 1, out: NDArray | None = None, name: str |
     *data : NDArray
         The input array.
     dim : int, default 1
+        The axis along which arrays are joined.
     out : NDArray | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -243,6 +295,12 @@ def Concat(*data: NDArray, dim: int = 1, out: NDArray | None = None, name: str |
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.concat(mx.nd.ones((1, 2)), mx.nd.zeros((1, 2)), dim=0).asnumpy()
+    array([[1., 1.],
+           [0., 0.]], dtype=float32)
     """
 
 @overload
@@ -294,6 +352,14 @@ def Convolution(data: NDArray, weight: NDArray, bias: NDArray | None = None, *, 
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> data, weight = mx.nd.ones((1, 1, 3, 3)), mx.nd.ones((1, 1, 3, 3))
+    >>> mx.nd.Convolution(data, weight, kernel=(3, 3), num_filter=1, pad=(1, 1), no_bias=True).asnumpy()
+    array([[[[4., 6., 4.],
+             [6., 9., 6.],
+             [4., 6., 4.]]]], dtype=float32)
     """
 @overload
 def Convolution(data: NDArray, weight: NDArray, bias: NDArray | None, kernel: int | Sequence[int], stride: int | Sequence[int], dilate: int | Sequence[int], pad: int | Sequence[int], num_filter: int, num_group: int = 1, workspace: int = 1024, no_bias: bool = False, cudnn_tune: Literal['fastest', 'limited_workspace', 'off'] | None = None, cudnn_off: bool = False, layout: Literal['NCDHW', 'NCHW', 'NCW', 'NDHWC', 'NHWC'] | None = None, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -309,13 +375,21 @@ def Correlation(data1: NDArray, data2: NDArray, kernel_size: int = 1, max_displa
     Parameters
     ----------
     data1 : NDArray
+        First feature map.
     data2 : NDArray
+        Second feature map.
     kernel_size : int, default 1
+        Edge length of the compared patches; it is odd.
     max_displacement : int, default 1
+        Largest displacement on each axis.
     stride1 : int, default 1
+        Distance between the places of the first feature map.
     stride2 : int, default 1
+        Distance between displacements.
     pad_size : int, default 0
+        Number of zeros on each side of both feature maps.
     is_multiply : bool, default True
+        Whether patches are multiplied; otherwise absolute differences are summed.
     out : NDArray | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -324,6 +398,11 @@ def Correlation(data1: NDArray, data2: NDArray, kernel_size: int = 1, max_displa
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.Correlation(mx.nd.ones((1, 2, 3, 3)), mx.nd.ones((1, 2, 3, 3)), max_displacement=1, pad_size=1).shape
+    (1, 9, 3, 3)
     """
 
 def Crop(*data: NDArray, offset: int | Sequence[int] = (0, 0), h_w: int | Sequence[int] = (0, 0), center_crop: bool = False, out: NDArray | None = None, name: str | None = None, num_args: int | None = None) -> NDArray:
@@ -336,7 +415,9 @@ def Crop(*data: NDArray, offset: int | Sequence[int] = (0, 0), h_w: int | Sequen
     offset : int | Sequence[int], default (0, 0)
         Diagonal: 0 is the main one, positive values are above it.
     h_w : int | Sequence[int], default (0, 0)
+        Height and width of the result.
     center_crop : bool, default False
+        Whether the middle is taken instead of the part at ``offset``.
     out : NDArray | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -347,6 +428,12 @@ def Crop(*data: NDArray, offset: int | Sequence[int] = (0, 0), h_w: int | Sequen
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.Crop(mx.nd.arange(9).reshape((1, 1, 3, 3)), h_w=(2, 2), center_crop=False, num_args=1).asnumpy()
+    array([[[[0., 1.],
+             [3., 4.]]]], dtype=float32)
     """
 
 @overload
@@ -399,6 +486,14 @@ def Deconvolution(data: NDArray, weight: NDArray, bias: NDArray | None = None, *
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> data, weight = mx.nd.ones((1, 1, 2, 2)), mx.nd.ones((1, 1, 2, 2))
+    >>> mx.nd.Deconvolution(data, weight, kernel=(2, 2), num_filter=1).asnumpy()
+    array([[[[1., 2., 1.],
+             [2., 4., 2.],
+             [1., 2., 1.]]]], dtype=float32)
     """
 @overload
 def Deconvolution(data: NDArray, weight: NDArray, bias: NDArray | None, kernel: int | Sequence[int], stride: int | Sequence[int], dilate: int | Sequence[int], pad: int | Sequence[int], adj: int | Sequence[int], target_shape: int | Sequence[int], num_filter: int, num_group: int = 1, workspace: int = 512, no_bias: bool = True, cudnn_tune: Literal['fastest', 'limited_workspace', 'off'] | None = None, cudnn_off: bool = False, layout: Literal['NCDHW', 'NCHW', 'NCW', 'NDHWC', 'NHWC'] | None = None, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -430,6 +525,15 @@ def Dropout(data: NDArray, p: float = 0.5, mode: Literal['always', 'training'] =
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> x = mx.nd.ones((100,))
+    >>> mx.nd.Dropout(x, p=0.5).sum().asscalar()  # no effect outside training mode
+    np.float32(100.0)
+    >>> with mx.autograd.train_mode():
+    ...     print(sorted(set(mx.nd.Dropout(x, p=0.5).asnumpy().tolist())))
+    [0.0, 2.0]
     """
 
 def Embedding(data: NDArray, weight: NDArray, input_dim: int, output_dim: int, dtype: DTypeLike = 'float32', sparse_grad: bool = False, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -459,6 +563,12 @@ def Embedding(data: NDArray, weight: NDArray, input_dim: int, output_dim: int, d
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.Embedding(mx.nd.array([1, 0]), mx.nd.array([[1, 2], [3, 4]]), input_dim=2, output_dim=2).asnumpy()
+    array([[3., 4.],
+           [1., 2.]], dtype=float32)
     """
 
 def Flatten(data: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -476,6 +586,11 @@ def Flatten(data: NDArray, out: NDArray | None = None, name: str | None = None) 
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.Flatten(mx.nd.ones((2, 3, 4))).shape
+    (2, 12)
     """
 
 @overload
@@ -493,9 +608,11 @@ def FullyConnected(data: NDArray, weight: NDArray, bias: NDArray | None = None, 
     bias : NDArray | None, default None
         Vector that is added to each output channel.
     num_hidden : int
+        Number of output units.
     no_bias : bool, default False
         Whether there is no bias.
     flatten : bool, default True
+        Whether all axes but the first are merged before the product.
     out : NDArray | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -504,6 +621,11 @@ def FullyConnected(data: NDArray, weight: NDArray, bias: NDArray | None = None, 
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.FullyConnected(mx.nd.ones((1, 3)), mx.nd.ones((2, 3)), mx.nd.array([0, 10]), num_hidden=2).asnumpy()
+    array([[ 3., 13.]], dtype=float32)
     """
 @overload
 def FullyConnected(data: NDArray, weight: NDArray, bias: NDArray | None, num_hidden: int, no_bias: bool = False, flatten: bool = True, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -531,6 +653,12 @@ def GridGenerator(data: NDArray, transform_type: Literal['affine', 'warp'], targ
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.GridGenerator(mx.nd.array([[1, 0, 0, 0, 1, 0]]), transform_type='affine', target_shape=(2, 2)).asnumpy()[0, 0]
+    array([[-1.,  1.],
+           [-1.,  1.]], dtype=float32)
     """
 
 @overload
@@ -549,6 +677,7 @@ def GroupNorm(data: NDArray, gamma: NDArray, beta: NDArray, num_groups: int = 1,
     beta : NDArray
         Offset that is added after normalization, or factor of the added matrix.
     num_groups : int, default 1
+        Number of groups of channels.
     eps : float, default 1e-05
         Small number that is added to a denominator or a variance.
     output_mean_var : bool, default False
@@ -561,6 +690,12 @@ def GroupNorm(data: NDArray, gamma: NDArray, beta: NDArray, num_groups: int = 1,
     Returns
     -------
     NDArray | list[NDArray]
+
+    Examples
+    --------
+    >>> mx.nd.GroupNorm(mx.nd.array([[[1], [3]]]), mx.nd.ones(1), mx.nd.zeros(1), num_groups=1).asnumpy().round(2)
+    array([[[-1.],
+            [ 1.]]], dtype=float32)
     """
 @overload
 def GroupNorm(data: NDArray, gamma: NDArray, beta: NDArray, num_groups: int = 1, eps: float = 1e-05, *, output_mean_var: Literal[True], out: NDArray | Sequence[NDArray] | None = None, name: str | None = None) -> list[NDArray]:
@@ -590,6 +725,11 @@ def InstanceNorm(data: NDArray, gamma: NDArray, beta: NDArray, eps: float = 0.00
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.InstanceNorm(mx.nd.array([[[1, 3]]]), mx.nd.ones(1), mx.nd.zeros(1)).asnumpy().round(2)
+    array([[[-1.,  1.]]], dtype=float32)
     """
 
 def L2Normalization(data: NDArray, eps: float = 1e-10, mode: Literal['channel', 'instance', 'spatial'] = 'instance', out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -614,6 +754,11 @@ def L2Normalization(data: NDArray, eps: float = 1e-10, mode: Literal['channel', 
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.L2Normalization(mx.nd.array([[3, 4]])).asnumpy().round(2)
+    array([[0.6, 0.8]], dtype=float32)
     """
 
 @overload
@@ -631,7 +776,9 @@ def LRN(data: NDArray, alpha: float = 0.0001, beta: float = 0.75, knorm: float =
     beta : float, default 0.75
         Offset that is added after normalization, or factor of the added matrix.
     knorm : float, default 2.0
+        The constant in the denominator.
     nsize : int
+        Number of neighboring channels.
     out : NDArray | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -640,6 +787,13 @@ def LRN(data: NDArray, alpha: float = 0.0001, beta: float = 0.75, knorm: float =
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.LRN(mx.nd.ones((1, 2, 1, 1)), nsize=1).asnumpy().round(4)
+    array([[[[0.5946]],
+    <BLANKLINE>
+            [[0.5946]]]], dtype=float32)
     """
 @overload
 def LRN(data: NDArray, alpha: float, beta: float, knorm: float, nsize: int, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -674,6 +828,11 @@ def LayerNorm(data: NDArray, gamma: NDArray, beta: NDArray, axis: int = -1, eps:
     Returns
     -------
     NDArray | list[NDArray]
+
+    Examples
+    --------
+    >>> mx.nd.LayerNorm(mx.nd.array([[1, 3]]), mx.nd.ones(2), mx.nd.zeros(2)).asnumpy().round(3)
+    array([[-1.,  1.]], dtype=float32)
     """
 @overload
 def LayerNorm(data: NDArray, gamma: NDArray, beta: NDArray, axis: int = -1, eps: float = 1e-05, *, output_mean_var: Literal[True], out: NDArray | Sequence[NDArray] | None = None, name: str | None = None) -> list[NDArray]:
@@ -700,6 +859,7 @@ def LeakyReLU(data: NDArray, gamma: NDArray | None = None, act_type: Literal['el
     act_type : Literal['elu', 'gelu', 'leaky', 'prelu', 'rrelu', 'selu'], default 'leaky'
         The activation function.
     slope : float, default 0.25
+        Slope of negative elements for 'leaky' and 'elu'.
     lower_bound : float, default 0.125
         Smallest slope that is drawn, or lower bound of the rate.
     upper_bound : float, default 0.334
@@ -712,6 +872,11 @@ def LeakyReLU(data: NDArray, gamma: NDArray | None = None, act_type: Literal['el
     Returns
     -------
     NDArray | list[NDArray]
+
+    Examples
+    --------
+    >>> mx.nd.LeakyReLU(mx.nd.array([-2, 0, 2]), act_type='leaky', slope=0.1).asnumpy()
+    array([-0.2,  0. ,  2. ], dtype=float32)
     """
 @overload
 def LeakyReLU(data: NDArray, gamma: NDArray | None = None, *, act_type: Literal['rrelu'], slope: float = 0.25, lower_bound: float = 0.125, upper_bound: float = 0.334, out: NDArray | Sequence[NDArray] | None = None, name: str | None = None) -> list[NDArray]:
@@ -739,6 +904,16 @@ def LinearRegressionOutput(data: NDArray, label: NDArray, grad_scale: float = 1.
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> x = mx.nd.array([[1.0, 2.0]])
+    >>> x.attach_grad()
+    >>> with mx.autograd.record():
+    ...     y = mx.nd.LinearRegressionOutput(x, mx.nd.array([[1, 1]]))
+    >>> y.backward()
+    >>> y.asnumpy().round(4), x.grad.asnumpy().round(4)
+    (array([[1., 2.]], dtype=float32), array([[0. , 0.5]], dtype=float32))
     """
 
 def LogisticRegressionOutput(data: NDArray, label: NDArray, grad_scale: float = 1.0, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -760,6 +935,16 @@ def LogisticRegressionOutput(data: NDArray, label: NDArray, grad_scale: float = 
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> x = mx.nd.array([[1.0, 2.0]])
+    >>> x.attach_grad()
+    >>> with mx.autograd.record():
+    ...     y = mx.nd.LogisticRegressionOutput(x, mx.nd.array([[1, 1]]))
+    >>> y.backward()
+    >>> y.asnumpy().round(4), x.grad.asnumpy().round(4)
+    (array([[0.7311, 0.8808]], dtype=float32), array([[-0.1345, -0.0596]], dtype=float32))
     """
 
 def MAERegressionOutput(data: NDArray, label: NDArray, grad_scale: float = 1.0, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -781,6 +966,16 @@ def MAERegressionOutput(data: NDArray, label: NDArray, grad_scale: float = 1.0, 
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> x = mx.nd.array([[1.0, 2.0]])
+    >>> x.attach_grad()
+    >>> with mx.autograd.record():
+    ...     y = mx.nd.MAERegressionOutput(x, mx.nd.array([[1, 1]]))
+    >>> y.backward()
+    >>> y.asnumpy().round(4), x.grad.asnumpy().round(4)
+    (array([[1., 2.]], dtype=float32), array([[0. , 0.5]], dtype=float32))
     """
 
 def MakeLoss(data: NDArray, grad_scale: float = 1.0, valid_thresh: float = 0.0, normalization: Literal['batch', 'null', 'valid'] = 'null', out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -807,6 +1002,16 @@ def MakeLoss(data: NDArray, grad_scale: float = 1.0, valid_thresh: float = 0.0, 
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> x = mx.nd.array([2.0])
+    >>> x.attach_grad()
+    >>> with mx.autograd.record():
+    ...     y = mx.nd.MakeLoss(x**2, grad_scale=10)
+    >>> y.backward()
+    >>> x.grad.asnumpy()
+    array([40.], dtype=float32)
     """
 
 def Pad(data: NDArray, mode: Literal['constant', 'edge', 'reflect'], pad_width: int | Sequence[int], constant_value: float = 0.0, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -822,7 +1027,9 @@ def Pad(data: NDArray, mode: Literal['constant', 'edge', 'reflect'], pad_width: 
     mode : Literal['constant', 'edge', 'reflect']
         Variant of the operation; the choices name them.
     pad_width : int | Sequence[int]
+        Number of elements before and after each axis, flat: (before, after, before, after, ...).
     constant_value : float, default 0.0
+        The value of padding in mode 'constant'.
     out : NDArray | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -831,6 +1038,13 @@ def Pad(data: NDArray, mode: Literal['constant', 'edge', 'reflect'], pad_width: 
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.Pad(mx.nd.ones((1, 1, 1, 1)), mode='constant', pad_width=(0, 0, 0, 0, 1, 1, 1, 1)).asnumpy()
+    array([[[[0., 0., 0.],
+             [0., 1., 0.],
+             [0., 0., 0.]]]], dtype=float32)
     """
 
 def Pooling(data: NDArray, kernel: int | Sequence[int] = (), pool_type: Literal['avg', 'lp', 'max', 'sum'] = 'max', global_pool: bool = False, cudnn_off: bool = False, pooling_convention: Literal['full', 'same', 'valid'] = 'valid', stride: int | Sequence[int] = (), pad: int | Sequence[int] = (), p_value: int | None = None, count_include_pad: bool | None = None, layout: Literal['NCDHW', 'NCHW', 'NCW', 'NDHWC', 'NHWC', 'NWC'] | None = None, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -861,7 +1075,9 @@ def Pooling(data: NDArray, kernel: int | Sequence[int] = (), pool_type: Literal[
     pad : int | Sequence[int], default ()
         Number of zeros on both sides of each spatial axis.
     p_value : int | None, default None
+        The order of the norm for 'lp' pooling.
     count_include_pad : bool | None, default None
+        Whether padding counts in averages.
     layout : Literal['NCDHW', 'NCHW', 'NCW', 'NDHWC', 'NHWC', 'NWC'] | None, default None
         Order of the axes; by default channels come second, as in 'NCHW'.
     out : NDArray | None, default None
@@ -872,6 +1088,12 @@ def Pooling(data: NDArray, kernel: int | Sequence[int] = (), pool_type: Literal[
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.Pooling(mx.nd.arange(16).reshape((1, 1, 4, 4)), kernel=(2, 2), stride=(2, 2), pool_type='max').asnumpy()
+    array([[[[ 5.,  7.],
+             [13., 15.]]]], dtype=float32)
     """
 
 def Pooling_v1(data: NDArray, kernel: int | Sequence[int] = (), pool_type: Literal['avg', 'max', 'sum'] = 'max', global_pool: bool = False, pooling_convention: Literal['full', 'valid'] = 'valid', stride: int | Sequence[int] = (), pad: int | Sequence[int] = (), out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -903,6 +1125,12 @@ def Pooling_v1(data: NDArray, kernel: int | Sequence[int] = (), pool_type: Liter
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.Pooling_v1(mx.nd.arange(16).reshape((1, 1, 4, 4)), kernel=(2, 2), stride=(2, 2), pool_type='avg').asnumpy()
+    array([[[[ 2.5,  4.5],
+             [10.5, 12.5]]]], dtype=float32)
     """
 
 @overload
@@ -932,6 +1160,7 @@ def RNN(data: NDArray, parameters: NDArray, state: NDArray, state_cell: NDArray 
     p : float, default 0.0
         Dropout probability of the outputs of each layer except the last, in training mode.
     state_outputs : bool, default False
+        Whether the final states are returned as well.
     projection_size : int | None, default None
         Size to which an LSTM projects its states for the next step and layer.
     lstm_state_clip_min : float | None, default None
@@ -950,6 +1179,14 @@ def RNN(data: NDArray, parameters: NDArray, state: NDArray, state_cell: NDArray 
     Returns
     -------
     NDArray | list[NDArray]
+
+    Examples
+    --------
+    >>> length, batch, channels, units = 5, 2, 3, 4
+    >>> parameters = mx.nd.ones(units * (channels + units + 2))
+    >>> data, state = mx.nd.ones((length, batch, channels)), mx.nd.zeros((1, batch, units))
+    >>> mx.nd.RNN(data, parameters, state, state_size=units, num_layers=1, mode='rnn_tanh').shape
+    (5, 2, 4)
     """
 @overload
 def RNN(data: NDArray, parameters: NDArray, state: NDArray, state_cell: NDArray | None, sequence_length: NDArray | None, state_size: int, num_layers: int, bidirectional: bool, mode: Literal['gru', 'lstm', 'rnn_relu', 'rnn_tanh'], p: float = 0.0, state_outputs: Literal[False] = False, projection_size: int | None = None, lstm_state_clip_min: float | None = None, lstm_state_clip_max: float | None = None, lstm_state_clip_nan: bool = False, use_sequence_length: bool = False, out: NDArray | Sequence[NDArray] | None = None, name: str | None = None) -> NDArray:
@@ -985,6 +1222,12 @@ def ROIPooling(data: NDArray, rois: NDArray, pooled_size: int | Sequence[int], s
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.ROIPooling(mx.nd.arange(16).reshape((1, 1, 4, 4)), mx.nd.array([[0, 0, 0, 3, 3]]), pooled_size=(2, 2), spatial_scale=1).asnumpy()
+    array([[[[ 5.,  7.],
+             [13., 15.]]]], dtype=float32)
     """
 
 def Reshape(data: NDArray, shape: int | Sequence[int] = (), reverse: bool = False, target_shape: int | Sequence[int] = (), keep_highest: bool = False, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -1001,9 +1244,11 @@ def Reshape(data: NDArray, shape: int | Sequence[int] = (), reverse: bool = Fals
     shape : int | Sequence[int], default ()
         Shape of the result; an integer means one axis.
     reverse : bool, default False
+        Whether the special values of ``shape`` are matched from the right.
     target_shape : int | Sequence[int], default ()
         Height and width of the result.
     keep_highest : bool, default False
+        Has no effect here.
     out : NDArray | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -1012,6 +1257,14 @@ def Reshape(data: NDArray, shape: int | Sequence[int] = (), reverse: bool = Fals
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.Reshape(mx.nd.arange(6), shape=(2, -1)).asnumpy()
+    array([[0., 1., 2.],
+           [3., 4., 5.]], dtype=float32)
+    >>> mx.nd.Reshape(mx.nd.ones((2, 3, 4)), shape=(0, -3)).shape
+    (2, 12)
     """
 
 def SVMOutput(data: NDArray, label: NDArray, margin: float = 1.0, regularization_coefficient: float = 1.0, use_linear: bool = False, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -1027,8 +1280,11 @@ def SVMOutput(data: NDArray, label: NDArray, margin: float = 1.0, regularization
     label : NDArray
         The labels.
     margin : float, default 1.0
+        The margin.
     regularization_coefficient : float, default 1.0
+        Factor of the loss.
     use_linear : bool, default False
+        Whether the loss is linear in the violation instead of quadratic.
     out : NDArray | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -1037,6 +1293,16 @@ def SVMOutput(data: NDArray, label: NDArray, margin: float = 1.0, regularization
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> x = mx.nd.array([[1.0, 2.0]])
+    >>> x.attach_grad()
+    >>> with mx.autograd.record():
+    ...     y = mx.nd.SVMOutput(x, mx.nd.array([1]))
+    >>> y.backward()
+    >>> y.asnumpy().round(4), x.grad.asnumpy().round(4)
+    (array([[1., 2.]], dtype=float32), array([[ 4., -0.]], dtype=float32))
     """
 
 def SequenceLast(data: NDArray, sequence_length: NDArray | None = None, use_sequence_length: bool = False, axis: int = 0, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -1060,6 +1326,11 @@ def SequenceLast(data: NDArray, sequence_length: NDArray | None = None, use_sequ
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.SequenceLast(mx.nd.arange(6).reshape((3, 2)), mx.nd.array([1, 3]), use_sequence_length=True).asnumpy()
+    array([0., 5.], dtype=float32)
     """
 
 def SequenceMask(data: NDArray, sequence_length: NDArray | None = None, use_sequence_length: bool = False, value: float = 0.0, axis: int = 0, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -1074,6 +1345,7 @@ def SequenceMask(data: NDArray, sequence_length: NDArray | None = None, use_sequ
     use_sequence_length : bool, default False
         Whether ``sequence_length`` is given; otherwise all sequences are complete.
     value : float, default 0.0
+        The value of masked elements.
     axis : int, default 0
         Axis or axes of the operation; negative values count from the last axis.
     out : NDArray | None, default None
@@ -1084,6 +1356,13 @@ def SequenceMask(data: NDArray, sequence_length: NDArray | None = None, use_sequ
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.SequenceMask(mx.nd.ones((3, 2)), mx.nd.array([1, 3]), use_sequence_length=True).asnumpy()
+    array([[1., 1.],
+           [0., 1.],
+           [0., 1.]], dtype=float32)
     """
 
 def SequenceReverse(data: NDArray, sequence_length: NDArray | None = None, use_sequence_length: bool = False, axis: int = 0, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -1107,6 +1386,13 @@ def SequenceReverse(data: NDArray, sequence_length: NDArray | None = None, use_s
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.SequenceReverse(mx.nd.arange(6).reshape((3, 2)), mx.nd.array([2, 3]), use_sequence_length=True).asnumpy()
+    array([[2., 5.],
+           [0., 3.],
+           [4., 1.]], dtype=float32)
     """
 
 def SliceChannel(data: NDArray, num_outputs: int, axis: int = 1, squeeze_axis: bool = False, out: NDArray | Sequence[NDArray] | None = None, name: str | None = None) -> list[NDArray]:
@@ -1121,6 +1407,7 @@ def SliceChannel(data: NDArray, num_outputs: int, axis: int = 1, squeeze_axis: b
     axis : int, default 1
         Axis or axes of the operation; negative values count from the last axis.
     squeeze_axis : bool, default False
+        Whether the axis is removed from parts of extent 1.
     out : NDArray | Sequence[NDArray] | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -1129,6 +1416,11 @@ def SliceChannel(data: NDArray, num_outputs: int, axis: int = 1, squeeze_axis: b
     Returns
     -------
     list[NDArray]
+
+    Examples
+    --------
+    >>> [part.asnumpy() for part in mx.nd.split(mx.nd.array([[1, 2], [3, 4]]), num_outputs=2, axis=0, squeeze_axis=True)]
+    [array([1., 2.], dtype=float32), array([3., 4.], dtype=float32)]
     """
 
 def SoftmaxActivation(data: NDArray, mode: Literal['channel', 'instance'] = 'instance', out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -1148,6 +1440,11 @@ def SoftmaxActivation(data: NDArray, mode: Literal['channel', 'instance'] = 'ins
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.SoftmaxActivation(mx.nd.array([[1, 2, 3]])).asnumpy().round(4)
+    array([[0.09  , 0.2447, 0.6652]], dtype=float32)
     """
 
 def SoftmaxOutput(data: NDArray, label: NDArray, grad_scale: float = 1.0, ignore_label: float = -1.0, multi_output: bool = False, use_ignore: bool = False, preserve_shape: bool = False, normalization: Literal['batch', 'null', 'valid'] = 'null', out_grad: bool = False, smooth_alpha: float = 0.0, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -1164,9 +1461,11 @@ def SoftmaxOutput(data: NDArray, label: NDArray, grad_scale: float = 1.0, ignore
     ignore_label : float, default -1.0
         With ``use_ignore``, rows with the label ``ignore_label`` have a zero gradient.
     multi_output : bool, default False
+        Whether the classes are along axis 1 and the other axes are positions.
     use_ignore : bool, default False
         With ``use_ignore``, rows with the label ``ignore_label`` have a zero gradient.
     preserve_shape : bool, default False
+        Whether the softmax is taken along the last axis.
     normalization : Literal['batch', 'null', 'valid'], default 'null'
         Divisor of the gradient. ``batch``: the number of labels; ``valid``: the number of labels other than ``ignore_label``; ``null``: with ``multi_output`` the number of positions, else 1.
     out_grad : bool, default False
@@ -1181,6 +1480,16 @@ def SoftmaxOutput(data: NDArray, label: NDArray, grad_scale: float = 1.0, ignore
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> x = mx.nd.array([[1.0, 2.0]])
+    >>> x.attach_grad()
+    >>> with mx.autograd.record():
+    ...     y = mx.nd.SoftmaxOutput(x, mx.nd.array([1]))
+    >>> y.backward()
+    >>> y.asnumpy().round(4), x.grad.asnumpy().round(4)
+    (array([[0.2689, 0.7311]], dtype=float32), array([[ 0.2689, -0.2689]], dtype=float32))
     """
 
 @overload
@@ -1198,6 +1507,7 @@ def SpatialTransformer(data: NDArray, loc: NDArray, target_shape: int | Sequence
     transform_type : Literal['affine']
         How the grid is made: 'affine' from matrices, 'warp' from displacements.
     sampler_type : Literal['bilinear']
+        The interpolation.
     cudnn_off : bool | None, default None
         Has no effect here.
     out : NDArray | None, default None
@@ -1208,6 +1518,12 @@ def SpatialTransformer(data: NDArray, loc: NDArray, target_shape: int | Sequence
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.SpatialTransformer(mx.nd.arange(4).reshape((1, 1, 2, 2)), mx.nd.array([[1, 0, 0, 0, 1, 0]]), target_shape=(2, 2), transform_type='affine', sampler_type='bilinear').asnumpy()
+    array([[[[0., 1.],
+             [2., 3.]]]], dtype=float32)
     """
 @overload
 def SpatialTransformer(data: NDArray, loc: NDArray, target_shape: int | Sequence[int], transform_type: Literal['affine'], sampler_type: Literal['bilinear'], cudnn_off: bool | None = None, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -1221,7 +1537,9 @@ def SwapAxis(data: NDArray, dim1: int = 0, dim2: int = 0, out: NDArray | None = 
     data : NDArray
         The input array.
     dim1 : int, default 0
+        First axis.
     dim2 : int, default 0
+        Second axis.
     out : NDArray | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -1230,6 +1548,11 @@ def SwapAxis(data: NDArray, dim1: int = 0, dim2: int = 0, out: NDArray | None = 
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.SwapAxis(mx.nd.ones((2, 3, 4)), dim1=0, dim2=2).shape
+    (4, 3, 2)
     """
 
 def UpSampling(*data: NDArray, scale: int, num_filter: int = 0, sample_type: Literal['bilinear', 'nearest'], multi_input_mode: Literal['concat', 'sum'] = 'concat', workspace: int = 512, out: NDArray | None = None, name: str | None = None, num_args: int | None = None) -> NDArray:
@@ -1248,7 +1571,9 @@ def UpSampling(*data: NDArray, scale: int, num_filter: int = 0, sample_type: Lit
     num_filter : int, default 0
         Number of output channels.
     sample_type : Literal['bilinear', 'nearest']
+        The interpolation: 'nearest' or 'bilinear'.
     multi_input_mode : Literal['concat', 'sum'], default 'concat'
+        How several inputs are joined: along the channels, or by their sum.
     workspace : int, default 512
         Has no effect here.
     out : NDArray | None, default None
@@ -1261,6 +1586,12 @@ def UpSampling(*data: NDArray, scale: int, num_filter: int = 0, sample_type: Lit
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.UpSampling(mx.nd.array([[[[1, 2]]]]), scale=2, sample_type='nearest', num_args=1).asnumpy()
+    array([[[[1., 1., 2., 2.],
+             [1., 1., 2., 2.]]]], dtype=float32)
     """
 
 def abs(data: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -1278,6 +1609,11 @@ def abs(data: NDArray, out: NDArray | None = None, name: str | None = None) -> N
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.abs(mx.nd.array([-1.5, 0, 2])).asnumpy()
+    array([1.5, 0. , 2. ], dtype=float32)
     """
 
 def adam_update(weight: NDArray, grad: NDArray, mean: NDArray, var: NDArray, lr: float, beta1: float = 0.9, beta2: float = 0.999, epsilon: float = 1e-08, wd: float = 0.0, rescale_grad: float = 1.0, clip_gradient: float = -1.0, lazy_update: bool = True, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -1320,6 +1656,14 @@ def adam_update(weight: NDArray, grad: NDArray, mean: NDArray, var: NDArray, lr:
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> weight, grad = mx.nd.array([1.0]), mx.nd.array([0.5])
+    >>> mean = mx.nd.zeros(1)
+    >>> var = mx.nd.zeros(1)
+    >>> mx.nd.adam_update(weight, grad, mean, var, lr=0.1, out=weight).asnumpy()
+    array([0.68377244], dtype=float32)
     """
 
 def add_n(*args: NDArray, out: NDArray | None = None, name: str | None = None, num_args: int | None = None) -> NDArray:
@@ -1339,6 +1683,11 @@ def add_n(*args: NDArray, out: NDArray | None = None, name: str | None = None, n
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.add_n(mx.nd.ones(2), mx.nd.ones(2), mx.nd.ones(2)).asnumpy()
+    array([3., 3.], dtype=float32)
     """
 
 def all_finite(data: NDArray, init_output: bool = True, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -1358,6 +1707,11 @@ def all_finite(data: NDArray, init_output: bool = True, out: NDArray | None = No
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.all_finite(mx.nd.array([1, 2])).asnumpy()
+    array([1.], dtype=float32)
     """
 
 def amp_cast(data: NDArray, dtype: DTypeLike, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -1377,6 +1731,11 @@ def amp_cast(data: NDArray, dtype: DTypeLike, out: NDArray | None = None, name: 
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.amp_cast(mx.nd.array([1.5]), dtype='float16').asnumpy()
+    array([1.5], dtype=float16)
     """
 
 def amp_multicast(*data: NDArray, num_outputs: int, cast_narrow: bool = False, out: NDArray | Sequence[NDArray] | None = None, name: str | None = None) -> list[NDArray]:
@@ -1389,6 +1748,7 @@ def amp_multicast(*data: NDArray, num_outputs: int, cast_narrow: bool = False, o
     num_outputs : int
         Number of arrays that are returned.
     cast_narrow : bool, default False
+        Whether arrays are cast to the narrowest dtype instead of the widest.
     out : NDArray | Sequence[NDArray] | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -1397,6 +1757,11 @@ def amp_multicast(*data: NDArray, num_outputs: int, cast_narrow: bool = False, o
     Returns
     -------
     list[NDArray]
+
+    Examples
+    --------
+    >>> [x.dtype.__name__ for x in mx.nd.amp_multicast(mx.nd.ones(2), mx.nd.ones(2, dtype='float16'), num_outputs=2)]
+    ['float32', 'float32']
     """
 
 def arccos(data: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -1414,6 +1779,11 @@ def arccos(data: NDArray, out: NDArray | None = None, name: str | None = None) -
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.arccos(mx.nd.array([-0.5, 0, 0.5])).asnumpy()
+    array([2.0943952, 1.5707964, 1.0471976], dtype=float32)
     """
 
 def arccosh(data: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -1431,6 +1801,11 @@ def arccosh(data: NDArray, out: NDArray | None = None, name: str | None = None) 
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.arccosh(mx.nd.array([1, 2, 10])).asnumpy()
+    array([0.       , 1.3169578, 2.9932227], dtype=float32)
     """
 
 def arcsin(data: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -1448,6 +1823,11 @@ def arcsin(data: NDArray, out: NDArray | None = None, name: str | None = None) -
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.arcsin(mx.nd.array([-0.5, 0, 0.5])).asnumpy()
+    array([-0.5235988,  0.       ,  0.5235988], dtype=float32)
     """
 
 def arcsinh(data: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -1465,6 +1845,11 @@ def arcsinh(data: NDArray, out: NDArray | None = None, name: str | None = None) 
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.arcsinh(mx.nd.array([-1.5, 0, 2])).asnumpy()
+    array([-1.1947632,  0.       ,  1.4436355], dtype=float32)
     """
 
 def arctan(data: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -1482,6 +1867,11 @@ def arctan(data: NDArray, out: NDArray | None = None, name: str | None = None) -
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.arctan(mx.nd.array([-1.5, 0, 2])).asnumpy()
+    array([-0.9827937,  0.       ,  1.1071488], dtype=float32)
     """
 
 def arctanh(data: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -1499,6 +1889,11 @@ def arctanh(data: NDArray, out: NDArray | None = None, name: str | None = None) 
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.arctanh(mx.nd.array([-0.5, 0, 0.5])).asnumpy()
+    array([-0.54930615,  0.        ,  0.54930615], dtype=float32)
     """
 
 def argmax(data: NDArray, axis: int | None = None, keepdims: bool = False, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -1522,6 +1917,11 @@ def argmax(data: NDArray, axis: int | None = None, keepdims: bool = False, out: 
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.argmax(mx.nd.array([[3, 1], [2, 4]]), axis=1).asnumpy()
+    array([0., 1.], dtype=float32)
     """
 
 def argmax_channel(data: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -1539,6 +1939,11 @@ def argmax_channel(data: NDArray, out: NDArray | None = None, name: str | None =
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.argmax_channel(mx.nd.array([[3, 1], [2, 4]])).asnumpy()
+    array([0., 1.], dtype=float32)
     """
 
 def argmin(data: NDArray, axis: int | None = None, keepdims: bool = False, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -1562,6 +1967,11 @@ def argmin(data: NDArray, axis: int | None = None, keepdims: bool = False, out: 
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.argmin(mx.nd.array([[3, 1], [2, 4]]), axis=1).asnumpy()
+    array([1., 0.], dtype=float32)
     """
 
 def argsort(data: NDArray, axis: int | None = -1, is_ascend: bool = True, dtype: DTypeLike = 'float32', out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -1585,6 +1995,11 @@ def argsort(data: NDArray, axis: int | None = -1, is_ascend: bool = True, dtype:
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.argsort(mx.nd.array([3, 1, 2])).asnumpy()
+    array([1., 2., 0.], dtype=float32)
     """
 
 def batch_dot(lhs: NDArray, rhs: NDArray, transpose_a: bool = False, transpose_b: bool = False, forward_stype: Literal['csr', 'default', 'row_sparse'] | None = None, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -1612,6 +2027,13 @@ def batch_dot(lhs: NDArray, rhs: NDArray, transpose_a: bool = False, transpose_b
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.batch_dot(mx.nd.ones((2, 1, 3)), mx.nd.ones((2, 3, 1))).asnumpy()
+    array([[[3.]],
+    <BLANKLINE>
+           [[3.]]], dtype=float32)
     """
 
 def batch_take(a: NDArray, indices: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -1631,6 +2053,11 @@ def batch_take(a: NDArray, indices: NDArray, out: NDArray | None = None, name: s
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.batch_take(mx.nd.array([[3, 1], [2, 4]]), mx.nd.array([0, 1], dtype='int32')).asnumpy()
+    array([3., 4.], dtype=float32)
     """
 
 def broadcast_add(lhs: NDArray, rhs: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -1650,6 +2077,12 @@ def broadcast_add(lhs: NDArray, rhs: NDArray, out: NDArray | None = None, name: 
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.broadcast_add(mx.nd.array([[1, 2], [3, 4]]), mx.nd.array([[2, 2]])).asnumpy()
+    array([[3., 4.],
+           [5., 6.]], dtype=float32)
     """
 
 def broadcast_axis(data: NDArray, axis: int | Sequence[int] = (), size: int | Sequence[int] = (), out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -1671,6 +2104,12 @@ def broadcast_axis(data: NDArray, axis: int | Sequence[int] = (), size: int | Se
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.broadcast_axis(mx.nd.array([[1, 2]]), axis=0, size=2).asnumpy()
+    array([[1., 2.],
+           [1., 2.]], dtype=float32)
     """
 
 def broadcast_div(lhs: NDArray, rhs: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -1690,6 +2129,12 @@ def broadcast_div(lhs: NDArray, rhs: NDArray, out: NDArray | None = None, name: 
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.broadcast_div(mx.nd.array([[1, 2], [3, 4]]), mx.nd.array([[2, 2]])).asnumpy()
+    array([[0.5, 1. ],
+           [1.5, 2. ]], dtype=float32)
     """
 
 def broadcast_equal(lhs: NDArray, rhs: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -1709,6 +2154,12 @@ def broadcast_equal(lhs: NDArray, rhs: NDArray, out: NDArray | None = None, name
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.broadcast_equal(mx.nd.array([[1, 2], [3, 4]]), mx.nd.array([[2, 2]])).asnumpy()
+    array([[0., 1.],
+           [0., 0.]], dtype=float32)
     """
 
 def broadcast_greater(lhs: NDArray, rhs: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -1728,6 +2179,12 @@ def broadcast_greater(lhs: NDArray, rhs: NDArray, out: NDArray | None = None, na
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.broadcast_greater(mx.nd.array([[1, 2], [3, 4]]), mx.nd.array([[2, 2]])).asnumpy()
+    array([[0., 0.],
+           [1., 1.]], dtype=float32)
     """
 
 def broadcast_greater_equal(lhs: NDArray, rhs: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -1747,6 +2204,12 @@ def broadcast_greater_equal(lhs: NDArray, rhs: NDArray, out: NDArray | None = No
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.broadcast_greater_equal(mx.nd.array([[1, 2], [3, 4]]), mx.nd.array([[2, 2]])).asnumpy()
+    array([[0., 1.],
+           [1., 1.]], dtype=float32)
     """
 
 def broadcast_hypot(lhs: NDArray, rhs: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -1766,6 +2229,12 @@ def broadcast_hypot(lhs: NDArray, rhs: NDArray, out: NDArray | None = None, name
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.broadcast_hypot(mx.nd.array([[1, 2], [3, 4]]), mx.nd.array([[2, 2]])).asnumpy()
+    array([[2.236068 , 2.828427 ],
+           [3.6055512, 4.472136 ]], dtype=float32)
     """
 
 def broadcast_lesser(lhs: NDArray, rhs: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -1785,6 +2254,12 @@ def broadcast_lesser(lhs: NDArray, rhs: NDArray, out: NDArray | None = None, nam
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.broadcast_lesser(mx.nd.array([[1, 2], [3, 4]]), mx.nd.array([[2, 2]])).asnumpy()
+    array([[1., 0.],
+           [0., 0.]], dtype=float32)
     """
 
 def broadcast_lesser_equal(lhs: NDArray, rhs: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -1804,6 +2279,12 @@ def broadcast_lesser_equal(lhs: NDArray, rhs: NDArray, out: NDArray | None = Non
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.broadcast_lesser_equal(mx.nd.array([[1, 2], [3, 4]]), mx.nd.array([[2, 2]])).asnumpy()
+    array([[1., 1.],
+           [0., 0.]], dtype=float32)
     """
 
 def broadcast_like(lhs: NDArray, rhs: NDArray, lhs_axes: int | Sequence[int] | None = None, rhs_axes: int | Sequence[int] | None = None, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -1816,7 +2297,9 @@ def broadcast_like(lhs: NDArray, rhs: NDArray, lhs_axes: int | Sequence[int] | N
     rhs : NDArray
         Second operand.
     lhs_axes : int | Sequence[int] | None, default None
+        Axes of ``lhs`` that are broadcast; by default all.
     rhs_axes : int | Sequence[int] | None, default None
+        Axes of ``rhs`` whose extents are taken, one for each of ``lhs_axes``.
     out : NDArray | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -1825,6 +2308,12 @@ def broadcast_like(lhs: NDArray, rhs: NDArray, lhs_axes: int | Sequence[int] | N
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.broadcast_like(mx.nd.array([[1, 2]]), mx.nd.zeros((2, 2))).asnumpy()
+    array([[1., 2.],
+           [1., 2.]], dtype=float32)
     """
 
 def broadcast_logical_and(lhs: NDArray, rhs: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -1844,6 +2333,12 @@ def broadcast_logical_and(lhs: NDArray, rhs: NDArray, out: NDArray | None = None
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.broadcast_logical_and(mx.nd.array([[1, 2], [3, 4]]), mx.nd.array([[2, 2]])).asnumpy()
+    array([[1., 1.],
+           [1., 1.]], dtype=float32)
     """
 
 def broadcast_logical_or(lhs: NDArray, rhs: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -1863,6 +2358,12 @@ def broadcast_logical_or(lhs: NDArray, rhs: NDArray, out: NDArray | None = None,
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.broadcast_logical_or(mx.nd.array([[1, 2], [3, 4]]), mx.nd.array([[2, 2]])).asnumpy()
+    array([[1., 1.],
+           [1., 1.]], dtype=float32)
     """
 
 def broadcast_logical_xor(lhs: NDArray, rhs: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -1882,6 +2383,12 @@ def broadcast_logical_xor(lhs: NDArray, rhs: NDArray, out: NDArray | None = None
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.broadcast_logical_xor(mx.nd.array([[1, 2], [3, 4]]), mx.nd.array([[2, 2]])).asnumpy()
+    array([[0., 0.],
+           [0., 0.]], dtype=float32)
     """
 
 def broadcast_maximum(lhs: NDArray, rhs: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -1901,6 +2408,12 @@ def broadcast_maximum(lhs: NDArray, rhs: NDArray, out: NDArray | None = None, na
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.broadcast_maximum(mx.nd.array([[1, 2], [3, 4]]), mx.nd.array([[2, 2]])).asnumpy()
+    array([[2., 2.],
+           [3., 4.]], dtype=float32)
     """
 
 def broadcast_minimum(lhs: NDArray, rhs: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -1920,6 +2433,12 @@ def broadcast_minimum(lhs: NDArray, rhs: NDArray, out: NDArray | None = None, na
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.broadcast_minimum(mx.nd.array([[1, 2], [3, 4]]), mx.nd.array([[2, 2]])).asnumpy()
+    array([[1., 2.],
+           [2., 2.]], dtype=float32)
     """
 
 def broadcast_mod(lhs: NDArray, rhs: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -1939,6 +2458,12 @@ def broadcast_mod(lhs: NDArray, rhs: NDArray, out: NDArray | None = None, name: 
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.broadcast_mod(mx.nd.array([[1, 2], [3, 4]]), mx.nd.array([[2, 2]])).asnumpy()
+    array([[1., 0.],
+           [1., 0.]], dtype=float32)
     """
 
 def broadcast_mul(lhs: NDArray, rhs: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -1958,6 +2483,12 @@ def broadcast_mul(lhs: NDArray, rhs: NDArray, out: NDArray | None = None, name: 
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.broadcast_mul(mx.nd.array([[1, 2], [3, 4]]), mx.nd.array([[2, 2]])).asnumpy()
+    array([[2., 4.],
+           [6., 8.]], dtype=float32)
     """
 
 def broadcast_not_equal(lhs: NDArray, rhs: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -1977,6 +2508,12 @@ def broadcast_not_equal(lhs: NDArray, rhs: NDArray, out: NDArray | None = None, 
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.broadcast_not_equal(mx.nd.array([[1, 2], [3, 4]]), mx.nd.array([[2, 2]])).asnumpy()
+    array([[1., 0.],
+           [1., 1.]], dtype=float32)
     """
 
 def broadcast_power(lhs: NDArray, rhs: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -1996,6 +2533,12 @@ def broadcast_power(lhs: NDArray, rhs: NDArray, out: NDArray | None = None, name
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.broadcast_power(mx.nd.array([[1, 2], [3, 4]]), mx.nd.array([[2, 2]])).asnumpy()
+    array([[ 1.,  4.],
+           [ 9., 16.]], dtype=float32)
     """
 
 def broadcast_sub(lhs: NDArray, rhs: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -2015,6 +2558,12 @@ def broadcast_sub(lhs: NDArray, rhs: NDArray, out: NDArray | None = None, name: 
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.broadcast_sub(mx.nd.array([[1, 2], [3, 4]]), mx.nd.array([[2, 2]])).asnumpy()
+    array([[-1.,  0.],
+           [ 1.,  2.]], dtype=float32)
     """
 
 def broadcast_to(data: NDArray, shape: int | Sequence[int] = (), out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -2034,6 +2583,12 @@ def broadcast_to(data: NDArray, shape: int | Sequence[int] = (), out: NDArray | 
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.broadcast_to(mx.nd.array([[1, 2]]), shape=(2, 2)).asnumpy()
+    array([[1., 2.],
+           [1., 2.]], dtype=float32)
     """
 
 def cast_storage(data: NDArray, stype: str, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -2044,6 +2599,7 @@ def cast_storage(data: NDArray, stype: str, out: NDArray | None = None, name: st
     data : NDArray
         The input array.
     stype : str
+        The storage type: 'default', 'csr' or 'row_sparse'.
     out : NDArray | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -2052,6 +2608,11 @@ def cast_storage(data: NDArray, stype: str, out: NDArray | None = None, name: st
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.cast_storage(mx.nd.array([[0, 1], [0, 0]]), stype='csr').stype
+    'csr'
     """
 
 def cbrt(data: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -2069,6 +2630,11 @@ def cbrt(data: NDArray, out: NDArray | None = None, name: str | None = None) -> 
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.cbrt(mx.nd.array([0.5, 1, 4])).asnumpy()
+    array([0.7937005, 1.       , 1.587401 ], dtype=float32)
     """
 
 def ceil(data: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -2086,6 +2652,11 @@ def ceil(data: NDArray, out: NDArray | None = None, name: str | None = None) -> 
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.ceil(mx.nd.array([-1.5, 0, 2])).asnumpy()
+    array([-1.,  0.,  2.], dtype=float32)
     """
 
 def clip(data: NDArray, a_min: float, a_max: float, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -2098,7 +2669,9 @@ def clip(data: NDArray, a_min: float, a_max: float, out: NDArray | None = None, 
     data : NDArray
         The input array.
     a_min : float
+        Lower limit.
     a_max : float
+        Upper limit.
     out : NDArray | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -2107,6 +2680,11 @@ def clip(data: NDArray, a_min: float, a_max: float, out: NDArray | None = None, 
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.clip(mx.nd.array([-2, 0.5, 3]), a_min=0, a_max=1).asnumpy()
+    array([0. , 0.5, 1. ], dtype=float32)
     """
 
 def col2im(data: NDArray, output_size: int | Sequence[int], kernel: int | Sequence[int], stride: int | Sequence[int] = (), dilate: int | Sequence[int] = (), pad: int | Sequence[int] = (), out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -2134,6 +2712,12 @@ def col2im(data: NDArray, output_size: int | Sequence[int], kernel: int | Sequen
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.col2im(mx.nd.ones((1, 2, 2)), output_size=(2, 2), kernel=(1, 2)).asnumpy()
+    array([[[[1., 1.],
+             [1., 1.]]]], dtype=float32)
     """
 
 def cos(data: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -2151,6 +2735,11 @@ def cos(data: NDArray, out: NDArray | None = None, name: str | None = None) -> N
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.cos(mx.nd.array([-1.5, 0, 2])).asnumpy()
+    array([ 0.0707372,  1.       , -0.4161468], dtype=float32)
     """
 
 def cosh(data: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -2168,6 +2757,11 @@ def cosh(data: NDArray, out: NDArray | None = None, name: str | None = None) -> 
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.cosh(mx.nd.array([-1.5, 0, 2])).asnumpy()
+    array([2.3524096, 1.       , 3.7621958], dtype=float32)
     """
 
 def degrees(data: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -2185,6 +2779,11 @@ def degrees(data: NDArray, out: NDArray | None = None, name: str | None = None) 
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.degrees(mx.nd.array([0, 3.1415927])).asnumpy()
+    array([  0., 180.], dtype=float32)
     """
 
 def depth_to_space(data: NDArray, block_size: int, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -2204,6 +2803,12 @@ def depth_to_space(data: NDArray, block_size: int, out: NDArray | None = None, n
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.depth_to_space(mx.nd.arange(4).reshape((1, 4, 1, 1)), block_size=2).asnumpy()
+    array([[[[0., 1.],
+             [2., 3.]]]], dtype=float32)
     """
 
 def diag(data: NDArray, k: int = 0, axis1: int = 0, axis2: int = 1, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -2218,7 +2823,9 @@ def diag(data: NDArray, k: int = 0, axis1: int = 0, axis2: int = 1, out: NDArray
     k : int, default 0
         Number of elements, of successes, or of the diagonal, depending on the operator.
     axis1 : int, default 0
+        First axis of the planes whose diagonals are taken.
     axis2 : int, default 1
+        Second axis of the planes whose diagonals are taken.
     out : NDArray | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -2227,6 +2834,12 @@ def diag(data: NDArray, k: int = 0, axis1: int = 0, axis2: int = 1, out: NDArray
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.diag(mx.nd.array([1, 2])).asnumpy()
+    array([[1., 0.],
+           [0., 2.]], dtype=float32)
     """
 
 def dot(lhs: NDArray, rhs: NDArray, transpose_a: bool = False, transpose_b: bool = False, forward_stype: Literal['csr', 'default', 'row_sparse'] | None = None, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -2256,6 +2869,11 @@ def dot(lhs: NDArray, rhs: NDArray, transpose_a: bool = False, transpose_b: bool
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.dot(mx.nd.array([[1, 2], [3, 4]]), mx.nd.array([1, 10])).asnumpy()
+    array([21., 43.], dtype=float32)
     """
 
 def elemwise_add(lhs: NDArray, rhs: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -2275,6 +2893,11 @@ def elemwise_add(lhs: NDArray, rhs: NDArray, out: NDArray | None = None, name: s
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.elemwise_add(mx.nd.array([6, 9]), mx.nd.array([2, 3])).asnumpy()
+    array([ 8., 12.], dtype=float32)
     """
 
 def elemwise_div(lhs: NDArray, rhs: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -2294,6 +2917,11 @@ def elemwise_div(lhs: NDArray, rhs: NDArray, out: NDArray | None = None, name: s
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.elemwise_div(mx.nd.array([6, 9]), mx.nd.array([2, 3])).asnumpy()
+    array([3., 3.], dtype=float32)
     """
 
 def elemwise_mul(lhs: NDArray, rhs: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -2313,6 +2941,11 @@ def elemwise_mul(lhs: NDArray, rhs: NDArray, out: NDArray | None = None, name: s
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.elemwise_mul(mx.nd.array([6, 9]), mx.nd.array([2, 3])).asnumpy()
+    array([12., 27.], dtype=float32)
     """
 
 def elemwise_sub(lhs: NDArray, rhs: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -2332,6 +2965,11 @@ def elemwise_sub(lhs: NDArray, rhs: NDArray, out: NDArray | None = None, name: s
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.elemwise_sub(mx.nd.array([6, 9]), mx.nd.array([2, 3])).asnumpy()
+    array([4., 6.], dtype=float32)
     """
 
 def erf(data: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -2349,6 +2987,11 @@ def erf(data: NDArray, out: NDArray | None = None, name: str | None = None) -> N
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.erf(mx.nd.array([-1.5, 0, 2])).asnumpy()
+    array([-0.96610516,  0.        ,  0.9953223 ], dtype=float32)
     """
 
 def erfinv(data: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -2366,6 +3009,11 @@ def erfinv(data: NDArray, out: NDArray | None = None, name: str | None = None) -
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.erfinv(mx.nd.array([-0.5, 0, 0.5])).asnumpy()
+    array([-0.47693628,  0.        ,  0.47693628], dtype=float32)
     """
 
 def exp(data: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -2383,6 +3031,11 @@ def exp(data: NDArray, out: NDArray | None = None, name: str | None = None) -> N
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.exp(mx.nd.array([-1.5, 0, 2])).asnumpy()
+    array([0.22313017, 1.        , 7.389056  ], dtype=float32)
     """
 
 def expand_dims(data: NDArray, axis: int, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -2402,6 +3055,11 @@ def expand_dims(data: NDArray, axis: int, out: NDArray | None = None, name: str 
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.expand_dims(mx.nd.ones((2, 3)), axis=1).shape
+    (2, 1, 3)
     """
 
 def expm1(data: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -2419,6 +3077,11 @@ def expm1(data: NDArray, out: NDArray | None = None, name: str | None = None) ->
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.expm1(mx.nd.array([-1.5, 0, 2])).asnumpy()
+    array([-0.77686983,  0.        ,  6.389056  ], dtype=float32)
     """
 
 def fill_element_0index(lhs: NDArray, mhs: NDArray, rhs: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -2429,8 +3092,9 @@ def fill_element_0index(lhs: NDArray, mhs: NDArray, rhs: NDArray, out: NDArray |
     lhs : NDArray
         First operand.
     mhs : NDArray
+        The new values, one for each row.
     rhs : NDArray
-        Second operand.
+        The column of each new value.
     out : NDArray | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -2439,6 +3103,12 @@ def fill_element_0index(lhs: NDArray, mhs: NDArray, rhs: NDArray, out: NDArray |
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.fill_element_0index(mx.nd.array([[3, 1], [2, 4]]), mx.nd.array([9, 9]), mx.nd.array([0, 1])).asnumpy()
+    array([[9., 1.],
+           [2., 9.]], dtype=float32)
     """
 
 def fix(data: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -2456,6 +3126,11 @@ def fix(data: NDArray, out: NDArray | None = None, name: str | None = None) -> N
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.fix(mx.nd.array([-1.5, 0, 2])).asnumpy()
+    array([-1.,  0.,  2.], dtype=float32)
     """
 
 def floor(data: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -2473,6 +3148,11 @@ def floor(data: NDArray, out: NDArray | None = None, name: str | None = None) ->
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.floor(mx.nd.array([-1.5, 0, 2])).asnumpy()
+    array([-2.,  0.,  2.], dtype=float32)
     """
 
 @overload
@@ -2486,7 +3166,9 @@ def ftml_update(weight: NDArray, grad: NDArray, d: NDArray, v: NDArray, z: NDArr
     grad : NDArray
         Gradient of the weight.
     d : NDArray
+        Running denominator, changed in place.
     v : NDArray
+        Running mean of squared gradients, changed in place.
     z : NDArray
         Accumulated state of the update, changed in place.
     lr : float
@@ -2504,6 +3186,7 @@ def ftml_update(weight: NDArray, grad: NDArray, d: NDArray, v: NDArray, z: NDArr
     rescale_grad : float, default 1.0
         Factor of the gradient, before clipping.
     clip_grad : float, default -1.0
+        Limit of the absolute value of each gradient element; a negative value means no limit.
     out : NDArray | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -2512,6 +3195,15 @@ def ftml_update(weight: NDArray, grad: NDArray, d: NDArray, v: NDArray, z: NDArr
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> weight, grad = mx.nd.array([1.0]), mx.nd.array([0.5])
+    >>> d = mx.nd.zeros(1)
+    >>> v = mx.nd.zeros(1)
+    >>> z = mx.nd.zeros(1)
+    >>> mx.nd.ftml_update(weight, grad, d, v, z, lr=0.1, t=1, out=weight).asnumpy()
+    array([0.9], dtype=float32)
     """
 @overload
 def ftml_update(weight: NDArray, grad: NDArray, d: NDArray, v: NDArray, z: NDArray, lr: float, beta1: float, beta2: float, epsilon: float, t: int, wd: float = 0.0, rescale_grad: float = 1.0, clip_grad: float = -1.0, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -2533,6 +3225,7 @@ def ftrl_update(weight: NDArray, grad: NDArray, z: NDArray, n: NDArray, lr: floa
     lr : float
         Learning rate.
     lamda1 : float, default 0.01
+        Factor of the penalty on absolute values.
     beta : float, default 1.0
         Offset that is added after normalization, or factor of the added matrix.
     wd : float, default 0.0
@@ -2549,6 +3242,14 @@ def ftrl_update(weight: NDArray, grad: NDArray, z: NDArray, n: NDArray, lr: floa
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> weight, grad = mx.nd.array([1.0]), mx.nd.array([0.5])
+    >>> z = mx.nd.zeros(1)
+    >>> n = mx.nd.zeros(1)
+    >>> mx.nd.ftrl_update(weight, grad, z, n, lr=0.1, out=weight).asnumpy()
+    array([0.2993333], dtype=float32)
     """
 
 def gamma(data: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -2566,6 +3267,11 @@ def gamma(data: NDArray, out: NDArray | None = None, name: str | None = None) ->
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.gamma(mx.nd.array([0.5, 1, 4])).asnumpy()
+    array([1.7724539, 1.       , 6.       ], dtype=float32)
     """
 
 def gammaln(data: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -2583,6 +3289,11 @@ def gammaln(data: NDArray, out: NDArray | None = None, name: str | None = None) 
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.gammaln(mx.nd.array([0.5, 1, 4])).asnumpy()
+    array([ 0.5723649, -0.       ,  1.7917595], dtype=float32)
     """
 
 def gather_nd(data: NDArray, indices: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -2602,6 +3313,11 @@ def gather_nd(data: NDArray, indices: NDArray, out: NDArray | None = None, name:
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.gather_nd(mx.nd.array([[3, 1], [2, 4]]), mx.nd.array([[0, 1], [1, 1]])).asnumpy()
+    array([1., 4.], dtype=float32)
     """
 
 def hard_sigmoid(data: NDArray, alpha: float = 0.2, beta: float = 0.5, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -2623,6 +3339,11 @@ def hard_sigmoid(data: NDArray, alpha: float = 0.2, beta: float = 0.5, out: NDAr
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.hard_sigmoid(mx.nd.array([-1.5, 0, 2])).asnumpy()
+    array([0.19999999, 0.5       , 0.9       ], dtype=float32)
     """
 
 def identity(data: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -2640,6 +3361,11 @@ def identity(data: NDArray, out: NDArray | None = None, name: str | None = None)
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.identity(mx.nd.array([-1.5, 0, 2])).asnumpy()
+    array([-1.5,  0. ,  2. ], dtype=float32)
     """
 
 def im2col(data: NDArray, kernel: int | Sequence[int], stride: int | Sequence[int] = (), dilate: int | Sequence[int] = (), pad: int | Sequence[int] = (), out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -2668,6 +3394,12 @@ def im2col(data: NDArray, kernel: int | Sequence[int], stride: int | Sequence[in
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.im2col(mx.nd.arange(4).reshape((1, 1, 2, 2)), kernel=(1, 2)).asnumpy()
+    array([[[0., 2.],
+            [1., 3.]]], dtype=float32)
     """
 
 def khatri_rao(*args: NDArray, out: NDArray | None = None, name: str | None = None, num_args: int | None = None) -> NDArray:
@@ -2687,6 +3419,12 @@ def khatri_rao(*args: NDArray, out: NDArray | None = None, name: str | None = No
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.khatri_rao(mx.nd.array([[1, 2]]), mx.nd.array([[3, 4], [5, 6]])).asnumpy()
+    array([[ 3.,  8.],
+           [ 5., 12.]], dtype=float32)
     """
 
 @overload
@@ -2727,6 +3465,14 @@ def lamb_update_phase1(weight: NDArray, grad: NDArray, mean: NDArray, var: NDArr
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> weight, grad = mx.nd.array([1.0]), mx.nd.array([0.5])
+    >>> mean = mx.nd.zeros(1)
+    >>> var = mx.nd.zeros(1)
+    >>> mx.nd.lamb_update_phase1(weight, grad, mean, var, t=1, wd=0, beta1=0.9).asnumpy()
+    array([0.999998], dtype=float32)
     """
 @overload
 def lamb_update_phase1(weight: NDArray, grad: NDArray, mean: NDArray, var: NDArray, beta1: float, beta2: float, epsilon: float, t: int, bias_correction: bool, wd: float, rescale_grad: float = 1.0, clip_gradient: float = -1.0, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -2747,6 +3493,7 @@ def lamb_update_phase2(weight: NDArray, g: NDArray, r1: NDArray, r2: NDArray, lr
     r1 : NDArray
         Phase one of the update, or norm of the weight.
     r2 : NDArray
+        Norm of the update.
     lr : float
         Learning rate.
     lower_bound : float, default -1.0
@@ -2761,6 +3508,12 @@ def lamb_update_phase2(weight: NDArray, g: NDArray, r1: NDArray, r2: NDArray, lr
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> weight, g = mx.nd.array([1.0]), mx.nd.array([0.5])
+    >>> mx.nd.lamb_update_phase2(weight, g, weight.norm(), g.norm(), lr=0.1, out=weight).asnumpy()
+    array([0.9], dtype=float32)
     """
 
 def log(data: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -2778,6 +3531,11 @@ def log(data: NDArray, out: NDArray | None = None, name: str | None = None) -> N
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.log(mx.nd.array([0.5, 1, 4])).asnumpy()
+    array([-0.6931472,  0.       ,  1.3862944], dtype=float32)
     """
 
 def log10(data: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -2795,6 +3553,11 @@ def log10(data: NDArray, out: NDArray | None = None, name: str | None = None) ->
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.log10(mx.nd.array([0.5, 1, 4])).asnumpy()
+    array([-0.30103,  0.     ,  0.60206], dtype=float32)
     """
 
 def log1p(data: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -2812,6 +3575,11 @@ def log1p(data: NDArray, out: NDArray | None = None, name: str | None = None) ->
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.log1p(mx.nd.array([0.5, 1, 4])).asnumpy()
+    array([0.4054651, 0.6931472, 1.609438 ], dtype=float32)
     """
 
 def log2(data: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -2829,6 +3597,11 @@ def log2(data: NDArray, out: NDArray | None = None, name: str | None = None) -> 
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.log2(mx.nd.array([0.5, 1, 4])).asnumpy()
+    array([-1.,  0.,  2.], dtype=float32)
     """
 
 def log_softmax(data: NDArray, axis: int = -1, temperature: float | None = None, dtype: DTypeLike | None = None, use_length: bool | None = False, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -2854,6 +3627,11 @@ def log_softmax(data: NDArray, axis: int = -1, temperature: float | None = None,
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.log_softmax(mx.nd.array([[1, 2, 3]])).asnumpy().round(4)
+    array([[-2.4076, -1.4076, -0.4076]], dtype=float32)
     """
 
 def logical_not(data: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -2871,6 +3649,11 @@ def logical_not(data: NDArray, out: NDArray | None = None, name: str | None = No
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.logical_not(mx.nd.array([0, 1, 5])).asnumpy()
+    array([1., 0., 0.], dtype=float32)
     """
 
 def make_loss(data: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -2888,6 +3671,16 @@ def make_loss(data: NDArray, out: NDArray | None = None, name: str | None = None
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> x = mx.nd.array([-1.0, 2.0])
+    >>> x.attach_grad()
+    >>> with mx.autograd.record():
+    ...     y = mx.nd.make_loss(x**2)
+    >>> y.backward()
+    >>> y.asnumpy(), x.grad.asnumpy()
+    (array([1., 4.], dtype=float32), array([-2.,  4.], dtype=float32))
     """
 
 def max(data: NDArray, axis: int | Sequence[int] | None = None, keepdims: bool = False, exclude: bool = False, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -2913,6 +3706,11 @@ def max(data: NDArray, axis: int | Sequence[int] | None = None, keepdims: bool =
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.max(mx.nd.array([[3, 1], [2, 4]]), axis=1).asnumpy()
+    array([3., 4.], dtype=float32)
     """
 
 def mean(data: NDArray, axis: int | Sequence[int] | None = None, keepdims: bool = False, exclude: bool = False, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -2938,6 +3736,11 @@ def mean(data: NDArray, axis: int | Sequence[int] | None = None, keepdims: bool 
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.mean(mx.nd.array([[3, 1], [2, 4]]), axis=1).asnumpy()
+    array([2., 3.], dtype=float32)
     """
 
 def min(data: NDArray, axis: int | Sequence[int] | None = None, keepdims: bool = False, exclude: bool = False, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -2963,6 +3766,11 @@ def min(data: NDArray, axis: int | Sequence[int] | None = None, keepdims: bool =
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.min(mx.nd.array([[3, 1], [2, 4]]), axis=1).asnumpy()
+    array([1., 2.], dtype=float32)
     """
 
 def moments(data: NDArray, axes: int | Sequence[int] | None = None, keepdims: bool = False, out: NDArray | Sequence[NDArray] | None = None, name: str | None = None) -> list[NDArray]:
@@ -2984,6 +3792,11 @@ def moments(data: NDArray, axes: int | Sequence[int] | None = None, keepdims: bo
     Returns
     -------
     list[NDArray]
+
+    Examples
+    --------
+    >>> [part.asnumpy() for part in mx.nd.moments(mx.nd.array([1, 3]), axes=(0,))]
+    [array([2.], dtype=float32), array([1.], dtype=float32)]
     """
 
 @overload
@@ -3028,6 +3841,15 @@ def mp_lamb_update_phase1(weight: NDArray, grad: NDArray, mean: NDArray, var: ND
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> weight32 = mx.nd.array([1.0])
+    >>> weight, grad = weight32.astype('float16'), mx.nd.array([0.5], dtype='float16')
+    >>> mean = mx.nd.zeros(1)
+    >>> var = mx.nd.zeros(1)
+    >>> mx.nd.mp_lamb_update_phase1(weight, grad, mean, var, weight32, t=1, wd=0).asnumpy()
+    array([0.999998], dtype=float32)
     """
 @overload
 def mp_lamb_update_phase1(weight: NDArray, grad: NDArray, mean: NDArray, var: NDArray, weight32: NDArray, beta1: float, beta2: float, epsilon: float, t: int, bias_correction: bool, wd: float, rescale_grad: float = 1.0, clip_gradient: float = -1.0, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -3050,6 +3872,7 @@ def mp_lamb_update_phase2(weight: NDArray, g: NDArray, r1: NDArray, r2: NDArray,
     r1 : NDArray
         Phase one of the update, or norm of the weight.
     r2 : NDArray
+        Norm of the update.
     weight32 : NDArray
         The weight in float32, changed in place.
     lr : float
@@ -3066,6 +3889,13 @@ def mp_lamb_update_phase2(weight: NDArray, g: NDArray, r1: NDArray, r2: NDArray,
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> weight32, g = mx.nd.array([1.0]), mx.nd.array([0.5])
+    >>> weight = weight32.astype('float16')
+    >>> mx.nd.mp_lamb_update_phase2(weight, g, weight32.norm(), g.norm(), weight32, lr=0.1, out=weight).asnumpy()
+    array([0.9], dtype=float16)
     """
 
 def mp_nag_mom_update(weight: NDArray, grad: NDArray, mom: NDArray, weight32: NDArray, lr: float, momentum: float = 0.0, wd: float = 0.0, rescale_grad: float = 1.0, clip_gradient: float = -1.0, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -3101,6 +3931,14 @@ def mp_nag_mom_update(weight: NDArray, grad: NDArray, mom: NDArray, weight32: ND
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> weight32 = mx.nd.array([1.0])
+    >>> weight, grad = weight32.astype('float16'), mx.nd.array([0.5], dtype='float16')
+    >>> mom = mx.nd.zeros(1)
+    >>> mx.nd.mp_nag_mom_update(weight, grad, mom, weight32, lr=0.1, out=weight).asnumpy()
+    array([0.95], dtype=float16)
     """
 
 def mp_sgd_mom_update(weight: NDArray, grad: NDArray, mom: NDArray, weight32: NDArray, lr: float, momentum: float = 0.0, wd: float = 0.0, rescale_grad: float = 1.0, clip_gradient: float = -1.0, lazy_update: bool = True, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -3141,6 +3979,14 @@ def mp_sgd_mom_update(weight: NDArray, grad: NDArray, mom: NDArray, weight32: ND
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> weight32 = mx.nd.array([1.0])
+    >>> weight, grad = weight32.astype('float16'), mx.nd.array([0.5], dtype='float16')
+    >>> mom = mx.nd.zeros(1)
+    >>> mx.nd.mp_sgd_mom_update(weight, grad, mom, weight32, lr=0.1, out=weight).asnumpy()
+    array([0.95], dtype=float16)
     """
 
 def mp_sgd_update(weight: NDArray, grad: NDArray, weight32: NDArray, lr: float, wd: float = 0.0, rescale_grad: float = 1.0, clip_gradient: float = -1.0, lazy_update: bool = True, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -3174,6 +4020,13 @@ def mp_sgd_update(weight: NDArray, grad: NDArray, weight32: NDArray, lr: float, 
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> weight32 = mx.nd.array([1.0])
+    >>> weight, grad = weight32.astype('float16'), mx.nd.array([0.5], dtype='float16')
+    >>> mx.nd.mp_sgd_update(weight, grad, weight32, lr=0.1, out=weight).asnumpy()
+    array([0.95], dtype=float16)
     """
 
 def multi_all_finite(*data: NDArray, num_arrays: int = 1, init_output: bool = True, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -3195,6 +4048,11 @@ def multi_all_finite(*data: NDArray, num_arrays: int = 1, init_output: bool = Tr
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.multi_all_finite(mx.nd.ones(2), mx.nd.ones(3), num_arrays=2).asnumpy()
+    array([1.], dtype=float32)
     """
 
 def multi_lars(lrs: NDArray, weights_sum_sq: NDArray, grads_sum_sq: NDArray, wds: NDArray, eta: float, eps: float, rescale_grad: float = 1.0, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -3208,10 +4066,13 @@ def multi_lars(lrs: NDArray, weights_sum_sq: NDArray, grads_sum_sq: NDArray, wds
     lrs : NDArray
         Learning rate of each weight.
     weights_sum_sq : NDArray
+        Sum of squares of each weight.
     grads_sum_sq : NDArray
+        Sum of squares of each gradient.
     wds : NDArray
         Weight decay of each weight.
     eta : float
+        Trust coefficient.
     eps : float
         Small number that is added to a denominator or a variance.
     rescale_grad : float, default 1.0
@@ -3224,6 +4085,12 @@ def multi_lars(lrs: NDArray, weights_sum_sq: NDArray, grads_sum_sq: NDArray, wds
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> one = mx.nd.ones(1)
+    >>> mx.nd.multi_lars(one, one, one, one * 0, eta=0.1, eps=1e-8).asnumpy()
+    array([0.1], dtype=float32)
     """
 
 def multi_mp_sgd_mom_update(*data: NDArray, lrs: float | Sequence[float], wds: float | Sequence[float], momentum: float = 0.0, rescale_grad: float = 1.0, clip_gradient: float = -1.0, num_weights: int = 1, out: NDArray | Sequence[NDArray] | None = None, name: str | None = None, num_args: int | None = None) -> list[NDArray]:
@@ -3264,6 +4131,13 @@ def multi_mp_sgd_mom_update(*data: NDArray, lrs: float | Sequence[float], wds: f
     Returns
     -------
     list[NDArray]
+
+    Examples
+    --------
+    >>> a, grad, a32 = mx.nd.ones(1, dtype='float16'), mx.nd.ones(1, dtype='float16'), mx.nd.ones(1)
+    >>> updated = mx.nd.multi_mp_sgd_mom_update(a, grad, mx.nd.zeros(1), a32, lrs=(0.5,), wds=(0,), num_weights=1, out=[a])
+    >>> a.asscalar()
+    np.float16(0.5)
     """
 
 def multi_mp_sgd_update(*data: NDArray, lrs: float | Sequence[float], wds: float | Sequence[float], rescale_grad: float = 1.0, clip_gradient: float = -1.0, num_weights: int = 1, out: NDArray | Sequence[NDArray] | None = None, name: str | None = None, num_args: int | None = None) -> list[NDArray]:
@@ -3299,6 +4173,13 @@ def multi_mp_sgd_update(*data: NDArray, lrs: float | Sequence[float], wds: float
     Returns
     -------
     list[NDArray]
+
+    Examples
+    --------
+    >>> a, grad, a32 = mx.nd.ones(1, dtype='float16'), mx.nd.ones(1, dtype='float16'), mx.nd.ones(1)
+    >>> updated = mx.nd.multi_mp_sgd_update(a, grad, a32, lrs=(0.5,), wds=(0,), num_weights=1, out=[a])
+    >>> a.asscalar()
+    np.float16(0.5)
     """
 
 def multi_sgd_mom_update(*data: NDArray, lrs: float | Sequence[float], wds: float | Sequence[float], momentum: float = 0.0, rescale_grad: float = 1.0, clip_gradient: float = -1.0, num_weights: int = 1, out: NDArray | Sequence[NDArray] | None = None, name: str | None = None, num_args: int | None = None) -> list[NDArray]:
@@ -3337,6 +4218,14 @@ def multi_sgd_mom_update(*data: NDArray, lrs: float | Sequence[float], wds: floa
     Returns
     -------
     list[NDArray]
+
+    Examples
+    --------
+    >>> a, b, grad = mx.nd.ones(1), mx.nd.ones(1), mx.nd.ones(1)
+    >>> m, n = mx.nd.zeros(1), mx.nd.zeros(1)
+    >>> updated = mx.nd.multi_sgd_mom_update(a, grad, m, b, grad, n, lrs=(0.1, 0.5), wds=(0, 0), num_weights=2, out=[a, b])
+    >>> a.asscalar(), b.asscalar()
+    (np.float32(0.9), np.float32(0.5))
     """
 
 def multi_sgd_update(*data: NDArray, lrs: float | Sequence[float], wds: float | Sequence[float], rescale_grad: float = 1.0, clip_gradient: float = -1.0, num_weights: int = 1, out: NDArray | Sequence[NDArray] | None = None, name: str | None = None, num_args: int | None = None) -> list[NDArray]:
@@ -3370,6 +4259,13 @@ def multi_sgd_update(*data: NDArray, lrs: float | Sequence[float], wds: float | 
     Returns
     -------
     list[NDArray]
+
+    Examples
+    --------
+    >>> a, b, grad = mx.nd.ones(1), mx.nd.ones(1), mx.nd.ones(1)
+    >>> updated = mx.nd.multi_sgd_update(a, grad, b, grad, lrs=(0.1, 0.5), wds=(0, 0), num_weights=2, out=[a, b])
+    >>> a.asscalar(), b.asscalar()
+    (np.float32(0.9), np.float32(0.5))
     """
 
 def multi_sum_sq(*data: NDArray, num_arrays: int, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -3389,6 +4285,11 @@ def multi_sum_sq(*data: NDArray, num_arrays: int, out: NDArray | None = None, na
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.multi_sum_sq(mx.nd.array([1, 2]), mx.nd.array([3]), num_arrays=2).asnumpy()
+    array([5., 9.], dtype=float32)
     """
 
 def nag_mom_update(weight: NDArray, grad: NDArray, mom: NDArray, lr: float, momentum: float = 0.0, wd: float = 0.0, rescale_grad: float = 1.0, clip_gradient: float = -1.0, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -3420,6 +4321,13 @@ def nag_mom_update(weight: NDArray, grad: NDArray, mom: NDArray, lr: float, mome
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> weight, grad = mx.nd.array([1.0]), mx.nd.array([0.5])
+    >>> mom = mx.nd.zeros(1)
+    >>> mx.nd.nag_mom_update(weight, grad, mom, lr=0.1, out=weight).asnumpy()
+    array([0.95], dtype=float32)
     """
 
 def nanprod(data: NDArray, axis: int | Sequence[int] | None = None, keepdims: bool = False, exclude: bool = False, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -3445,6 +4353,11 @@ def nanprod(data: NDArray, axis: int | Sequence[int] | None = None, keepdims: bo
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.nanprod(mx.nd.array([1, float('nan'), 3])).asnumpy()
+    array([3.], dtype=float32)
     """
 
 def nansum(data: NDArray, axis: int | Sequence[int] | None = None, keepdims: bool = False, exclude: bool = False, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -3470,6 +4383,11 @@ def nansum(data: NDArray, axis: int | Sequence[int] | None = None, keepdims: boo
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.nansum(mx.nd.array([1, float('nan'), 3])).asnumpy()
+    array([4.], dtype=float32)
     """
 
 def negative(data: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -3487,6 +4405,11 @@ def negative(data: NDArray, out: NDArray | None = None, name: str | None = None)
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.negative(mx.nd.array([-1.5, 0, 2])).asnumpy()
+    array([ 1.5, -0. , -2. ], dtype=float32)
     """
 
 def norm(data: NDArray, ord: int = 2, axis: int | Sequence[int] | None = None, out_dtype: DTypeLike | None = None, keepdims: bool = False, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -3497,9 +4420,11 @@ def norm(data: NDArray, ord: int = 2, axis: int | Sequence[int] | None = None, o
     data : NDArray
         The input array.
     ord : int, default 2
+        Order of the norm: 1 or 2.
     axis : int | Sequence[int] | None, default None
         Axis or axes of the operation; negative values count from the last axis.
     out_dtype : DTypeLike | None, default None
+        The dtype of the result; by default that of the input.
     keepdims : bool, default False
         Whether reduced axes remain with extent 1.
     out : NDArray | None, default None
@@ -3510,6 +4435,11 @@ def norm(data: NDArray, ord: int = 2, axis: int | Sequence[int] | None = None, o
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.norm(mx.nd.array([[3, 1], [2, 4]]), axis=1).asnumpy()
+    array([3.1622777, 4.472136 ], dtype=float32)
     """
 
 def one_hot(indices: NDArray, depth: int, on_value: float = 1.0, off_value: float = 0.0, dtype: DTypeLike = 'float32', out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -3522,8 +4452,11 @@ def one_hot(indices: NDArray, depth: int, on_value: float = 1.0, off_value: floa
     indices : NDArray
         The indices.
     depth : int
+        Number of classes.
     on_value : float, default 1.0
+        Value at the index.
     off_value : float, default 0.0
+        Value elsewhere.
     dtype : DTypeLike, default 'float32'
         The dtype of the result; by default that of the input, or float32.
     out : NDArray | None, default None
@@ -3534,6 +4467,12 @@ def one_hot(indices: NDArray, depth: int, on_value: float = 1.0, off_value: floa
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.one_hot(mx.nd.array([0, 2]), depth=3).asnumpy()
+    array([[1., 0., 0.],
+           [0., 0., 1.]], dtype=float32)
     """
 
 def ones_like(data: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -3551,6 +4490,12 @@ def ones_like(data: NDArray, out: NDArray | None = None, name: str | None = None
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.ones_like(mx.nd.array([[3, 1], [2, 4]])).asnumpy()
+    array([[1., 1.],
+           [1., 1.]], dtype=float32)
     """
 
 def pick(data: NDArray, index: NDArray, axis: int | None = -1, keepdims: bool = False, mode: Literal['clip', 'wrap'] = 'clip', out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -3576,6 +4521,11 @@ def pick(data: NDArray, index: NDArray, axis: int | None = -1, keepdims: bool = 
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.pick(mx.nd.array([[3, 1], [2, 4]]), mx.nd.array([0, 1])).asnumpy()
+    array([3., 4.], dtype=float32)
     """
 
 def preloaded_multi_mp_sgd_mom_update(*data: NDArray, momentum: float = 0.0, rescale_grad: float = 1.0, clip_gradient: float = -1.0, num_weights: int = 1, out: NDArray | Sequence[NDArray] | None = None, name: str | None = None, num_args: int | None = None) -> list[NDArray]:
@@ -3612,6 +4562,13 @@ def preloaded_multi_mp_sgd_mom_update(*data: NDArray, momentum: float = 0.0, res
     Returns
     -------
     list[NDArray]
+
+    Examples
+    --------
+    >>> a, grad, a32 = mx.nd.ones(1, dtype='float16'), mx.nd.ones(1, dtype='float16'), mx.nd.ones(1)
+    >>> updated = mx.nd.preloaded_multi_mp_sgd_mom_update(a, grad, mx.nd.zeros(1), a32, mx.nd.array([0.5]), mx.nd.zeros(1), num_weights=1, out=[a])
+    >>> a.asscalar()
+    np.float16(0.5)
     """
 
 def preloaded_multi_mp_sgd_update(*data: NDArray, rescale_grad: float = 1.0, clip_gradient: float = -1.0, num_weights: int = 1, out: NDArray | Sequence[NDArray] | None = None, name: str | None = None, num_args: int | None = None) -> list[NDArray]:
@@ -3643,6 +4600,13 @@ def preloaded_multi_mp_sgd_update(*data: NDArray, rescale_grad: float = 1.0, cli
     Returns
     -------
     list[NDArray]
+
+    Examples
+    --------
+    >>> a, grad, a32 = mx.nd.ones(1, dtype='float16'), mx.nd.ones(1, dtype='float16'), mx.nd.ones(1)
+    >>> updated = mx.nd.preloaded_multi_mp_sgd_update(a, grad, a32, mx.nd.array([0.5]), mx.nd.zeros(1), num_weights=1, out=[a])
+    >>> a.asscalar()
+    np.float16(0.5)
     """
 
 def preloaded_multi_sgd_mom_update(*data: NDArray, momentum: float = 0.0, rescale_grad: float = 1.0, clip_gradient: float = -1.0, num_weights: int = 1, out: NDArray | Sequence[NDArray] | None = None, name: str | None = None, num_args: int | None = None) -> list[NDArray]:
@@ -3677,6 +4641,14 @@ def preloaded_multi_sgd_mom_update(*data: NDArray, momentum: float = 0.0, rescal
     Returns
     -------
     list[NDArray]
+
+    Examples
+    --------
+    >>> a, b, grad = mx.nd.ones(1), mx.nd.ones(1), mx.nd.ones(1)
+    >>> m, n, lrs, wds = mx.nd.zeros(1), mx.nd.zeros(1), mx.nd.array([0.1, 0.5]), mx.nd.zeros(2)
+    >>> updated = mx.nd.preloaded_multi_sgd_mom_update(a, grad, m, b, grad, n, lrs, wds, num_weights=2, out=[a, b])
+    >>> a.asscalar(), b.asscalar()
+    (np.float32(0.9), np.float32(0.5))
     """
 
 def preloaded_multi_sgd_update(*data: NDArray, rescale_grad: float = 1.0, clip_gradient: float = -1.0, num_weights: int = 1, out: NDArray | Sequence[NDArray] | None = None, name: str | None = None, num_args: int | None = None) -> list[NDArray]:
@@ -3706,6 +4678,14 @@ def preloaded_multi_sgd_update(*data: NDArray, rescale_grad: float = 1.0, clip_g
     Returns
     -------
     list[NDArray]
+
+    Examples
+    --------
+    >>> a, b, grad = mx.nd.ones(1), mx.nd.ones(1), mx.nd.ones(1)
+    >>> lrs, wds = mx.nd.array([0.1, 0.5]), mx.nd.zeros(2)
+    >>> updated = mx.nd.preloaded_multi_sgd_update(a, grad, b, grad, lrs, wds, num_weights=2, out=[a, b])
+    >>> a.asscalar(), b.asscalar()
+    (np.float32(0.9), np.float32(0.5))
     """
 
 def prod(data: NDArray, axis: int | Sequence[int] | None = None, keepdims: bool = False, exclude: bool = False, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -3731,6 +4711,11 @@ def prod(data: NDArray, axis: int | Sequence[int] | None = None, keepdims: bool 
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.prod(mx.nd.array([[3, 1], [2, 4]]), axis=1).asnumpy()
+    array([3., 8.], dtype=float32)
     """
 
 def radians(data: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -3748,6 +4733,11 @@ def radians(data: NDArray, out: NDArray | None = None, name: str | None = None) 
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.radians(mx.nd.array([0, 90, 180])).asnumpy()
+    array([0.       , 1.5707964, 3.1415927], dtype=float32)
     """
 
 def rcbrt(data: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -3765,6 +4755,11 @@ def rcbrt(data: NDArray, out: NDArray | None = None, name: str | None = None) ->
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.rcbrt(mx.nd.array([0.5, 1, 4])).asnumpy()
+    array([1.2599211 , 1.        , 0.62996054], dtype=float32)
     """
 
 def reciprocal(data: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -3782,6 +4777,11 @@ def reciprocal(data: NDArray, out: NDArray | None = None, name: str | None = Non
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.reciprocal(mx.nd.array([0.5, 1, 4])).asnumpy()
+    array([2.  , 1.  , 0.25], dtype=float32)
     """
 
 def relu(data: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -3799,6 +4799,11 @@ def relu(data: NDArray, out: NDArray | None = None, name: str | None = None) -> 
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.relu(mx.nd.array([-1.5, 0, 2])).asnumpy()
+    array([0., 0., 2.], dtype=float32)
     """
 
 def repeat(data: NDArray, repeats: int, axis: int | None = None, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -3809,6 +4814,7 @@ def repeat(data: NDArray, repeats: int, axis: int | None = None, out: NDArray | 
     data : NDArray
         The input array.
     repeats : int
+        Number of repetitions of each element.
     axis : int | None, default None
         Axis or axes of the operation; negative values count from the last axis.
     out : NDArray | None, default None
@@ -3819,6 +4825,11 @@ def repeat(data: NDArray, repeats: int, axis: int | None = None, out: NDArray | 
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.repeat(mx.nd.array([1, 2]), repeats=2).asnumpy()
+    array([1., 1., 2., 2.], dtype=float32)
     """
 
 def reshape_like(lhs: NDArray, rhs: NDArray, lhs_begin: int | None = None, lhs_end: int | None = None, rhs_begin: int | None = None, rhs_end: int | None = None, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -3833,9 +4844,13 @@ def reshape_like(lhs: NDArray, rhs: NDArray, lhs_begin: int | None = None, lhs_e
     rhs : NDArray
         Second operand.
     lhs_begin : int | None, default None
+        First axis of ``lhs`` that is reshaped.
     lhs_end : int | None, default None
+        The axis behind the last one of ``lhs`` that is reshaped.
     rhs_begin : int | None, default None
+        First axis of ``rhs`` whose extents are taken.
     rhs_end : int | None, default None
+        The axis behind the last one of ``rhs`` whose extents are taken.
     out : NDArray | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -3844,6 +4859,12 @@ def reshape_like(lhs: NDArray, rhs: NDArray, lhs_begin: int | None = None, lhs_e
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.reshape_like(mx.nd.arange(4), mx.nd.ones((2, 2))).asnumpy()
+    array([[0., 1.],
+           [2., 3.]], dtype=float32)
     """
 
 def reverse(data: NDArray, axis: int | Sequence[int], out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -3863,6 +4884,11 @@ def reverse(data: NDArray, axis: int | Sequence[int], out: NDArray | None = None
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.reverse(mx.nd.array([1, 2, 3]), axis=0).asnumpy()
+    array([3., 2., 1.], dtype=float32)
     """
 
 def rint(data: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -3880,6 +4906,11 @@ def rint(data: NDArray, out: NDArray | None = None, name: str | None = None) -> 
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.rint(mx.nd.array([-1.5, 0, 2])).asnumpy()
+    array([-2.,  0.,  2.], dtype=float32)
     """
 
 def rmsprop_update(weight: NDArray, grad: NDArray, n: NDArray, lr: float, gamma1: float = 0.95, epsilon: float = 1e-08, wd: float = 0.0, rescale_grad: float = 1.0, clip_gradient: float = -1.0, clip_weights: float = -1.0, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -3918,6 +4949,13 @@ def rmsprop_update(weight: NDArray, grad: NDArray, n: NDArray, lr: float, gamma1
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> weight, grad = mx.nd.array([1.0]), mx.nd.array([0.5])
+    >>> n = mx.nd.zeros(1)
+    >>> mx.nd.rmsprop_update(weight, grad, n, lr=0.1, out=weight).asnumpy()
+    array([0.5527866], dtype=float32)
     """
 
 def rmspropalex_update(weight: NDArray, grad: NDArray, n: NDArray, g: NDArray, delta: NDArray, lr: float, gamma1: float = 0.95, gamma2: float = 0.9, epsilon: float = 1e-08, wd: float = 0.0, rescale_grad: float = 1.0, clip_gradient: float = -1.0, clip_weights: float = -1.0, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -3943,6 +4981,7 @@ def rmspropalex_update(weight: NDArray, grad: NDArray, n: NDArray, g: NDArray, d
     gamma1 : float, default 0.95
         Decay rate of the running means.
     gamma2 : float, default 0.9
+        Share of the previous update that is kept.
     epsilon : float, default 1e-08
         Small number that is added to a denominator.
     wd : float, default 0.0
@@ -3961,6 +5000,15 @@ def rmspropalex_update(weight: NDArray, grad: NDArray, n: NDArray, g: NDArray, d
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> weight, grad = mx.nd.array([1.0]), mx.nd.array([0.5])
+    >>> n = mx.nd.zeros(1)
+    >>> g = mx.nd.zeros(1)
+    >>> delta = mx.nd.zeros(1)
+    >>> mx.nd.rmspropalex_update(weight, grad, n, g, delta, lr=0.1, out=weight).asnumpy()
+    array([0.5411687], dtype=float32)
     """
 
 def round(data: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -3978,6 +5026,11 @@ def round(data: NDArray, out: NDArray | None = None, name: str | None = None) ->
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.round(mx.nd.array([-1.5, 0, 2])).asnumpy()
+    array([-2.,  0.,  2.], dtype=float32)
     """
 
 def rsqrt(data: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -3995,6 +5048,11 @@ def rsqrt(data: NDArray, out: NDArray | None = None, name: str | None = None) ->
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.rsqrt(mx.nd.array([0.5, 1, 4])).asnumpy()
+    array([1.4142135, 1.       , 0.5      ], dtype=float32)
     """
 
 def scatter_nd(data: NDArray, indices: NDArray, shape: int | Sequence[int], out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -4018,6 +5076,12 @@ def scatter_nd(data: NDArray, indices: NDArray, shape: int | Sequence[int], out:
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.scatter_nd(mx.nd.array([5, 6]), mx.nd.array([[0, 1], [1, 0]]), shape=(2, 2)).asnumpy()
+    array([[0., 5.],
+           [6., 0.]], dtype=float32)
     """
 
 def sgd_mom_update(weight: NDArray, grad: NDArray, mom: NDArray, lr: float, momentum: float = 0.0, wd: float = 0.0, rescale_grad: float = 1.0, clip_gradient: float = -1.0, lazy_update: bool = True, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -4054,6 +5118,13 @@ def sgd_mom_update(weight: NDArray, grad: NDArray, mom: NDArray, lr: float, mome
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> weight, grad = mx.nd.array([1.0]), mx.nd.array([0.5])
+    >>> mom = mx.nd.zeros(1)
+    >>> mx.nd.sgd_mom_update(weight, grad, mom, lr=0.1, out=weight).asnumpy()
+    array([0.95], dtype=float32)
     """
 
 def sgd_update(weight: NDArray, grad: NDArray, lr: float, wd: float = 0.0, rescale_grad: float = 1.0, clip_gradient: float = -1.0, lazy_update: bool = True, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -4083,6 +5154,12 @@ def sgd_update(weight: NDArray, grad: NDArray, lr: float, wd: float = 0.0, resca
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> weight, grad = mx.nd.array([1.0]), mx.nd.array([0.5])
+    >>> mx.nd.sgd_update(weight, grad, lr=0.1, out=weight).asnumpy()
+    array([0.95], dtype=float32)
     """
 
 def shape_array(data: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -4100,6 +5177,11 @@ def shape_array(data: NDArray, out: NDArray | None = None, name: str | None = No
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.shape_array(mx.nd.array([[3, 1], [2, 4]])).asnumpy()
+    array([2, 2])
     """
 
 def sigmoid(data: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -4117,6 +5199,11 @@ def sigmoid(data: NDArray, out: NDArray | None = None, name: str | None = None) 
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.sigmoid(mx.nd.array([-1.5, 0, 2])).asnumpy()
+    array([0.18242551, 0.5       , 0.8807971 ], dtype=float32)
     """
 
 def sign(data: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -4134,6 +5221,11 @@ def sign(data: NDArray, out: NDArray | None = None, name: str | None = None) -> 
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.sign(mx.nd.array([-1.5, 0, 2])).asnumpy()
+    array([-1.,  0.,  1.], dtype=float32)
     """
 
 def signsgd_update(weight: NDArray, grad: NDArray, lr: float, wd: float = 0.0, rescale_grad: float = 1.0, clip_gradient: float = -1.0, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -4163,6 +5255,12 @@ def signsgd_update(weight: NDArray, grad: NDArray, lr: float, wd: float = 0.0, r
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> weight, grad = mx.nd.array([1.0]), mx.nd.array([0.5])
+    >>> mx.nd.signsgd_update(weight, grad, lr=0.1, out=weight).asnumpy()
+    array([0.9], dtype=float32)
     """
 
 def signum_update(weight: NDArray, grad: NDArray, mom: NDArray, lr: float, momentum: float = 0.0, wd: float = 0.0, rescale_grad: float = 1.0, clip_gradient: float = -1.0, wd_lh: float = 0.0, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -4190,6 +5288,7 @@ def signum_update(weight: NDArray, grad: NDArray, mom: NDArray, lr: float, momen
     clip_gradient : float, default -1.0
         Limit of the absolute value of each rescaled gradient element; a negative value means no limit.
     wd_lh : float, default 0.0
+        Decoupled weight decay: this share of the weight is subtracted.
     out : NDArray | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -4198,6 +5297,13 @@ def signum_update(weight: NDArray, grad: NDArray, mom: NDArray, lr: float, momen
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> weight, grad = mx.nd.array([1.0]), mx.nd.array([0.5])
+    >>> mom = mx.nd.zeros(1)
+    >>> mx.nd.signum_update(weight, grad, mom, lr=0.1, out=weight).asnumpy()
+    array([0.9], dtype=float32)
     """
 
 def sin(data: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -4215,6 +5321,11 @@ def sin(data: NDArray, out: NDArray | None = None, name: str | None = None) -> N
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.sin(mx.nd.array([-1.5, 0, 2])).asnumpy()
+    array([-0.997495 ,  0.       ,  0.9092974], dtype=float32)
     """
 
 def sinh(data: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -4232,6 +5343,11 @@ def sinh(data: NDArray, out: NDArray | None = None, name: str | None = None) -> 
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.sinh(mx.nd.array([-1.5, 0, 2])).asnumpy()
+    array([-2.1292794,  0.       ,  3.6268604], dtype=float32)
     """
 
 def size_array(data: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -4249,6 +5365,11 @@ def size_array(data: NDArray, out: NDArray | None = None, name: str | None = Non
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.size_array(mx.nd.array([[3, 1], [2, 4]])).asnumpy()
+    array([4])
     """
 
 def slice(data: NDArray, begin: int | Sequence[int | None] | None, end: int | Sequence[int | None] | None, step: int | Sequence[int | None] | None = (), out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -4275,6 +5396,12 @@ def slice(data: NDArray, begin: int | Sequence[int | None] | None, end: int | Se
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.slice(mx.nd.arange(6).reshape((2, 3)), begin=(0, 1), end=(2, 3)).asnumpy()
+    array([[1., 2.],
+           [4., 5.]], dtype=float32)
     """
 
 def slice_axis(data: NDArray, axis: int, begin: int, end: int | None, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -4298,6 +5425,12 @@ def slice_axis(data: NDArray, axis: int, begin: int, end: int | None, out: NDArr
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.slice_axis(mx.nd.arange(6).reshape((2, 3)), axis=1, begin=0, end=-1).asnumpy()
+    array([[0., 1.],
+           [3., 4.]], dtype=float32)
     """
 
 def slice_like(data: NDArray, shape_like: NDArray, axes: int | Sequence[int] = (), out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -4308,6 +5441,7 @@ def slice_like(data: NDArray, shape_like: NDArray, axes: int | Sequence[int] = (
     data : NDArray
         The input array.
     shape_like : NDArray
+        The array whose extents are taken.
     axes : int | Sequence[int], default ()
         The axes, in order.
     out : NDArray | None, default None
@@ -4318,6 +5452,11 @@ def slice_like(data: NDArray, shape_like: NDArray, axes: int | Sequence[int] = (
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.slice_like(mx.nd.ones((3, 4)), mx.nd.ones((2, 2))).shape
+    (2, 2)
     """
 
 def smooth_l1(data: NDArray, scalar: float = 1.0, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -4339,6 +5478,11 @@ def smooth_l1(data: NDArray, scalar: float = 1.0, out: NDArray | None = None, na
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.smooth_l1(mx.nd.array([-2, 0.5, 3]), scalar=1).asnumpy()
+    array([1.5  , 0.125, 2.5  ], dtype=float32)
     """
 
 def softmax(data: NDArray, length: NDArray | None = None, axis: int = -1, temperature: float | None = None, dtype: DTypeLike | None = None, use_length: bool | None = False, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -4366,6 +5510,11 @@ def softmax(data: NDArray, length: NDArray | None = None, axis: int = -1, temper
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.softmax(mx.nd.array([[1, 2, 3]])).asnumpy().round(4)
+    array([[0.09  , 0.2447, 0.6652]], dtype=float32)
     """
 
 def softmax_cross_entropy(data: NDArray, label: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -4389,6 +5538,11 @@ def softmax_cross_entropy(data: NDArray, label: NDArray, out: NDArray | None = N
     Notes
     -----
     Compatibility: MXNet takes probabilities below 1e-8 as 1e-8; here the logarithm is exact.
+
+    Examples
+    --------
+    >>> mx.nd.softmax_cross_entropy(mx.nd.array([[1, 2], [3, 1]]), mx.nd.array([1, 0])).asnumpy()
+    array([0.44018972], dtype=float32)
     """
 
 def softmin(data: NDArray, axis: int = -1, temperature: float | None = None, dtype: DTypeLike | None = None, use_length: bool | None = False, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -4414,6 +5568,11 @@ def softmin(data: NDArray, axis: int = -1, temperature: float | None = None, dty
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.softmin(mx.nd.array([[1, 2, 3]])).asnumpy().round(4)
+    array([[0.6652, 0.2447, 0.09  ]], dtype=float32)
     """
 
 def softsign(data: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -4431,6 +5590,11 @@ def softsign(data: NDArray, out: NDArray | None = None, name: str | None = None)
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.softsign(mx.nd.array([-1.5, 0, 2])).asnumpy()
+    array([-0.6      ,  0.       ,  0.6666667], dtype=float32)
     """
 
 def sort(data: NDArray, axis: int | None = -1, is_ascend: bool = True, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -4452,6 +5616,11 @@ def sort(data: NDArray, axis: int | None = -1, is_ascend: bool = True, out: NDAr
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.sort(mx.nd.array([3, 1, 2])).asnumpy()
+    array([1., 2., 3.], dtype=float32)
     """
 
 def space_to_depth(data: NDArray, block_size: int, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -4471,6 +5640,11 @@ def space_to_depth(data: NDArray, block_size: int, out: NDArray | None = None, n
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.space_to_depth(mx.nd.arange(4).reshape((1, 1, 2, 2)), block_size=2).shape
+    (1, 4, 1, 1)
     """
 
 def sqrt(data: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -4488,6 +5662,11 @@ def sqrt(data: NDArray, out: NDArray | None = None, name: str | None = None) -> 
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.sqrt(mx.nd.array([0.5, 1, 4])).asnumpy()
+    array([0.70710677, 1.        , 2.        ], dtype=float32)
     """
 
 def square(data: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -4505,6 +5684,11 @@ def square(data: NDArray, out: NDArray | None = None, name: str | None = None) -
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.square(mx.nd.array([-1.5, 0, 2])).asnumpy()
+    array([2.25, 0.  , 4.  ], dtype=float32)
     """
 
 def squeeze(data: NDArray, axis: int | Sequence[int] | None = None, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -4524,6 +5708,11 @@ def squeeze(data: NDArray, axis: int | Sequence[int] | None = None, out: NDArray
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.squeeze(mx.nd.ones((2, 1, 3))).shape
+    (2, 3)
     """
 
 def stack(*data: NDArray, axis: int = 0, out: NDArray | None = None, name: str | None = None, num_args: int | None = None) -> NDArray:
@@ -4545,6 +5734,12 @@ def stack(*data: NDArray, axis: int = 0, out: NDArray | None = None, name: str |
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.stack(mx.nd.array([1, 2]), mx.nd.array([3, 4]), axis=1).asnumpy()
+    array([[1., 3.],
+           [2., 4.]], dtype=float32)
     """
 
 def sum(data: NDArray, axis: int | Sequence[int] | None = None, keepdims: bool = False, exclude: bool = False, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -4570,6 +5765,11 @@ def sum(data: NDArray, axis: int | Sequence[int] | None = None, keepdims: bool =
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.sum(mx.nd.array([[3, 1], [2, 4]]), axis=1).asnumpy()
+    array([4., 6.], dtype=float32)
     """
 
 def take(a: NDArray, indices: NDArray, axis: int = 0, mode: Literal['clip', 'raise', 'wrap'] = 'clip', out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -4596,6 +5796,12 @@ def take(a: NDArray, indices: NDArray, axis: int = 0, mode: Literal['clip', 'rai
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.take(mx.nd.array([[3, 1], [2, 4]]), mx.nd.array([1, 1])).asnumpy()
+    array([[2., 4.],
+           [2., 4.]], dtype=float32)
     """
 
 def tan(data: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -4613,6 +5819,11 @@ def tan(data: NDArray, out: NDArray | None = None, name: str | None = None) -> N
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.tan(mx.nd.array([-1.5, 0, 2])).asnumpy()
+    array([-14.10142,   0.     ,  -2.18504], dtype=float32)
     """
 
 def tanh(data: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -4630,6 +5841,11 @@ def tanh(data: NDArray, out: NDArray | None = None, name: str | None = None) -> 
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.tanh(mx.nd.array([-1.5, 0, 2])).asnumpy()
+    array([-0.90514827,  0.        ,  0.9640276 ], dtype=float32)
     """
 
 def tile(data: NDArray, reps: int | Sequence[int], out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -4640,6 +5856,7 @@ def tile(data: NDArray, reps: int | Sequence[int], out: NDArray | None = None, n
     data : NDArray
         The input array.
     reps : int | Sequence[int]
+        Number of repetitions on each axis.
     out : NDArray | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -4648,6 +5865,12 @@ def tile(data: NDArray, reps: int | Sequence[int], out: NDArray | None = None, n
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.tile(mx.nd.array([1, 2]), reps=(2, 2)).asnumpy()
+    array([[1., 2., 1., 2.],
+           [1., 2., 1., 2.]], dtype=float32)
     """
 
 @overload
@@ -4666,6 +5889,7 @@ def topk(data: NDArray, axis: int | None = -1, k: int = 1, ret_typ: Literal['val
     k : int, default 1
         Number of elements, of successes, or of the diagonal, depending on the operator.
     ret_typ : Literal['value', 'indices', 'mask', 'both'], default 'indices'
+        The result: 'value', 'indices', 'mask' (1 for the chosen elements) or 'both' values and indices.
     is_ascend : bool, default False
         Whether small elements come first.
     dtype : DTypeLike, default 'float32'
@@ -4678,6 +5902,14 @@ def topk(data: NDArray, axis: int | None = -1, k: int = 1, ret_typ: Literal['val
     Returns
     -------
     NDArray | list[NDArray]
+
+    Examples
+    --------
+    >>> mx.nd.topk(mx.nd.array([3, 1, 2]), k=2, ret_typ='value').asnumpy()
+    array([3., 2.], dtype=float32)
+    >>> values, indices = mx.nd.topk(mx.nd.array([3, 1, 2]), k=2, ret_typ='both')
+    >>> indices.asnumpy()
+    array([0., 2.], dtype=float32)
     """
 @overload
 def topk(data: NDArray, axis: int | None = -1, k: int = 1, *, ret_typ: Literal['both'], is_ascend: bool = False, dtype: DTypeLike = 'float32', out: NDArray | Sequence[NDArray] | None = None, name: str | None = None) -> list[NDArray]:
@@ -4703,6 +5935,11 @@ def transpose(data: NDArray, axes: int | Sequence[int] = (), out: NDArray | None
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.transpose(mx.nd.ones((2, 3, 4)), axes=(2, 0, 1)).shape
+    (4, 2, 3)
     """
 
 def trunc(data: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -4720,6 +5957,11 @@ def trunc(data: NDArray, out: NDArray | None = None, name: str | None = None) ->
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.trunc(mx.nd.array([-1.5, 0, 2])).asnumpy()
+    array([-1.,  0.,  2.], dtype=float32)
     """
 
 def where(condition: NDArray, x: NDArray, y: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -4730,8 +5972,11 @@ def where(condition: NDArray, x: NDArray, y: NDArray, out: NDArray | None = None
     Parameters
     ----------
     condition : NDArray
+        Elements that are not zero choose from ``x``; a vector chooses rows.
     x : NDArray
+        Values where the condition holds.
     y : NDArray
+        Values elsewhere.
     out : NDArray | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -4740,6 +5985,11 @@ def where(condition: NDArray, x: NDArray, y: NDArray, out: NDArray | None = None
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.where(mx.nd.array([1, 0]), mx.nd.array([1, 2]), mx.nd.array([10, 20])).asnumpy()
+    array([ 1., 20.], dtype=float32)
     """
 
 def zeros_like(data: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -4757,6 +6007,12 @@ def zeros_like(data: NDArray, out: NDArray | None = None, name: str | None = Non
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.zeros_like(mx.nd.array([[3, 1], [2, 4]])).asnumpy()
+    array([[0., 0.],
+           [0., 0.]], dtype=float32)
     """
 
 Convolution_v1 = Convolution
@@ -4792,6 +6048,11 @@ def cumsum(a: NDArray, axis: int | None = None, dtype: DTypeLike | None = None, 
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.cumsum(mx.nd.array([1, 2, 3])).asnumpy()
+    array([1., 3., 6.], dtype=float32)
     """
 
 flatten = Flatten
@@ -4813,6 +6074,11 @@ def linalg_det(A: NDArray, out: NDArray | None = None, name: str | None = None) 
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.linalg.det(mx.nd.array([[4.0, 2.0], [2.0, 3.0]])).asnumpy()
+    array([8.], dtype=float32)
     """
 
 def linalg_extractdiag(A: NDArray, offset: int = 0, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -4832,6 +6098,11 @@ def linalg_extractdiag(A: NDArray, offset: int = 0, out: NDArray | None = None, 
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.linalg.extractdiag(mx.nd.array([[4.0, 2.0], [2.0, 3.0]])).asnumpy()
+    array([4., 3.], dtype=float32)
     """
 
 def linalg_extracttrian(A: NDArray, offset: int = 0, lower: bool = True, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -4855,6 +6126,11 @@ def linalg_extracttrian(A: NDArray, offset: int = 0, lower: bool = True, out: ND
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.linalg.extracttrian(mx.nd.array([[4.0, 2.0], [2.0, 3.0]])).asnumpy()
+    array([4., 2., 3.], dtype=float32)
     """
 
 def linalg_gelqf(A: NDArray, out: NDArray | Sequence[NDArray] | None = None, name: str | None = None) -> list[NDArray]:
@@ -4874,6 +6150,12 @@ def linalg_gelqf(A: NDArray, out: NDArray | Sequence[NDArray] | None = None, nam
     Returns
     -------
     list[NDArray]
+
+    Examples
+    --------
+    >>> q, l = mx.nd.linalg.gelqf(mx.nd.array([[3.0, 4.0]]))
+    >>> mx.nd.dot(l, q).asnumpy().round(4)
+    array([[3., 4.]], dtype=float32)
     """
 
 def linalg_gemm(A: NDArray, B: NDArray, C: NDArray, transpose_a: bool = False, transpose_b: bool = False, alpha: float = 1.0, beta: float = 1.0, axis: int = -2, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -4888,6 +6170,7 @@ def linalg_gemm(A: NDArray, B: NDArray, C: NDArray, transpose_a: bool = False, t
     B : NDArray
         Second matrix, or matrices in the last two axes.
     C : NDArray
+        The matrix that is added.
     transpose_a : bool, default False
         Whether the first operand is transposed.
     transpose_b : bool, default False
@@ -4906,6 +6189,12 @@ def linalg_gemm(A: NDArray, B: NDArray, C: NDArray, transpose_a: bool = False, t
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.linalg.gemm(mx.nd.array([[4.0, 2.0], [2.0, 3.0]]), mx.nd.ones((2, 2)), mx.nd.ones((2, 2)), beta=10).asnumpy()
+    array([[16., 16.],
+           [15., 15.]], dtype=float32)
     """
 
 def linalg_gemm2(A: NDArray, B: NDArray, transpose_a: bool = False, transpose_b: bool = False, alpha: float = 1.0, axis: int = -2, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -4935,6 +6224,12 @@ def linalg_gemm2(A: NDArray, B: NDArray, transpose_a: bool = False, transpose_b:
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.linalg.gemm2(mx.nd.array([[4.0, 2.0], [2.0, 3.0]]), mx.nd.ones((2, 2)), alpha=2).asnumpy()
+    array([[12., 12.],
+           [10., 10.]], dtype=float32)
     """
 
 def linalg_inverse(A: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -4952,6 +6247,12 @@ def linalg_inverse(A: NDArray, out: NDArray | None = None, name: str | None = No
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.linalg.inverse(mx.nd.array([[4.0, 2.0], [2.0, 3.0]])).asnumpy()
+    array([[ 0.375, -0.25 ],
+           [-0.25 ,  0.5  ]], dtype=float32)
     """
 
 def linalg_makediag(A: NDArray, offset: int = 0, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -4971,6 +6272,12 @@ def linalg_makediag(A: NDArray, offset: int = 0, out: NDArray | None = None, nam
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.linalg.makediag(mx.nd.array([1.0, 2.0])).asnumpy()
+    array([[1., 0.],
+           [0., 2.]], dtype=float32)
     """
 
 def linalg_maketrian(A: NDArray, offset: int = 0, lower: bool = True, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -4992,6 +6299,12 @@ def linalg_maketrian(A: NDArray, offset: int = 0, lower: bool = True, out: NDArr
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.linalg.maketrian(mx.nd.array([1.0, 2.0, 3.0])).asnumpy()
+    array([[1., 0.],
+           [2., 3.]], dtype=float32)
     """
 
 def linalg_potrf(A: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -5009,6 +6322,12 @@ def linalg_potrf(A: NDArray, out: NDArray | None = None, name: str | None = None
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.linalg.potrf(mx.nd.array([[4.0, 2.0], [2.0, 3.0]])).asnumpy()
+    array([[2.       , 0.       ],
+           [1.       , 1.4142135]], dtype=float32)
     """
 
 def linalg_potri(A: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -5026,6 +6345,12 @@ def linalg_potri(A: NDArray, out: NDArray | None = None, name: str | None = None
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.linalg.potri(mx.nd.array([[2.0, 0.0], [1.0, 1.0]])).asnumpy()
+    array([[ 0.5, -0.5],
+           [-0.5,  1. ]], dtype=float32)
     """
 
 def linalg_slogdet(A: NDArray, out: NDArray | Sequence[NDArray] | None = None, name: str | None = None) -> list[NDArray]:
@@ -5045,6 +6370,11 @@ def linalg_slogdet(A: NDArray, out: NDArray | Sequence[NDArray] | None = None, n
     Returns
     -------
     list[NDArray]
+
+    Examples
+    --------
+    >>> [part.asnumpy() for part in mx.nd.linalg.slogdet(mx.nd.array([[4.0, 2.0], [2.0, 3.0]]))]
+    [array([1.], dtype=float32), array([2.0794415], dtype=float32)]
     """
 
 def linalg_sumlogdiag(A: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -5062,6 +6392,11 @@ def linalg_sumlogdiag(A: NDArray, out: NDArray | None = None, name: str | None =
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.linalg.sumlogdiag(mx.nd.array([[4.0, 2.0], [2.0, 3.0]])).asnumpy()
+    array([2.4849067], dtype=float32)
     """
 
 def linalg_syevd(A: NDArray, out: NDArray | Sequence[NDArray] | None = None, name: str | None = None) -> list[NDArray]:
@@ -5082,6 +6417,12 @@ def linalg_syevd(A: NDArray, out: NDArray | Sequence[NDArray] | None = None, nam
     Returns
     -------
     list[NDArray]
+
+    Examples
+    --------
+    >>> vectors, values = mx.nd.linalg.syevd(mx.nd.array([[2.0, 0.0], [0.0, 3.0]]))
+    >>> values.asnumpy()
+    array([2., 3.], dtype=float32)
     """
 
 def linalg_syrk(A: NDArray, transpose: bool = False, alpha: float = 1.0, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -5103,6 +6444,12 @@ def linalg_syrk(A: NDArray, transpose: bool = False, alpha: float = 1.0, out: ND
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.linalg.syrk(mx.nd.array([[4.0, 2.0], [2.0, 3.0]])).asnumpy()
+    array([[20., 14.],
+           [14., 13.]], dtype=float32)
     """
 
 def linalg_trmm(A: NDArray, B: NDArray, transpose: bool = False, rightside: bool = False, lower: bool = True, alpha: float = 1.0, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -5130,6 +6477,12 @@ def linalg_trmm(A: NDArray, B: NDArray, transpose: bool = False, rightside: bool
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.linalg.trmm(mx.nd.array([[2.0, 0.0], [1.0, 1.0]]), mx.nd.array([[4.0], [3.0]])).asnumpy()
+    array([[8.],
+           [7.]], dtype=float32)
     """
 
 def linalg_trsm(A: NDArray, B: NDArray, transpose: bool = False, rightside: bool = False, lower: bool = True, alpha: float = 1.0, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -5157,6 +6510,12 @@ def linalg_trsm(A: NDArray, B: NDArray, transpose: bool = False, rightside: bool
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.linalg.trsm(mx.nd.array([[2.0, 0.0], [1.0, 1.0]]), mx.nd.array([[4.0], [3.0]])).asnumpy()
+    array([[2.],
+           [1.]], dtype=float32)
     """
 
 max_axis = max
@@ -5184,6 +6543,11 @@ def normal(loc: float = 0.0, scale: float = 1.0, shape: int | Sequence[int] | No
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.random_normal(loc=0, scale=1, shape=(2, 3)).shape
+    (2, 3)
     """
 
 pad = Pad
@@ -5208,6 +6572,11 @@ def random_exponential(lam: float = 1.0, shape: int | Sequence[int] | None = Non
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.random_exponential(lam=2, shape=(2, 3)).shape
+    (2, 3)
     """
 
 def random_gamma(alpha: float = 1.0, beta: float = 1.0, shape: int | Sequence[int] | None = None, ctx: Context | None = None, dtype: DTypeLike | None = None, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -5233,6 +6602,11 @@ def random_gamma(alpha: float = 1.0, beta: float = 1.0, shape: int | Sequence[in
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.random_gamma(alpha=2, beta=1, shape=(2, 3)).shape
+    (2, 3)
     """
 
 def random_generalized_negative_binomial(mu: float = 1.0, alpha: float = 1.0, shape: int | Sequence[int] | None = None, ctx: Context | None = None, dtype: DTypeLike | None = None, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -5258,6 +6632,11 @@ def random_generalized_negative_binomial(mu: float = 1.0, alpha: float = 1.0, sh
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.random_generalized_negative_binomial(mu=2, alpha=0.5, shape=(2, 3)).shape
+    (2, 3)
     """
 
 def random_negative_binomial(k: int = 1, p: float = 1.0, shape: int | Sequence[int] | None = None, ctx: Context | None = None, dtype: DTypeLike | None = None, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -5283,6 +6662,11 @@ def random_negative_binomial(k: int = 1, p: float = 1.0, shape: int | Sequence[i
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.random_negative_binomial(k=3, p=0.5, shape=(2, 3)).shape
+    (2, 3)
     """
 
 random_normal = normal
@@ -5305,6 +6689,11 @@ def random_pdf_dirichlet(sample: NDArray, alpha: NDArray, is_log: bool = False, 
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.random_pdf_dirichlet(mx.nd.array([[0.5, 0.5]]), mx.nd.array([1, 1])).asnumpy()
+    array([1.], dtype=float32)
     """
 
 def random_pdf_exponential(sample: NDArray, lam: NDArray, is_log: bool = False, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -5326,6 +6715,11 @@ def random_pdf_exponential(sample: NDArray, lam: NDArray, is_log: bool = False, 
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.random_pdf_exponential(mx.nd.array([[0, 1]]), mx.nd.array([2])).asnumpy().round(4)
+    array([[2.    , 0.2707]], dtype=float32)
     """
 
 def random_pdf_gamma(sample: NDArray, alpha: NDArray, beta: NDArray, is_log: bool = False, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -5349,6 +6743,11 @@ def random_pdf_gamma(sample: NDArray, alpha: NDArray, beta: NDArray, is_log: boo
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.random_pdf_gamma(mx.nd.array([[1, 2]]), mx.nd.array([2]), mx.nd.array([1])).asnumpy().round(4)
+    array([[0.3679, 0.2707]], dtype=float32)
     """
 
 def random_pdf_generalized_negative_binomial(sample: NDArray, mu: NDArray, alpha: NDArray, is_log: bool = False, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -5372,6 +6771,11 @@ def random_pdf_generalized_negative_binomial(sample: NDArray, mu: NDArray, alpha
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.random_pdf_generalized_negative_binomial(mx.nd.array([[0, 1]]), mx.nd.array([1]), mx.nd.array([1])).asnumpy().round(4)
+    array([[0.5 , 0.25]], dtype=float32)
     """
 
 def random_pdf_negative_binomial(sample: NDArray, k: NDArray, p: NDArray, is_log: bool = False, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -5395,6 +6799,11 @@ def random_pdf_negative_binomial(sample: NDArray, k: NDArray, p: NDArray, is_log
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.random_pdf_negative_binomial(mx.nd.array([[0, 1]]), mx.nd.array([1]), mx.nd.array([0.5])).asnumpy().round(4)
+    array([[0.5 , 0.25]], dtype=float32)
     """
 
 def random_pdf_normal(sample: NDArray, mu: NDArray, sigma: NDArray, is_log: bool = False, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -5418,6 +6827,11 @@ def random_pdf_normal(sample: NDArray, mu: NDArray, sigma: NDArray, is_log: bool
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.random_pdf_normal(mx.nd.array([[0, 1]]), mx.nd.array([0]), mx.nd.array([1])).asnumpy().round(4)
+    array([[0.3989, 0.242 ]], dtype=float32)
     """
 
 def random_pdf_poisson(sample: NDArray, lam: NDArray, is_log: bool = False, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -5439,6 +6853,11 @@ def random_pdf_poisson(sample: NDArray, lam: NDArray, is_log: bool = False, out:
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.random_pdf_poisson(mx.nd.array([[0, 1]]), mx.nd.array([2])).asnumpy().round(4)
+    array([[0.1353, 0.2707]], dtype=float32)
     """
 
 def random_pdf_uniform(sample: NDArray, low: NDArray, high: NDArray, is_log: bool = False, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -5462,6 +6881,11 @@ def random_pdf_uniform(sample: NDArray, low: NDArray, high: NDArray, is_log: boo
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.random_pdf_uniform(mx.nd.array([[1, 5]]), mx.nd.array([0]), mx.nd.array([4])).asnumpy()
+    array([[0.25, 0.25]], dtype=float32)
     """
 
 def random_poisson(lam: float = 1.0, shape: int | Sequence[int] | None = None, ctx: Context | None = None, dtype: DTypeLike | None = None, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -5485,6 +6909,11 @@ def random_poisson(lam: float = 1.0, shape: int | Sequence[int] | None = None, c
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.random_poisson(lam=3, shape=(2, 3)).shape
+    (2, 3)
     """
 
 def random_randint(low: int, high: int, shape: int | Sequence[int] | None = None, ctx: Context | None = None, dtype: DTypeLike | None = None, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -5510,6 +6939,11 @@ def random_randint(low: int, high: int, shape: int | Sequence[int] | None = None
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> set(mx.nd.random_randint(low=0, high=2, shape=100).asnumpy().tolist()) <= {0, 1}
+    True
     """
 
 def random_uniform(low: float = 0.0, high: float = 1.0, shape: int | Sequence[int] | None = None, ctx: Context | None = None, dtype: DTypeLike | None = None, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -5535,6 +6969,11 @@ def random_uniform(low: float = 0.0, high: float = 1.0, shape: int | Sequence[in
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.random_uniform(low=0, high=1, shape=(2, 3)).shape
+    (2, 3)
     """
 
 def ravel_multi_index(data: NDArray, shape: int | Sequence[int] | None = None, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -5556,6 +6995,11 @@ def ravel_multi_index(data: NDArray, shape: int | Sequence[int] | None = None, o
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.ravel_multi_index(mx.nd.array([[1], [2]]), shape=(3, 4)).asnumpy()
+    array([6.], dtype=float32)
     """
 
 reshape = Reshape
@@ -5578,6 +7022,11 @@ def sample_exponential(lam: NDArray, shape: int | Sequence[int] = (), dtype: DTy
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.sample_exponential(mx.nd.ones(2), shape=3).shape
+    (2, 3)
     """
 
 def sample_gamma(alpha: NDArray, beta: NDArray, shape: int | Sequence[int] = (), dtype: DTypeLike | None = None, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -5601,6 +7050,11 @@ def sample_gamma(alpha: NDArray, beta: NDArray, shape: int | Sequence[int] = (),
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.sample_gamma(mx.nd.ones(2), mx.nd.ones(2), shape=3).shape
+    (2, 3)
     """
 
 def sample_generalized_negative_binomial(mu: NDArray, alpha: NDArray, shape: int | Sequence[int] = (), dtype: DTypeLike | None = None, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -5626,6 +7080,11 @@ def sample_generalized_negative_binomial(mu: NDArray, alpha: NDArray, shape: int
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.sample_generalized_negative_binomial(mx.nd.ones(2), mx.nd.ones(2), shape=3).shape
+    (2, 3)
     """
 
 @overload
@@ -5641,6 +7100,7 @@ def sample_multinomial(data: NDArray, shape: int | Sequence[int] = (), get_prob:
     shape : int | Sequence[int], default ()
         Shape of the result; an integer means one axis.
     get_prob : bool, default False
+        Whether the logarithm of the probability of each draw is returned as well.
     dtype : DTypeLike, default 'int32'
         The dtype of the result; by default that of the input, or float32.
     out : NDArray | Sequence[NDArray] | None, default None
@@ -5651,6 +7111,11 @@ def sample_multinomial(data: NDArray, shape: int | Sequence[int] = (), get_prob:
     Returns
     -------
     NDArray | list[NDArray]
+
+    Examples
+    --------
+    >>> mx.nd.sample_multinomial(mx.nd.array([0, 1, 0]), shape=4).asnumpy()
+    array([1, 1, 1, 1], dtype=int32)
     """
 @overload
 def sample_multinomial(data: NDArray, shape: int | Sequence[int] = (), *, get_prob: Literal[True], dtype: DTypeLike = 'int32', out: NDArray | Sequence[NDArray] | None = None, name: str | None = None) -> list[NDArray]:
@@ -5682,6 +7147,11 @@ def sample_negative_binomial(k: NDArray, p: NDArray, shape: int | Sequence[int] 
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.sample_negative_binomial(mx.nd.ones(2), mx.nd.ones(2) / 2, shape=3).shape
+    (2, 3)
     """
 
 def sample_normal(mu: NDArray, sigma: NDArray, shape: int | Sequence[int] = (), dtype: DTypeLike | None = None, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -5705,6 +7175,11 @@ def sample_normal(mu: NDArray, sigma: NDArray, shape: int | Sequence[int] = (), 
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.sample_normal(mx.nd.zeros(2), mx.nd.ones(2), shape=3).shape
+    (2, 3)
     """
 
 def sample_poisson(lam: NDArray, shape: int | Sequence[int] = (), dtype: DTypeLike | None = None, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -5726,6 +7201,11 @@ def sample_poisson(lam: NDArray, shape: int | Sequence[int] = (), dtype: DTypeLi
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.sample_poisson(mx.nd.ones(2), shape=3).shape
+    (2, 3)
     """
 
 def sample_uniform(low: NDArray, high: NDArray, shape: int | Sequence[int] = (), dtype: DTypeLike | None = None, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -5749,6 +7229,11 @@ def sample_uniform(low: NDArray, high: NDArray, shape: int | Sequence[int] = (),
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.sample_uniform(mx.nd.array([0, 10]), mx.nd.array([1, 11]), shape=3).shape
+    (2, 3)
     """
 
 def shuffle(data: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -5766,6 +7251,11 @@ def shuffle(data: NDArray, out: NDArray | None = None, name: str | None = None) 
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> sorted(mx.nd.shuffle(mx.nd.array([1, 2, 3])).asnumpy().tolist())
+    [1.0, 2.0, 3.0]
     """
 
 def sparse_retain(data: NDArray, indices: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -5785,6 +7275,14 @@ def sparse_retain(data: NDArray, indices: NDArray, out: NDArray | None = None, n
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> x = mx.nd.array([[1], [2], [3]]).tostype('row_sparse')
+    >>> mx.nd.sparse.retain(x, mx.nd.array([0, 2])).asnumpy()
+    array([[1.],
+           [0.],
+           [3.]], dtype=float32)
     """
 
 split = SliceChannel
@@ -5811,6 +7309,12 @@ def unravel_index(data: NDArray, shape: int | Sequence[int] | None = None, out: 
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.unravel_index(mx.nd.array([6]), shape=(3, 4)).asnumpy()
+    array([[1.],
+           [2.]], dtype=float32)
     """
 
 def add(lhs: NDArray | float, rhs: NDArray | float) -> NDArray:

@@ -665,7 +665,9 @@ def diagonal(a: ndarray, offset: int = 0, axis1: int = 0, axis2: int = 1, out: n
     offset : int, default 0
         Diagonal: 0 is the main one, positive values are above it.
     axis1 : int, default 0
+        First axis of the planes whose diagonals are taken.
     axis2 : int, default 1
+        Second axis of the planes whose diagonals are taken.
     out : ndarray | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -2174,7 +2176,9 @@ def swapaxes(a: ndarray, axis1: int, axis2: int, out: ndarray | None = None, nam
     a : ndarray
         First array.
     axis1 : int
+        First axis of the planes whose diagonals are taken.
     axis2 : int
+        Second axis of the planes whose diagonals are taken.
     out : ndarray | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -2225,6 +2229,7 @@ def tile(A: ndarray, reps: int | Sequence[int], out: ndarray | None = None, name
     A : ndarray
         Matrix, or matrices in the last two axes.
     reps : int | Sequence[int]
+        Number of repetitions on each axis.
     out : ndarray | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -2245,7 +2250,9 @@ def trace(a: ndarray, offset: int = 0, axis1: int = 0, axis2: int = 1, out: ndar
     offset : int, default 0
         Diagonal: 0 is the main one, positive values are above it.
     axis1 : int, default 0
+        First axis of the planes whose diagonals are taken.
     axis2 : int, default 1
+        Second axis of the planes whose diagonals are taken.
     out : ndarray | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None

@@ -2,7 +2,8 @@
 
 Takes the docstring of an :class:`~phonograd.core.graph.operator.Operator`, whose sections are optional, and the
 descriptions of :mod:`.shared_parameters`; hands the whole text to ``help``, to the type stubs and to the reference.
-A declaration says only what is its own::
+A declaration says only what is its own. Its examples are in its docstring, or in the file ``examples.txt`` beside the
+declarations of its family, which is read when a function of that family is made for the first time::
 
     '''Divide each element by one plus its absolute value.
 
@@ -15,9 +16,11 @@ A declaration says only what is its own::
 
 from __future__ import annotations
 
+import functools
 import inspect
 import re
 from collections.abc import Mapping
+from pathlib import Path
 
 from .operator import Operator
 from .signature import signature_of
@@ -59,7 +62,17 @@ def own_descriptions(section: str) -> dict[str, str]:
 def _descriptions(declared: Operator, sections: Mapping[str, str]) -> dict[str, str]:
     from .shared_parameters import COMMON, SHARED
 
-    return {**COMMON, **SHARED, **own_descriptions(sections.get("Parameters", ""))}
+    keys = {name: f"{declared.name}.{name}" for name in (*declared.input_names, *declared.parameter_names)}
+    own = {name: SHARED[key] for name, key in keys.items() if key in SHARED}
+    return {**COMMON, **SHARED, **own, **own_descriptions(sections.get("Parameters", ""))}
+
+
+@functools.cache
+def _examples_of_family(directory: Path) -> dict[str, str]:
+    """Return the examples in a file ``examples.txt``: blocks that begin with the name of an operator."""
+    path = directory / "examples.txt"
+    blocks = path.read_text(encoding="utf-8").strip().split("\n\n") if path.exists() else []
+    return {name: text for name, _, text in [block.partition("\n") for block in blocks]}
 
 
 def undescribed(declared: Operator) -> list[str]:
@@ -84,7 +97,8 @@ def describe_arguments(signature: inspect.Signature, known: Mapping[str, str]) -
 
 def example_of(declared: Operator) -> str:
     """Return the examples of an operator, or an empty text."""
-    return sections_of(declared.__doc__ or "").get("Examples", "")
+    own = sections_of(declared.__doc__ or "").get("Examples", "")
+    return own or _examples_of_family(Path(declared.function.__code__.co_filename).parent).get(declared.name, "")
 
 
 def document(declared: Operator, examples: bool = True, signature: inspect.Signature | None = None) -> str:
@@ -95,9 +109,10 @@ def document(declared: Operator, examples: bool = True, signature: inspect.Signa
     sections.pop("Parameters", None)
     returns = sections.pop("Returns", "")
     parts.append(f"Returns\n-------\n{signature.return_annotation}" + (f"\n{_indent(returns)}" if returns else ""))
-    shown = sections.pop("Examples", "")
+    sections.pop("Examples", None)
+    shown = example_of(declared) if examples else ""
     parts += [f"{title}\n{'-' * len(title)}\n{text}" for title, text in sections.items()]
-    if shown and examples:
+    if shown:
         parts.append(f"Examples\n--------\n{shown}")
     return "\n\n".join(parts)
 
