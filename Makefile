@@ -9,7 +9,7 @@ WORKERS ?= 2
 # Directory of the libraries that the benchmarks compare with.
 export PEERS_HOME ?= $(HOME)/.cache/phonograd-peers
 
-.PHONY: help demo smoke test test-reference test-processors test-versions lint format bench peers oracle surface world fuzz reliability prebuilt stubs clean
+.PHONY: help demo smoke test test-reference test-processors test-versions lint format bench peers oracle surface world fuzz reliability prebuilt stubs package clean
 
 help:
 	@echo "make demo            train a network on handwritten digits, profile it, show a report (under 60 s)"
@@ -29,6 +29,7 @@ help:
 	@echo "make oracle          record reference values from real MXNet; needs MXNET_PYTHON=/path/to/python"
 	@echo "make surface         record the names and signatures of real MXNet; needs MXNET_PYTHON=/path/to/python"
 	@echo "make world           run GluonCV, GluonNLP and GluonTS with this library as mxnet; writes docs/compatibility.md"
+	@echo "make package         build the wheel and the sdist, and try them in clean environments"
 	@echo "make clean           remove all generated files, including the virtual environment"
 
 $(READY): pyproject.toml
@@ -69,6 +70,14 @@ format: $(READY)
 
 stubs: $(READY)
 	$(BIN)/python scripts/make_stubs.py
+
+# INTERPRETERS='python3.10 python3.14' tries the packages with several versions
+package: $(READY)
+	rm -rf dist
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check build twine
+	$(BIN)/python -m build
+	$(BIN)/python -m twine check --strict dist/*
+	$(BIN)/python scripts/check_package.py $(INTERPRETERS)
 
 # the second search needs the package atheris, and says so if it is missing
 fuzz: $(READY)

@@ -38,6 +38,7 @@ from ..core.backward.variable import attach
 from ..core.base.devices import Context, as_context
 from ..core.base.dtypes import DType, as_dtype
 from ..core.base.errors import MXNetError
+from ..core.base.foreign_names import OF_ARRAYS, ForeignName
 from ..core.events import LISTENING, MEMORY
 from ..core.graph.operator import DECLARED, REGISTRY, Operator
 from ..core.graph.shapes import infer_reshape
@@ -127,6 +128,9 @@ class NDArray(_Base, dense=True):
         """The array with its axes reversed; the array itself if it has fewer than two axes."""
         return self if self.ndim < 2 else self.transpose()
 
+    def __dir__(self) -> list[str]:
+        return [name for name in super().__dir__() if name not in OF_ARRAYS]
+
     def __len__(self) -> int:
         if not self.shape:
             raise TypeError("len() of an NDArray without axes")
@@ -138,7 +142,10 @@ class NDArray(_Base, dense=True):
             return False
         if size == 1:
             return bool(self.asnumpy().reshape(-1)[0])
-        raise ValueError("The truth value of an NDArray with multiple elements is ambiguous.")
+        raise ValueError(
+            "The truth value of an NDArray with multiple elements is ambiguous. Reduce it first: (x > 0).min() for "
+            "all, (x > 0).max() for any element."
+        )
 
     def __float__(self) -> float:
         return float(self._only())
@@ -242,7 +249,7 @@ class NDArray(_Base, dense=True):
     def asscalar(self) -> Any:
         """Return the value of an array with one element."""
         if self.size != 1:
-            raise ValueError("The current array is not a scalar")
+            raise ValueError(f"The current array is not a scalar: it has shape {self.shape}. Use asnumpy() or tolist()")
         values = read(self)
         # with more axes, MXNet returns the array
         return values[0] if values.ndim == 1 else np.array(values)[()]
@@ -544,6 +551,8 @@ def _offer(name: str, declared: Operator) -> None:
 for _name, _declared in REGISTRY.items():
     _offer(_name, _declared)
 DECLARED.connect(_offer)
+for _name, _instead in OF_ARRAYS.items():
+    setattr(NDArray, _name, ForeignName(_name, _instead))
 
 
 def concrete(data: np.ndarray[Any, Any], context: Context) -> NDArray:

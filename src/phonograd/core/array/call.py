@@ -13,6 +13,8 @@ import keyword
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from ..base.devices import CPU, as_context
 from ..base.errors import MXNetError, format_shape, nearest
 from ..graph.documentation import document
@@ -366,7 +368,7 @@ def _check(declared: Operator, inputs: tuple[Any, ...]) -> tuple[Handle | None, 
     if declared.variadic:
         for value in inputs:
             if not isinstance(value, Handle):
-                raise AssertionError(f"Positional arguments must have NDArray type, but got {value}")
+                raise AssertionError(f"Positional arguments must have NDArray type, but got {_advice(declared, value)}")
         return inputs
     for index, value in enumerate(inputs):
         if value is None or value is NULL:
@@ -376,10 +378,19 @@ def _check(declared: Operator, inputs: tuple[Any, ...]) -> tuple[Handle | None, 
                     f"Operator {declared.name} expects {declared.required_arrays} inputs, but got {given} instead."
                 )
         elif not isinstance(value, Handle):
-            raise AssertionError(f"Argument {names[index]} must have NDArray type, but got {value}")
+            raise AssertionError(f"Argument {names[index]} must have NDArray type, but got {_advice(declared, value)}")
     while count and (inputs[count - 1] is None or inputs[count - 1] is NULL):
         count -= 1
     return tuple([None if value is NULL else value for value in inputs[:count]])
+
+
+def _advice(declared: Operator, value: Any) -> str:
+    """Return a value that is no array as text, and the way to pass it."""
+    if declared.variadic and isinstance(value, (list, tuple)) and all([isinstance(one, Handle) for one in value]):
+        return f"a {type(value).__name__} of arrays: pass them one by one, {declared.name}(*arrays)"
+    if isinstance(value, (list, tuple, np.ndarray, int, float)):
+        return f"{value}: convert it with {'mx.np' if declared.array_name == 'ndarray' else 'mx.nd'}.array first"
+    return str(value)
 
 
 def _refuse_unknown(declared: Operator, name: str) -> None:

@@ -19,6 +19,7 @@ from __future__ import annotations
 import functools
 import inspect
 import re
+from collections import ChainMap
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -59,18 +60,18 @@ def own_descriptions(section: str) -> dict[str, str]:
     return found
 
 
-def _descriptions(declared: Operator, sections: Mapping[str, str]) -> dict[str, str]:
+def _descriptions(declared: Operator, sections: Mapping[str, str]) -> Mapping[str, str]:
     from .shared_parameters import COMMON, SHARED
 
     keys = {name: f"{declared.name}.{name}" for name in (*declared.input_names, *declared.parameter_names)}
     own = {name: SHARED[key] for name, key in keys.items() if key in SHARED}
-    return {**COMMON, **SHARED, **own, **own_descriptions(sections.get("Parameters", ""))}
+    return ChainMap(own_descriptions(sections.get("Parameters", "")), own, SHARED, COMMON)
 
 
 @functools.cache
-def _examples_of_family(directory: Path) -> dict[str, str]:
-    """Return the examples in a file ``examples.txt``: blocks that begin with the name of an operator."""
-    path = directory / "examples.txt"
+def _examples_beside(file: str) -> dict[str, str]:
+    """Return the examples in ``examples.txt`` beside a file: blocks that begin with the name of an operator."""
+    path = Path(file).parent / "examples.txt"
     blocks = path.read_text(encoding="utf-8").strip().split("\n\n") if path.exists() else []
     return {name: text for name, _, text in [block.partition("\n") for block in blocks]}
 
@@ -97,8 +98,12 @@ def describe_arguments(signature: inspect.Signature, known: Mapping[str, str]) -
 
 def example_of(declared: Operator) -> str:
     """Return the examples of an operator, or an empty text."""
-    own = sections_of(declared.__doc__ or "").get("Examples", "")
-    return own or _examples_of_family(Path(declared.function.__code__.co_filename).parent).get(declared.name, "")
+    return _example(declared, sections_of(declared.__doc__ or ""))
+
+
+def _example(declared: Operator, sections: Mapping[str, str]) -> str:
+    file = declared.function.__code__.co_filename
+    return sections.get("Examples") or _examples_beside(file).get(declared.name, "")
 
 
 def document(declared: Operator, examples: bool = True, signature: inspect.Signature | None = None) -> str:
@@ -109,8 +114,8 @@ def document(declared: Operator, examples: bool = True, signature: inspect.Signa
     sections.pop("Parameters", None)
     returns = sections.pop("Returns", "")
     parts.append(f"Returns\n-------\n{signature.return_annotation}" + (f"\n{_indent(returns)}" if returns else ""))
+    shown = _example(declared, sections) if examples else ""
     sections.pop("Examples", None)
-    shown = example_of(declared) if examples else ""
     parts += [f"{title}\n{'-' * len(title)}\n{text}" for title, text in sections.items()]
     if shown:
         parts.append(f"Examples\n--------\n{shown}")

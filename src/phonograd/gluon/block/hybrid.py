@@ -160,7 +160,10 @@ class HybridBlock(Block):
                 )
             return self._run_symbolic(x, *args)
         if not contexts:
-            raise ValueError(f"In HybridBlock, there must be one NDArray or one Symbol in the input. {_ONE_KIND}")
+            raise ValueError(
+                f"In HybridBlock, there must be one NDArray or one Symbol in the input. {_ONE_KIND}"
+                f"The first one is a {type(x).__name__}; convert it with mx.nd.array first."
+            )
         context = next(iter(contexts))
         if not self._active:
             return self._run_eager(context, x, *args)

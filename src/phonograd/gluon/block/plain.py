@@ -95,6 +95,11 @@ class Block:
     _is_checkpointed = False
 
     def __init__(self, prefix: str | None = None, params: ParameterDict | None = None) -> None:
+        if prefix is not None and not isinstance(prefix, str):
+            raise TypeError(
+                f"the first argument of {type(self).__name__} is a prefix for names, not {prefix!r}. "
+                "Add blocks with net.add(*blocks)."
+            )
         self._empty_prefix = prefix == ""
         self._prefix, self._params = BlockScope.create(prefix, params, self._alias())
         self._name = self._prefix.removesuffix("_")
