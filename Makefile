@@ -9,7 +9,7 @@ WORKERS ?= 2
 # Directory of the libraries that the benchmarks compare with.
 export PEERS_HOME ?= $(HOME)/.cache/phonograd-peers
 
-.PHONY: help demo smoke test test-reference test-processors test-versions lint format bench peers oracle surface world fuzz reliability prebuilt clean
+.PHONY: help demo smoke test test-reference test-processors test-versions lint format bench peers oracle surface world fuzz reliability prebuilt stubs package clean
 
 help:
 	@echo "make demo            train a network on handwritten digits, profile it, show a report (under 60 s)"
@@ -19,6 +19,7 @@ help:
 	@echo "make test-processors run the numeric tests as on each processor that this one can imitate"
 	@echo "make test-versions   run the core of the tests on each Python that this machine can get, with old and new libraries"
 	@echo "make lint            run ruff (lint and format) and mypy --strict"
+	@echo "make stubs           write the type stubs (.pyi) again, after a change to a declaration"
 	@echo "make format          rewrite the code in the project's format"
 	@echo "make fuzz            run the slow random tests"
 	@echo "make reliability     run all random searches and write the figures of docs/reliability.md"
@@ -28,6 +29,7 @@ help:
 	@echo "make oracle          record reference values from real MXNet; needs MXNET_PYTHON=/path/to/python"
 	@echo "make surface         record the names and signatures of real MXNet; needs MXNET_PYTHON=/path/to/python"
 	@echo "make world           run GluonCV, GluonNLP and GluonTS with this library as mxnet; writes docs/compatibility.md"
+	@echo "make package         build the wheel and the sdist, and try them in clean environments"
 	@echo "make clean           remove all generated files, including the virtual environment"
 
 $(READY): pyproject.toml
@@ -65,6 +67,17 @@ lint: $(READY)
 format: $(READY)
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
+
+stubs: $(READY)
+	$(BIN)/python scripts/make_stubs.py
+
+# INTERPRETERS='python3.10 python3.14' tries the packages with several versions
+package: $(READY)
+	rm -rf dist
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check build twine
+	$(BIN)/python -m build
+	$(BIN)/python -m twine check --strict dist/*
+	$(BIN)/python scripts/check_package.py $(INTERPRETERS)
 
 # the second search needs the package atheris, and says so if it is missing
 fuzz: $(READY)

@@ -16,7 +16,7 @@ class Sigmoid(autograd.Function):
 
     def backward(self, dy: nd.NDArray) -> nd.NDArray:
         """Return the gradient with respect to x."""
-        (y,) = self.saved_tensors
+        y: nd.NDArray = self.saved_tensors[0]
         return dy * y * (1 - y)
 
 

@@ -1,11 +1,12 @@
 """Compute the Taylor series of exp(sin(x)), each term differentiated from the one before."""
 
 import math
+from collections.abc import Callable
 
 from phonograd import autograd, nd
 
 
-def derivatives(function, point: float, order: int) -> list[float]:
+def derivatives(function: Callable[[nd.NDArray], nd.NDArray], point: float, order: int) -> list[float]:
     """Return the function's value and its first `order` derivatives at a point."""
     x = nd.array([point], dtype="float64")
     x.attach_grad()
@@ -19,7 +20,7 @@ def derivatives(function, point: float, order: int) -> list[float]:
 def main() -> None:
     """Print seven derivatives at zero, and how fast their Taylor series approaches the function."""
 
-    def function(x):
+    def function(x: nd.NDArray) -> nd.NDArray:
         return nd.exp(nd.sin(x))
 
     found = derivatives(function, 0.0, 7)

@@ -131,9 +131,9 @@ def __getattr__(name: str) -> Any:
     elif name in _NAMES:
         value = getattr(importlib.import_module(f"{__name__}.{_NAMES[name]}"), name)
     else:
-        from .core.base.errors import nearest
+        from .core.base.foreign_names import explain_name
 
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}{nearest(name, __dir__())}")
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}{explain_name(name, __dir__())}")
     globals()[name] = value
     return value
 

@@ -32,6 +32,7 @@ from .core.backward.backward import backward_pass, grad_pass
 from .core.backward.function import Function, register_hook
 from .core.backward.variable import attach as attach
 from .core.backward.variable import mark
+from .core.base.foreign_names import explain_name
 from .core.events import Range, RecordScope, add_global_callback, remove_callback
 from .core.observe.anomaly import detection
 from .core.trace.flags import FLAGS, OPEN_SCOPES, RECORDING, TRAINING, is_recording, is_training, set_flag
@@ -74,12 +75,16 @@ def get_symbol(x: NDArray) -> Symbol:
     return read_record(x)
 
 
-def __getattr__(name: str) -> Any:
-    if name == "Symbol":
-        from .symbol import Symbol
+if TYPE_CHECKING:
+    from .symbol import Symbol as Symbol
+else:
 
-        return Symbol
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    def __getattr__(name: str) -> Any:
+        if name == "Symbol":
+            from .symbol import Symbol
+
+            return Symbol
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}{explain_name(name, list(__all__))}")
 
 
 def set_recording(is_recording: bool) -> bool:

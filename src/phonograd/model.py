@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import ndarray, symbol
 from .core.base.errors import MXNetError
@@ -61,10 +61,14 @@ def load_checkpoint(prefix: str, epoch: int) -> tuple[Any, dict[str, Any], dict[
     return (symbol.load(f"{prefix}-symbol.json"), *load_params(prefix, epoch))
 
 
-def __getattr__(name: str) -> Any:
-    if name == "FeedForward":
-        # imported late: it depends on modules, which depend on this module
-        from .module.feed_forward import FeedForward
+if TYPE_CHECKING:
+    from .module.feed_forward import FeedForward as FeedForward
+else:
 
-        return FeedForward
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    def __getattr__(name: str) -> Any:
+        if name == "FeedForward":
+            # imported late: it depends on modules, which depend on this module
+            from .module.feed_forward import FeedForward
+
+            return FeedForward
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

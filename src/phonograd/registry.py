@@ -79,6 +79,8 @@ def get_create_func(base_class: type, nickname: str) -> Callable[..., Any]:
             return name
         if isinstance(name, dict):
             return create(**name)
+        if isinstance(name, type):
+            raise AssertionError(f"{nickname} must be of string type, or an object: write {name.__name__}(...)")
         assert isinstance(name, str), f"{nickname} must be of string type"
         if name.startswith(("[", "{")):
             if positional or kwargs:

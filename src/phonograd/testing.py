@@ -80,7 +80,7 @@ def check_gradients(
 
 
 def _dot(out: NDArray, weight: np.ndarray[Any, Any]) -> NDArray:
-    return (out.astype("float64", copy=False) * array(weight, dtype="float64")).sum()  # type: ignore[no-any-return]
+    return (out.astype("float64", copy=False) * array(weight, dtype="float64")).sum()
 
 
 def _sum(terms: list[NDArray]) -> NDArray:

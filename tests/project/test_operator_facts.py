@@ -13,6 +13,7 @@ import pytest
 
 import phonograd as mx
 from phonograd.core import ops
+from phonograd.core.graph.documentation import document
 from phonograd.core.graph.interface import Onnx
 from phonograd.core.graph.node import Node
 from phonograd.core.graph.operator import NAMES, REGISTRY, Array, Operator, operator
@@ -36,6 +37,7 @@ MOST = 3
 ALLOWED = {
     "_INPLACE_WORDS": "MXNet's error texts of in-place operators",
     "_OWN": "functions of sym.np that are written beside it, under their names",
+    "SHARED": "arguments, some of which are called like an operator",
     "_FAMILIES": "modules of operators, some of which are called like an operator",
 }
 
@@ -128,7 +130,7 @@ def test_other_collections_are_not(text: str) -> None:
 def test_names_elsewhere_are_those_of_the_declarations() -> None:
     assert all(REGISTRY[declared.name] is declared for names in NAMES.values() for declared in names.values())
     for name, declared in NAMES["npx"].items():
-        assert getattr(mx.npx, name).__doc__ == declared.__doc__
+        assert getattr(mx.npx, name).__doc__ == document(declared)
         assert getattr(mx.sym.npx, name)
         assert operator_of(f"_npx_{name}") is declared
     for name in NAMES["numpy"]:

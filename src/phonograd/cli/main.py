@@ -34,6 +34,7 @@ from .. import profiler
 from .._version import __version__
 from ..compat import install_as_mxnet
 from ..core.base import settings
+from ..core.base.assumptions import HAS_GIL
 from ..core.base.errors import NoCompilerWarning
 from ..core.base.files import obstacle
 from ..core.base.terminal import columns, is_terminal
@@ -71,12 +72,17 @@ def _run_command(given: list[str]) -> int:
     if given[:1] == ["bench"] and (_has_benchmarks() or not {"-h", "--help"} & set(given[1:])):
         return run_benchmarks(given[1:])
     arguments = _parser().parse_args(given)
+    if getattr(arguments, "gpu_as_cpu", False):
+        settings.update(gpu_as_cpu=True)
     if arguments.command == "run":
         run = run_module if arguments.module else run_script
         return run(arguments.script, arguments.arguments)
     if arguments.command == "profile":
         return profile_script(arguments)
     print(information())
+    if arguments.command == "doctor":
+        found = complaints()
+        print("\n" + ("\n".join([f"* {line}" for line in found]) if found else "Nothing slows this installation down."))
     return 0
 
 
@@ -114,11 +120,15 @@ def _parser() -> argparse.ArgumentParser:
         "bench", help="compare with other libraries; needs a checkout of the repository (see `make bench`)"
     )
     commands.add_parser("info", help="print versions, processor, caches, threads, executor and settings")
+    commands.add_parser("doctor", help="the same, and everything that makes this installation slow, with the remedy")
     return parser
 
 
 def _add_script(parser: argparse.ArgumentParser) -> None:
     """Add the arguments for the script and for the rest of the line, which belongs to it."""
+    parser.add_argument(
+        "--gpu-as-cpu", action="store_true", help="let mx.gpu(i) mean mx.cpu(i), for scripts that name GPUs"
+    )
     parser.add_argument(
         "-m", dest="module", action="store_true", help="treat the script as a module name, as python -m does"
     )
@@ -355,6 +365,40 @@ def _kernels_on_disk() -> str:
             with contextlib.suppress(OSError):  # another process may delete files concurrently
                 sizes.append(os.path.getsize(os.path.join(path, name)))
     return f"{sum(sizes) / (1 << 20):.1f} MB in {len(sizes)} files at {folder}"
+
+
+def complaints() -> list[str]:
+    """Return the facts that make this installation slow, each with its remedy."""
+    now, found = settings.current(), []
+    if now.executor == "reference":
+        found.append("PHONOGRAD_EXECUTOR=reference: NumPy evaluates everything. Unset it to compile kernels.")
+    elif not _compiles():
+        found.append("llvmlite does not work here: NumPy evaluates everything. Run `pip install --upgrade llvmlite`.")
+    if now.naive:
+        found.append("Every operator is evaluated as it is called. Unset PHONOGRAD_NAIVE and MXNET_ENGINE_TYPE.")
+    if not now.native_calls:
+        found.append("PHONOGRAD_NATIVE_CALLS=0: operator calls are Python functions, which take longer. Unset it.")
+    if not HAS_GIL:
+        found.append(
+            "Python runs without the GIL: operator calls and launches are Python functions, which take longer."
+        )
+    if not now.cache_directory:
+        found.append("No cache directory: kernels are compiled in every process. Set PHONOGRAD_CACHE_DIRECTORY.")
+    elif not os.access(_existing_parent(now.cache_directory), os.W_OK):
+        found.append(f"{now.cache_directory} is not writable: kernels are compiled in every process.")
+    if now.num_threads < (os.cpu_count() or 1):
+        found.append(
+            f"{now.num_threads} of {os.cpu_count()} cores are used (PHONOGRAD_NUM_THREADS, or the process's own limit)."
+        )
+    if now.cpu_level != "native":
+        found.append(f"PHONOGRAD_CPU_LEVEL={now.cpu_level}: kernels use no newer instructions.")
+    return found
+
+
+def _existing_parent(folder: str) -> str:
+    while not os.path.exists(folder) and os.path.dirname(folder) != folder:
+        folder = os.path.dirname(folder)
+    return folder
 
 
 def information() -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import contrib, loss, model_zoo, nn, rnn, utils
 from .block import Block, HybridBlock, SymbolBlock
@@ -30,8 +30,12 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    # loaded at first use: it imports multiprocessing and readers of archives
-    if name == "data":
-        return importlib.import_module(f"{__name__}.data")
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+if TYPE_CHECKING:
+    from . import data as data
+else:
+
+    def __getattr__(name: str) -> Any:
+        # loaded at first use: it imports multiprocessing and readers of archives
+        if name == "data":
+            return importlib.import_module(f"{__name__}.data")
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -6,9 +6,10 @@ Takes hybrid blocks from ``gluon.block``. Losses have no parameters.
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..base import numeric_types
+from ..core.base.foreign_names import explain_name
 from ..ndarray.array import NDArray
 from .block import HybridBlock
 
@@ -422,3 +423,11 @@ class SDMLLoss(Loss):
         shared = self.smoothing_parameter / max(size - 1, 1)
         labels = partner * (1 - self.smoothing_parameter) + (1 - partner) * shared
         return self.kl_loss(F.log_softmax(-F.sum(squares, axis=2), axis=1), labels)
+
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}{explain_name(name, __all__)}")

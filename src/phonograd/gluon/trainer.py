@@ -61,7 +61,10 @@ class Trainer:
         if isinstance(params, (dict, ParameterDict)):
             params = [params[name] for name in sorted(params.keys())]
         if not isinstance(params, (list, tuple)):
-            raise ValueError(f"First argument must be a list or dict of Parameters, got {type(params)}.")
+            raise ValueError(
+                f"First argument must be a list or dict of Parameters, got {type(params)}."
+                f"{' Write net.collect_params().' if hasattr(params, 'collect_params') else ''}"
+            )
         self._params: list[Parameter] = []
         self._param2idx: dict[str, int] = {}
         for parameter in params:

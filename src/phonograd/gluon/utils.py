@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
+import operator
 import os
 import ssl
 import tempfile
@@ -87,11 +89,8 @@ def clip_global_norm(arrays: Sequence[NDArray], max_norm: float, check_isfinite:
     """
     assert len(arrays) > 0, "clip_global_norm needs at least one array"
     context = arrays[0].context
-    total = None
-    for array in arrays:
-        square = ndarray.sum(ndarray.square(array)).as_in_context(context)
-        total = square if total is None else total + square
-    norm = ndarray.sqrt(total)
+    squares = [ndarray.sum(ndarray.square(array)).as_in_context(context) for array in arrays]
+    norm = ndarray.sqrt(functools.reduce(operator.add, squares))
     value: Any = norm.asscalar() if check_isfinite else norm
     if check_isfinite and not np.isfinite(value):
         warnings.warn("nan or inf is detected. Clipping results will be undefined.", UserWarning, stacklevel=2)

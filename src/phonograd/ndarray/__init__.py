@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 import warnings
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..core.base.devices import Context, cpu, cpu_pinned, current_context, gpu
 from ..core.base.dtypes import CODES
@@ -21,31 +21,36 @@ from .protocols import from_dlpack, to_dlpack
 
 to_dlpack_for_read = to_dlpack_for_write = to_dlpack
 
-contrib = Namespace(
-    "phonograd.ndarray.contrib",
-    "_contrib_",
-    "Operators of MXNet's nd.contrib, loops and branches.",
-    adamw_update=adamw.adamw_update,
-    boolean_mask=control.boolean_mask,
-    cond=control.cond,
-    dgl_adjacency=graphs.dgl_adjacency,
-    dgl_subgraph=graphs.dgl_subgraph,
-    edge_id=graphs.edge_id,
-    foreach=control.foreach,
-    mp_adamw_update=adamw.mp_adamw_update,
-    multi_adamw_update=adamw.multi_adamw_update,
-    multi_lamb_update=adamw.multi_lamb_update,
-    multi_mp_adamw_update=adamw.multi_mp_adamw_update,
-    multi_mp_lamb_update=adamw.multi_mp_lamb_update,
-    rand_zipfian=random.rand_zipfian,
-    while_loop=control.while_loop,
-)
-image = Namespace("phonograd.ndarray.image", "_image_", "Images (height, width, channel): size, colors, tensors.")
-linalg = Namespace("phonograd.ndarray.linalg", "_linalg_", "Linear algebra: factorizations, solves, triangles.")
-op = Namespace("phonograd.ndarray.op", "", "All operators by their plain names.", reset_arrays=reset_arrays)
-_internal = Namespace("phonograd.ndarray._internal", "_", "Operators whose names begin with an underscore.")
-for _module in (contrib, image, linalg, op, _internal):
-    sys.modules[_module.__name__] = _module
+if TYPE_CHECKING:
+    from . import contrib, image, linalg, op
+
+    _internal: Any
+else:
+    contrib = Namespace(
+        "phonograd.ndarray.contrib",
+        "_contrib_",
+        "Operators of MXNet's nd.contrib, loops and branches.",
+        adamw_update=adamw.adamw_update,
+        boolean_mask=control.boolean_mask,
+        cond=control.cond,
+        dgl_adjacency=graphs.dgl_adjacency,
+        dgl_subgraph=graphs.dgl_subgraph,
+        edge_id=graphs.edge_id,
+        foreach=control.foreach,
+        mp_adamw_update=adamw.mp_adamw_update,
+        multi_adamw_update=adamw.multi_adamw_update,
+        multi_lamb_update=adamw.multi_lamb_update,
+        multi_mp_adamw_update=adamw.multi_mp_adamw_update,
+        multi_mp_lamb_update=adamw.multi_mp_lamb_update,
+        rand_zipfian=random.rand_zipfian,
+        while_loop=control.while_loop,
+    )
+    image = Namespace("phonograd.ndarray.image", "_image_", "Images (height, width, channel): size, colors, tensors.")
+    linalg = Namespace("phonograd.ndarray.linalg", "_linalg_", "Linear algebra: factorizations, solves, triangles.")
+    op = Namespace("phonograd.ndarray.op", "", "All operators by their plain names.", reset_arrays=reset_arrays)
+    _internal = Namespace("phonograd.ndarray._internal", "_", "Operators whose names begin with an underscore.")
+    for _module in (contrib, image, linalg, op, _internal):
+        sys.modules[_module.__name__] = _module
 
 
 def _numpy_namespaces() -> list[Any]:
@@ -116,18 +121,22 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    if name in ("ndarray", "utils"):
-        # in MXNet, NDArray is in nd.ndarray and the file functions are in nd.utils
-        return sys.modules[__name__]
-    if name in _BESIDE:
-        globals()[name] = importlib.import_module(_BESIDE[name])
-        return globals()[name]
-    function = None if name.startswith("__") else lookup("", name) or lookup("_", name)
-    if function is None:
-        raise AttributeError(f"module 'phonograd.nd' has no attribute {name!r}{hint(name, __dir__())}")
-    globals()[name] = function
-    return function
+if TYPE_CHECKING:
+    from .op import *  # noqa: F403
+else:
+
+    def __getattr__(name: str) -> Any:
+        if name in ("ndarray", "utils"):
+            # in MXNet, NDArray is in nd.ndarray and the file functions are in nd.utils
+            return sys.modules[__name__]
+        if name in _BESIDE:
+            globals()[name] = importlib.import_module(_BESIDE[name])
+            return globals()[name]
+        function = None if name.startswith("__") else lookup("", name) or lookup("_", name)
+        if function is None:
+            raise AttributeError(f"module 'phonograd.nd' has no attribute {name!r}{hint(name, __dir__())}")
+        globals()[name] = function
+        return function
 
 
 def __dir__() -> list[str]:

@@ -11,7 +11,7 @@ import math
 import operator
 import warnings
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
@@ -38,6 +38,7 @@ from ..core.backward.variable import attach
 from ..core.base.devices import Context, as_context
 from ..core.base.dtypes import DType, as_dtype
 from ..core.base.errors import MXNetError
+from ..core.base.foreign_names import OF_ARRAYS, ForeignName
 from ..core.events import LISTENING, MEMORY
 from ..core.graph.operator import DECLARED, REGISTRY, Operator
 from ..core.graph.shapes import infer_reshape
@@ -50,10 +51,19 @@ from . import protocols
 
 __all__ = ["NDArray"]
 
+if TYPE_CHECKING:
+    # the methods that are operators, for type checkers; at run time they are set on the class below
+    from typing_extensions import Self
+
+    from .array_methods import ArrayMethods as _Base
+    from .sparse import CSRNDArray, RowSparseNDArray
+else:
+    _Base = Handle
+
 _CAST, _COPY, _RESHAPE = NamedAction("Cast"), NamedAction("_copyto"), NamedAction("Reshape")
 
 
-class NDArray(Handle, dense=True):
+class NDArray(_Base, dense=True):
     """An array on the CPU, as in MXNet: fixed shape and dtype, mutable, differentiable.
 
     >>> import phonograd as mx
@@ -77,10 +87,6 @@ class NDArray(Handle, dense=True):
         if not writable:
             made._readonly = True
         return made
-
-    if TYPE_CHECKING:
-        # operator methods are set on the class below
-        def __getattr__(self, name: str) -> Any: ...
 
     # -- facts
 
@@ -122,6 +128,9 @@ class NDArray(Handle, dense=True):
         """The array with its axes reversed; the array itself if it has fewer than two axes."""
         return self if self.ndim < 2 else self.transpose()
 
+    def __dir__(self) -> list[str]:
+        return [name for name in super().__dir__() if name not in OF_ARRAYS]
+
     def __len__(self) -> int:
         if not self.shape:
             raise TypeError("len() of an NDArray without axes")
@@ -133,7 +142,10 @@ class NDArray(Handle, dense=True):
             return False
         if size == 1:
             return bool(self.asnumpy().reshape(-1)[0])
-        raise ValueError("The truth value of an NDArray with multiple elements is ambiguous.")
+        raise ValueError(
+            "The truth value of an NDArray with multiple elements is ambiguous. Reduce it first: (x > 0).min() for "
+            "all, (x > 0).max() for any element."
+        )
 
     def __float__(self) -> float:
         return float(self._only())
@@ -173,39 +185,40 @@ class NDArray(Handle, dense=True):
 
     # -- arithmetic
 
-    __add__ = binary("broadcast_add")
-    __radd__ = binary("broadcast_add", reflected=True)
-    __sub__ = binary("broadcast_sub")
-    __rsub__ = binary("broadcast_sub", reflected=True)
-    __mul__ = binary("broadcast_mul")
-    __rmul__ = binary("broadcast_mul", reflected=True)
-    __truediv__ = binary("broadcast_div")
-    __rtruediv__ = binary("broadcast_div", reflected=True)
-    __mod__ = binary("broadcast_mod")
-    __rmod__ = binary("broadcast_mod", reflected=True)
-    __rpow__ = binary("broadcast_power", reflected=True)
-    __eq__ = binary("broadcast_equal")
-    __ne__ = binary("broadcast_not_equal")
-    __gt__ = binary("broadcast_greater")
-    __ge__ = binary("broadcast_greater_equal")
-    __lt__ = binary("broadcast_lesser")
-    __le__ = binary("broadcast_lesser_equal")
-    __iadd__ = inplace("broadcast_add")
-    __isub__ = inplace("broadcast_sub")
-    __imul__ = inplace("broadcast_mul")
-    __itruediv__ = inplace("broadcast_div")
-    __imod__ = inplace("broadcast_mod")
-    _power = binary("broadcast_power")
-    # functions of an array and a number go through these, which become machine code like the operators above
-    _maximum = binary("broadcast_maximum")
-    _minimum = binary("broadcast_minimum")
+    if not TYPE_CHECKING:
+        __add__ = binary("broadcast_add")
+        __radd__ = binary("broadcast_add", reflected=True)
+        __sub__ = binary("broadcast_sub")
+        __rsub__ = binary("broadcast_sub", reflected=True)
+        __mul__ = binary("broadcast_mul")
+        __rmul__ = binary("broadcast_mul", reflected=True)
+        __truediv__ = binary("broadcast_div")
+        __rtruediv__ = binary("broadcast_div", reflected=True)
+        __mod__ = binary("broadcast_mod")
+        __rmod__ = binary("broadcast_mod", reflected=True)
+        __rpow__ = binary("broadcast_power", reflected=True)
+        __eq__ = binary("broadcast_equal")
+        __ne__ = binary("broadcast_not_equal")
+        __gt__ = binary("broadcast_greater")
+        __ge__ = binary("broadcast_greater_equal")
+        __lt__ = binary("broadcast_lesser")
+        __le__ = binary("broadcast_lesser_equal")
+        __iadd__ = inplace("broadcast_add")
+        __isub__ = inplace("broadcast_sub")
+        __imul__ = inplace("broadcast_mul")
+        __itruediv__ = inplace("broadcast_div")
+        __imod__ = inplace("broadcast_mod")
+        _power = binary("broadcast_power")
+        # functions of an array and a number go through these, which become machine code like the operators above
+        _maximum = binary("broadcast_maximum")
+        _minimum = binary("broadcast_minimum")
 
     def __pow__(self, other: Any) -> NDArray:
         # a small integer exponent becomes part of the expression: exact products instead of a power function
         if (type(other) is int or (type(other) is float and other.is_integer())) and abs(other) <= 64:
             base = self.astype("int64") if self._dtype.kind == "b" else self
             return base._call_operator("_integer_power", exponent=int(other))
-        return self._power(other)  # type: ignore[no-any-return]
+        return self._power(other)
 
     def __matmul__(self, other: Any) -> NDArray:
         from .functions import matmul
@@ -213,18 +226,19 @@ class NDArray(Handle, dense=True):
         return matmul(self, other)
 
     def __neg__(self) -> NDArray:
-        return self * -1 if self._dtype.kind == "b" else self.negative()  # type: ignore[no-any-return]
+        return self * -1 if self._dtype.kind == "b" else self.negative()
 
     def __pos__(self) -> NDArray:
         return self.copy()
 
     def __abs__(self) -> NDArray:
-        return self.abs()  # type: ignore[no-any-return]
+        return self.abs()
 
     # -- reading and writing
 
-    __getitem__ = indexing.get
-    __setitem__ = indexing.set_
+    if not TYPE_CHECKING:
+        __getitem__ = indexing.get
+        __setitem__ = indexing.set_
 
     _basic_indexing_slice_is_contiguous = staticmethod(indexing.is_contiguous)
 
@@ -235,7 +249,7 @@ class NDArray(Handle, dense=True):
     def asscalar(self) -> Any:
         """Return the value of an array with one element."""
         if self.size != 1:
-            raise ValueError("The current array is not a scalar")
+            raise ValueError(f"The current array is not a scalar: it has shape {self.shape}. Use asnumpy() or tolist()")
         values = read(self)
         # with more axes, MXNet returns the array
         return values[0] if values.ndim == 1 else np.array(values)[()]
@@ -258,7 +272,7 @@ class NDArray(Handle, dense=True):
 
     def copy(self) -> NDArray:
         """Return a copy. The copy is recorded, so gradients pass through it."""
-        return self.identity()  # type: ignore[no-any-return]
+        return self.identity()
 
     def copyto(self, other: Any) -> Any:
         """Write the values into another array (converting the dtype), or return a copy on another context."""
@@ -397,6 +411,12 @@ class NDArray(Handle, dense=True):
             axes = tuple(axes[0] or ())
         return self._call_operator("transpose", **{**kwargs, "axes": axes or kwargs.get("axes") or ()})
 
+    @overload
+    def tostype(self, stype: Literal["csr"]) -> CSRNDArray: ...
+    @overload
+    def tostype(self, stype: Literal["row_sparse"]) -> RowSparseNDArray: ...
+    @overload
+    def tostype(self, stype: str) -> NDArray: ...
     def tostype(self, stype: str) -> NDArray:
         """Convert to a storage type: 'default', 'csr' or 'row_sparse'; gradients pass through."""
         return self._call_operator("cast_storage", stype=stype)
@@ -440,14 +460,14 @@ class NDArray(Handle, dense=True):
         attach(self, grad_req, stype)
 
     @property
-    def grad(self) -> NDArray | None:
-        """The gradient buffer of a variable, or None."""
+    def grad(self) -> Self:
+        """The gradient of a variable; None before ``attach_grad``, which the type leaves out for brevity."""
         # reads the slots directly: each training step asks every parameter
         rare = self._extras
         owner = None if rare is None else rare.variable
         if CAPTURES:
             LOCAL.trace.note_gradient(self)
-        return None if owner is None else owner.grad
+        return None if owner is None else owner.grad  # type: ignore[return-value]
 
     @property
     def _fresh_grad(self) -> int:
@@ -531,6 +551,8 @@ def _offer(name: str, declared: Operator) -> None:
 for _name, _declared in REGISTRY.items():
     _offer(_name, _declared)
 DECLARED.connect(_offer)
+for _name, _instead in OF_ARRAYS.items():
+    setattr(NDArray, _name, ForeignName(_name, _instead))
 
 
 def concrete(data: np.ndarray[Any, Any], context: Context) -> NDArray:

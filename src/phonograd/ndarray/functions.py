@@ -12,6 +12,7 @@ from ..core.array.binary import Numbers, call_binary
 from ..core.array.call import function_of
 from ..core.array.handle import read
 from ..core.graph.operator import REGISTRY, Operator
+from ..core.graph.signature import Type
 from .array import NDArray, concrete
 from .creation import array
 
@@ -54,6 +55,8 @@ def with_scalars(declared: Operator) -> Callable[..., Any]:
     chosen = power if word == "power" else function
     chosen.__name__ = chosen.__qualname__ = word
     chosen.__module__ = "phonograd.ndarray"
+    names = list(chosen.__annotations__)[:2]
+    chosen.__annotations__ = {name: Type("NDArray | float") for name in names} | {"return": Type("NDArray")}
     chosen.__doc__ = f"{(declared.__doc__ or '').splitlines()[0]} Either operand may be a number."
     return chosen
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..core.array.call import function_of
-from ..core.base.errors import nearest
+from ..core.base.foreign_names import explain_name
 from ..core.graph.operator import REGISTRY
 from .functions import with_scalars
 
@@ -64,7 +64,7 @@ def hint(name: str, known: list[str]) -> str:
     for beginnings, instead in LEFT_OUT.items():
         if name.startswith(beginnings):
             return f": {instead}"
-    return nearest(name, known)
+    return explain_name(name, known)
 
 
 class Namespace(types.ModuleType):

@@ -7,7 +7,7 @@ regardless of the program's other computations.
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -179,14 +179,18 @@ def rand_zipfian(
 
     def expected_counts(of: NDArray) -> NDArray:
         numbers = of.as_in_context(context).astype("float64")
-        return ((numbers + 2) / (numbers + 1)).log() * (num_sampled / whole)  # type: ignore[no-any-return]
+        return ((numbers + 2) / (numbers + 1)).log() * (num_sampled / whole)
 
     return classes, expected_counts(true_classes), expected_counts(classes)
 
 
-def __getattr__(name: str) -> Any:
-    if name.endswith("_like") and f"_random_{name}" in REGISTRY:
-        return function_of(REGISTRY[f"_random_{name}"], name)
-    if name.startswith("__"):
-        raise AttributeError(name)
-    raise AttributeError(f"module 'phonograd.nd.random' has no attribute {name!r}{nearest(name, __all__)}")
+if TYPE_CHECKING:
+    from .random_like import *  # noqa: F403
+else:
+
+    def __getattr__(name: str) -> Any:
+        if name.endswith("_like") and f"_random_{name}" in REGISTRY:
+            return function_of(REGISTRY[f"_random_{name}"], name)
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise AttributeError(f"module 'phonograd.nd.random' has no attribute {name!r}{nearest(name, __all__)}")

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import importlib
 import operator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -176,7 +176,7 @@ class BaseSparseNDArray(NDArray):
         """Raise, as in MXNet: convert with ``tostype('default')`` first."""
         raise NotSupportedForSparseNDArray(self.reshape, None, *shape)
 
-    def __setitem__(self, key: Any, value: Any) -> None:  # type: ignore[override]
+    def __setitem__(self, key: Any, value: Any) -> None:
         if not (isinstance(key, slice) and key == slice(None)):
             raise ValueError(f"Assignment with slice for {type(self).__name__} is not implemented yet; use [:]")
         super().__setitem__(key, value)
@@ -559,6 +559,11 @@ def array(source_array: Any, ctx: Context | None = None, dtype: Any = None) -> N
 
 #: operators that MXNet offers here under another name than in nd
 _OTHER_NAMES = {"retain": "sparse_retain"}
+
+
+if TYPE_CHECKING:
+    # without names like ``slice``, which this module uses in Python's meaning
+    from .sparse_names import *  # noqa: F403
 
 
 def __getattr__(name: str) -> Any:

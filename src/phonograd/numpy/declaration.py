@@ -24,8 +24,10 @@ from typing import Any, TypeVar
 from ..core.array.binary import call_binary, operate
 from ..core.array.call import function_of, method_of, write
 from ..core.array.handle import Handle, materialize_if_naive, new_result, record_or_detach
+from ..core.graph.documentation import document
 from ..core.graph.node import FORGOTTEN, Node
 from ..core.graph.operator import Operator
+from ..core.graph.signature import signature_of
 from ..core.trace.trace import ready_trace
 
 __all__ = ["FUNCTIONS", "METHODS", "Expression", "expression", "function", "method", "public"]
@@ -40,6 +42,8 @@ METHODS: set[str] = set()
 
 class Expression(Operator):
     """A function on nodes, called and cached like an operator."""
+
+    array_name = "ndarray"
 
     def __init__(self, function: Callable[..., Any], **facts: Any) -> None:
         super().__init__(function, composite=True, **facts)
@@ -129,7 +133,8 @@ def _of_two(declared: Operator, name: str) -> Callable[..., Any]:
         return whole(x1, x2, out=out, **kwargs)
 
     function.__name__ = function.__qualname__ = name
-    function.__module__, function.__doc__ = "phonograd.numpy", declared.__doc__
+    function.__module__, function.__doc__ = "phonograd.numpy", document(declared)
+    function.__signature__ = signature_of(declared)  # type: ignore[attr-defined]
     return function
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from ..core.graph.operator import REGISTRY
 from ..core.graph.shapes import real_axis
 from ..ndarray.array import NDArray
 from .creation import array, new
+from .multiarray import ndarray
 
 __all__ = [
     "cholesky",
@@ -72,7 +73,7 @@ def _reduce(name: str, x: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
     return found if keepdims else _reshape(found, [extent for one, extent in enumerate(x.shape) if one not in axes])
 
 
-def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:  # noqa: A002 - NumPy's name
+def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> ndarray:  # noqa: A002 - NumPy's name
     """Return the norm of vectors or matrices along one axis or two; of the whole array if no axis is given.
 
     Parameters
@@ -130,17 +131,18 @@ def _matrix_norm(x: Any, order: Any, axes: tuple[int, ...], keepdims: bool) -> A
 # -- factorizations
 
 
-def svd(a: Any) -> tuple[Any, Any, Any]:
+def svd(a: Any) -> tuple[ndarray, ndarray, ndarray]:
     """Return U, L and V with a = U * diag(L) * V, with singular values L in descending order."""
-    return tuple(_call("_npi_svd", _as_floats(a)))
+    left, values, right = _call("_npi_svd", _as_floats(a))
+    return left, values, right
 
 
-def cholesky(a: Any) -> Any:
+def cholesky(a: Any) -> ndarray:
     """Return the lower triangular L with a = L * L^T, for symmetric positive definite matrices."""
     return _call("_linalg_potrf", _as_floats(a))
 
 
-def qr(a: Any, mode: str = "reduced") -> tuple[Any, Any]:
+def qr(a: Any, mode: str = "reduced") -> tuple[ndarray, ndarray]:
     """Return Q with orthonormal columns and upper triangular R, with a = Q * R."""
     if mode is not None and mode != "reduced":
         raise NotImplementedError(f"Only default mode='reduced' is implemented, not {mode!r}")
@@ -152,7 +154,7 @@ def qr(a: Any, mode: str = "reduced") -> tuple[Any, Any]:
     return _transpose(orthonormal), _transpose(lower)
 
 
-def eigh(a: Any, UPLO: str = "L") -> tuple[Any, Any]:  # noqa: N803 - NumPy's name
+def eigh(a: Any, UPLO: str = "L") -> tuple[ndarray, ndarray]:  # noqa: N803 - NumPy's name
     """Return the eigenvalues of symmetric matrices in ascending order, and the eigenvectors as columns.
 
     Only one triangle is read: the lower one, or the upper with ``UPLO='U'``.
@@ -164,18 +166,18 @@ def eigh(a: Any, UPLO: str = "L") -> tuple[Any, Any]:  # noqa: N803 - NumPy's na
     return values, _transpose(vectors)
 
 
-def eigvalsh(a: Any, UPLO: str = "L") -> Any:  # noqa: N803 - NumPy's name
+def eigvalsh(a: Any, UPLO: str = "L") -> ndarray:  # noqa: N803 - NumPy's name
     """Return the eigenvalues of symmetric matrices in ascending order."""
     return eigh(a, UPLO)[0]
 
 
-def eig(a: Any) -> tuple[Any, Any]:
+def eig(a: Any) -> tuple[ndarray, ndarray]:
     """Return the eigenvalues of square matrices and the eigenvectors as columns; they must be real."""
     values, vectors = _by_numpy(np.linalg.eig, a)
     return values, vectors
 
 
-def eigvals(a: Any) -> Any:
+def eigvals(a: Any) -> ndarray:
     """Return the eigenvalues of square matrices, which must be real."""
     return _by_numpy(np.linalg.eigvals, a)
 
@@ -196,25 +198,25 @@ def _by_numpy(function: Callable[..., Any], a: Any) -> Any:
 # -- inverses, determinants, linear systems
 
 
-def inv(a: Any) -> Any:
+def inv(a: Any) -> ndarray:
     """Return the inverse of square matrices."""
     return _call("_linalg_inverse", _as_floats(a))
 
 
-def det(a: Any) -> Any:
+def det(a: Any) -> ndarray:
     """Return the determinant of square matrices."""
     a = _as_floats(a)
     return _reshape(_call("_linalg_det", a), a.shape[:-2])
 
 
-def slogdet(a: Any) -> tuple[Any, Any]:
+def slogdet(a: Any) -> tuple[ndarray, ndarray]:
     """Return the sign of the determinant of square matrices, and the logarithm of its absolute value."""
     a = _as_floats(a)
     sign, logarithm = _call("_linalg_slogdet", a)
     return _reshape(sign, a.shape[:-2]), _reshape(logarithm, a.shape[:-2])
 
 
-def solve(a: Any, b: Any) -> Any:
+def solve(a: Any, b: Any) -> ndarray:
     """Solve a * x = b for x; b is a vector per matrix, or has right-hand sides as columns."""
     a, b = _as_floats(a), _as_floats(b)
     if b.ndim == a.ndim - 1:
@@ -222,7 +224,7 @@ def solve(a: Any, b: Any) -> Any:
     return _call("_npi_solve", a, b)
 
 
-def pinv(a: Any, rcond: Any = 1e-15, hermitian: bool = False) -> Any:
+def pinv(a: Any, rcond: Any = 1e-15, hermitian: bool = False) -> ndarray:
     """Return the pseudo-inverse of matrices; singular values below rcond times the largest count as 0."""
     left, values, right = svd(a)
     limit = _call("max", values, axis=-1, keepdims=True) * rcond
@@ -235,7 +237,7 @@ def pinv(a: Any, rcond: Any = 1e-15, hermitian: bool = False) -> Any:
     )
 
 
-def lstsq(a: Any, b: Any, rcond: Any = "warn") -> tuple[Any, Any, Any, Any]:
+def lstsq(a: Any, b: Any, rcond: Any = "warn") -> tuple[ndarray, ndarray, Any, ndarray]:
     """Return the least squares solution, the sums of squared residuals, the rank and the singular values."""
     a, b = _as_floats(a), _as_floats(b)
     eps = -1 if rcond == "warn" else rcond
@@ -246,7 +248,7 @@ def lstsq(a: Any, b: Any, rcond: Any = "warn") -> tuple[Any, Any, Any, Any]:
     return made[0], made[1], np.int32(rank), made[2]
 
 
-def matrix_rank(A: Any, tol: Any = None, hermitian: bool = False) -> Any:  # noqa: N803 - NumPy's name
+def matrix_rank(A: Any, tol: Any = None, hermitian: bool = False) -> ndarray:  # noqa: N803 - NumPy's name
     """Return the number of singular values that are greater than a tolerance."""
     values = read(_as_floats(A))
     limit = read(tol) if isinstance(tol, NDArray) else tol
@@ -254,13 +256,13 @@ def matrix_rank(A: Any, tol: Any = None, hermitian: bool = False) -> Any:  # noq
     return new(np.asarray(rank)) if np.ndim(rank) else rank
 
 
-def cond(x: Any, p: Any = None) -> Any:
+def cond(x: Any, p: Any = None) -> ndarray:
     """Return the condition number of matrices."""
     found = np.linalg.cond(read(_as_floats(x)), p)
     return new(np.asarray(found)) if np.ndim(found) else found
 
 
-def tensorinv(a: Any, ind: int = 2) -> Any:
+def tensorinv(a: Any, ind: int = 2) -> ndarray:
     """Return the inverse of a tensor as a map from its last axes to its first ``ind`` axes."""
     if ind <= 0:
         raise ValueError("Invalid ind argument.")
@@ -271,7 +273,7 @@ def tensorinv(a: Any, ind: int = 2) -> Any:
     return _reshape(inv(_reshape(a, (math.prod(first), math.prod(last)))), (*last, *first))
 
 
-def tensorsolve(a: Any, b: Any, axes: Sequence[int] | None = None) -> Any:
+def tensorsolve(a: Any, b: Any, axes: Sequence[int] | None = None) -> ndarray:
     """Solve tensordot(a, x, x.ndim) = b for x, after moving some axes of a to the end."""
     a, b = _as_floats(a), _as_floats(b)
     if axes is not None:
@@ -283,14 +285,14 @@ def tensorsolve(a: Any, b: Any, axes: Sequence[int] | None = None) -> Any:
     return _reshape(solve(_reshape(a, (b.size, b.size)), _reshape(b, (b.size,))), result)
 
 
-def matrix_power(a: Any, n: int) -> Any:
+def matrix_power(a: Any, n: int) -> ndarray:
     """Raise square matrices to the power n; a negative n uses the inverse."""
     a = _as_floats(a) if n < 0 else a if isinstance(a, NDArray) else array(a)
     if n == 0:
         one = np.broadcast_to(np.eye(a.shape[-1], dtype=a._dtype), a.shape)
         return new(np.array(one), a.context)
     base = inv(a) if n < 0 else a
-    found = None
+    found: Any = None
     for digit in reversed(f"{abs(n):b}"):
         if digit == "1":
             found = base if found is None else _call("_linalg_gemm2", found, base)
@@ -298,7 +300,7 @@ def matrix_power(a: Any, n: int) -> Any:
     return found
 
 
-def multi_dot(arrays: Sequence[Any], *, out: Any = None) -> Any:
+def multi_dot(arrays: Sequence[Any], *, out: Any = None) -> ndarray:
     """Return the product of several matrices, in the order that needs the fewest operations."""
     matrices = [one if isinstance(one, NDArray) else array(one) for one in arrays]
     if len(matrices) < 2:
@@ -339,7 +341,9 @@ def _multiply(matrices: list[Any], best: dict[tuple[int, int], tuple[float, int]
     return _call("dot", _multiply(matrices, best, start, cut), _multiply(matrices, best, cut, stop))
 
 
-def __getattr__(name: str) -> Any:
-    if name.startswith("__"):
-        raise AttributeError(name)
-    raise AttributeError(f"module 'phonograd.np.linalg' has no attribute {name!r}{nearest(name, __all__)}")
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise AttributeError(f"module 'phonograd.np.linalg' has no attribute {name!r}{nearest(name, __all__)}")

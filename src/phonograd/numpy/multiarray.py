@@ -7,7 +7,7 @@ Nodes, views, in-place writes and gradients come from :class:`~phonograd.ndarray
 from __future__ import annotations
 
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,6 +17,12 @@ from ..core.base.devices import CPU
 from ..core.base.dtypes import BOOL, FLOAT32
 from ..ndarray.array import NDArray
 from . import arithmetic, indexing, protocols
+
+if TYPE_CHECKING:
+    # the methods that are functions of mx.np, for type checkers
+    from .array_methods import NumpyMethods as _Base
+else:
+    _Base = NDArray
 
 __all__ = ["as_nd", "as_np", "ndarray"]
 
@@ -31,7 +37,7 @@ def _only_c(order: str) -> None:
         raise NotImplementedError(f"only supports C-order, while received {order}")
 
 
-class ndarray(NDArray, dense=True):  # noqa: N801 - MXNet's name
+class ndarray(_Base, dense=True):  # noqa: N801 - MXNet's name
     """An array with NumPy's interface: operators broadcast and promote, and indexing may return 0-d arrays.
 
     Create it with ``np.array``, ``np.zeros`` etc., never directly. Like any NDArray, it is mutable and
@@ -91,43 +97,44 @@ class ndarray(NDArray, dense=True):  # noqa: N801 - MXNet's name
 
     # -- operators
 
-    __add__ = binary(arithmetic.add)
-    __radd__ = binary(arithmetic.add, reflected=True)
-    __sub__ = binary(arithmetic.subtract)
-    __rsub__ = binary(arithmetic.subtract, reflected=True)
-    __mul__ = binary(arithmetic.multiply)
-    __rmul__ = binary(arithmetic.multiply, reflected=True)
-    __truediv__ = binary(arithmetic.true_divide)
-    __rtruediv__ = binary(arithmetic.true_divide, reflected=True)
-    __mod__ = binary(arithmetic.mod)
-    __rmod__ = binary(arithmetic.mod, reflected=True)
-    __rpow__ = binary(arithmetic.power, reflected=True)
-    __eq__ = binary(arithmetic.equal)
-    __ne__ = binary(arithmetic.not_equal)
-    __gt__ = binary(arithmetic.greater)
-    __ge__ = binary(arithmetic.greater_equal)
-    __lt__ = binary(arithmetic.less)
-    __le__ = binary(arithmetic.less_equal)
-    __iadd__ = inplace(arithmetic.add)
-    __isub__ = inplace(arithmetic.subtract)
-    __imul__ = inplace(arithmetic.multiply)
-    __itruediv__ = inplace(arithmetic.true_divide)
-    __imod__ = inplace(arithmetic.mod)
-    __floordiv__ = binary(arithmetic.floor_divide)
-    __rfloordiv__ = binary(arithmetic.floor_divide, reflected=True)
-    __ifloordiv__ = inplace(arithmetic.floor_divide)
-    __and__ = binary(arithmetic.bitwise_and)
-    __rand__ = binary(arithmetic.bitwise_and, reflected=True)
-    __iand__ = inplace(arithmetic.bitwise_and)
-    __or__ = binary(arithmetic.bitwise_or)
-    __ror__ = binary(arithmetic.bitwise_or, reflected=True)
-    __ior__ = inplace(arithmetic.bitwise_or)
-    __xor__ = binary(arithmetic.bitwise_xor)
-    __rxor__ = binary(arithmetic.bitwise_xor, reflected=True)
-    __ixor__ = inplace(arithmetic.bitwise_xor)
-    _power = binary(arithmetic.power)
-    _maximum = binary(arithmetic.maximum)
-    _minimum = binary(arithmetic.minimum)
+    if not TYPE_CHECKING:
+        __add__ = binary(arithmetic.add)
+        __radd__ = binary(arithmetic.add, reflected=True)
+        __sub__ = binary(arithmetic.subtract)
+        __rsub__ = binary(arithmetic.subtract, reflected=True)
+        __mul__ = binary(arithmetic.multiply)
+        __rmul__ = binary(arithmetic.multiply, reflected=True)
+        __truediv__ = binary(arithmetic.true_divide)
+        __rtruediv__ = binary(arithmetic.true_divide, reflected=True)
+        __mod__ = binary(arithmetic.mod)
+        __rmod__ = binary(arithmetic.mod, reflected=True)
+        __rpow__ = binary(arithmetic.power, reflected=True)
+        __eq__ = binary(arithmetic.equal)
+        __ne__ = binary(arithmetic.not_equal)
+        __gt__ = binary(arithmetic.greater)
+        __ge__ = binary(arithmetic.greater_equal)
+        __lt__ = binary(arithmetic.less)
+        __le__ = binary(arithmetic.less_equal)
+        __iadd__ = inplace(arithmetic.add)
+        __isub__ = inplace(arithmetic.subtract)
+        __imul__ = inplace(arithmetic.multiply)
+        __itruediv__ = inplace(arithmetic.true_divide)
+        __imod__ = inplace(arithmetic.mod)
+        __floordiv__ = binary(arithmetic.floor_divide)
+        __rfloordiv__ = binary(arithmetic.floor_divide, reflected=True)
+        __ifloordiv__ = inplace(arithmetic.floor_divide)
+        __and__ = binary(arithmetic.bitwise_and)
+        __rand__ = binary(arithmetic.bitwise_and, reflected=True)
+        __iand__ = inplace(arithmetic.bitwise_and)
+        __or__ = binary(arithmetic.bitwise_or)
+        __ror__ = binary(arithmetic.bitwise_or, reflected=True)
+        __ior__ = inplace(arithmetic.bitwise_or)
+        __xor__ = binary(arithmetic.bitwise_xor)
+        __rxor__ = binary(arithmetic.bitwise_xor, reflected=True)
+        __ixor__ = inplace(arithmetic.bitwise_xor)
+        _power = binary(arithmetic.power)
+        _maximum = binary(arithmetic.maximum)
+        _minimum = binary(arithmetic.minimum)
 
     def __invert__(self) -> ndarray:
         return self._call_operator("_npi_bitwise_not")  # type: ignore[return-value]
@@ -146,8 +153,9 @@ class ndarray(NDArray, dense=True):  # noqa: N801 - MXNet's name
 
     # -- reading and writing
 
-    __getitem__ = indexing.get  # type: ignore[assignment]
-    __setitem__ = indexing.set_  # type: ignore[assignment]
+    if not TYPE_CHECKING:
+        __getitem__ = indexing.get
+        __setitem__ = indexing.set_
 
     def asnumpy(self) -> np.ndarray[Any, Any]:
         """Return the values as a new NumPy array."""
@@ -162,7 +170,7 @@ class ndarray(NDArray, dense=True):  # noqa: N801 - MXNet's name
     def copy(self, order: str = "C") -> ndarray:
         """Return a copy. The copy is recorded, so gradients pass through it."""
         _only_c(order)
-        return self.identity()  # type: ignore[no-any-return]
+        return self.identity()
 
     def astype(  # type: ignore[override]
         self, dtype: Any, order: str = "K", casting: str = "unsafe", subok: bool = True, copy: bool = True
@@ -205,11 +213,18 @@ class ndarray(NDArray, dense=True):  # noqa: N801 - MXNet's name
         """Repeat the array along axes of extent 1, and along new leading axes, to the given shape."""
         return _space().broadcast_to(self, shape=shape)  # type: ignore[no-any-return]
 
-    def clip(self, min: Any = None, max: Any = None, out: Any = None) -> ndarray:  # noqa: A002 - MXNet's names
+    def clip(  # type: ignore[override]
+        self,
+        min: Any = None,  # noqa: A002 - MXNet's name
+        max: Any = None,  # noqa: A002 - MXNet's name
+        out: Any = None,
+    ) -> ndarray:
         """Limit the elements to the range from ``min`` to ``max``."""
         return _space().clip(self, a_min=min, a_max=max, out=out)  # type: ignore[no-any-return]
 
-    def sort(self, axis: int = -1, kind: str | None = None, order: str | None = None) -> None:
+    def sort(  # type: ignore[override]
+        self, axis: int = -1, kind: str | None = None, order: str | None = None
+    ) -> None:
         """Sort the elements along an axis, in place."""
         self[...] = _space().sort(self, axis=axis)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import operator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -87,7 +87,7 @@ def draw(kind: str, size: Any, parameters: tuple[Any, ...] = (), ctx: Any = None
         if dtype is None:
             dtype = np.result_type(*[value._dtype for value in arrays if value._dtype.kind == "f"] or [FLOAT32])
     made = _call(f"_random_{kind}", shape=shape, dtype=dtype, ctx=as_context(ctx))
-    return as_class(made, ndarray)  # type: ignore[no-any-return]
+    return as_class(made, ndarray)
 
 
 def _return_or_write(result: Any, out: Any) -> Any:
@@ -109,7 +109,7 @@ def uniform(
     dtype: Any = None,
     ctx: Context | None = None,
     out: Any = None,
-) -> Any:
+) -> ndarray:
     """Draw numbers uniformly from [low, high).
 
     >>> uniform(size=(2, 3)).shape, uniform().shape
@@ -129,7 +129,7 @@ def normal(
     dtype: Any = None,
     ctx: Context | None = None,
     out: Any = None,
-) -> Any:
+) -> ndarray:
     """Draw from the normal distribution with mean loc and standard deviation scale."""
     loc, scale = _as_parameter(loc, ctx), _as_parameter(scale, ctx)
     if _are_numbers(loc, scale) and scale > 0:
@@ -138,12 +138,12 @@ def normal(
     return _return_or_write(loc + scale * draw("normal", size, (loc, scale), ctx, dtype), out)
 
 
-def rand(*size: int, **kwargs: Any) -> Any:
+def rand(*size: int, **kwargs: Any) -> ndarray:
     """Draw numbers uniformly from [0, 1), in the given shape."""
     return uniform(size=size, **kwargs)
 
 
-def randn(*size: int, **kwargs: Any) -> Any:
+def randn(*size: int, **kwargs: Any) -> ndarray:
     """Draw from the standard normal distribution, in the given shape."""
     return normal(size=size, **kwargs)
 
@@ -155,48 +155,50 @@ def lognormal(
     dtype: Any = None,
     ctx: Context | None = None,
     out: Any = None,
-) -> Any:
+) -> ndarray:
     """Draw from the log-normal distribution."""
     return _return_or_write(_call("exp", normal(mean, sigma, size, dtype, ctx)), out)
 
 
-def exponential(scale: Any = 1.0, size: Any = None, ctx: Context | None = None, out: Any = None) -> Any:
+def exponential(scale: Any = 1.0, size: Any = None, ctx: Context | None = None, out: Any = None) -> ndarray:
     """Draw from the exponential distribution with mean scale."""
     scale = _as_parameter(scale, ctx)
     return _return_or_write(scale * draw("exponential", size, (scale,), ctx), out)
 
 
-def rayleigh(scale: Any = 1.0, size: Any = None, ctx: Context | None = None, out: Any = None) -> Any:
+def rayleigh(scale: Any = 1.0, size: Any = None, ctx: Context | None = None, out: Any = None) -> ndarray:
     """Draw from the Rayleigh distribution with the given scale."""
     scale = _as_parameter(scale, ctx)
     return _return_or_write(scale * _call("sqrt", 2 * draw("exponential", size, (scale,), ctx)), out)
 
 
-def weibull(a: Any, size: Any = None, ctx: Context | None = None, out: Any = None) -> Any:
+def weibull(a: Any, size: Any = None, ctx: Context | None = None, out: Any = None) -> ndarray:
     """Draw from the Weibull distribution with shape a and scale 1."""
     a = _as_parameter(a, ctx)
     return _return_or_write(draw("exponential", size, (a,), ctx) ** (1 / a), out)
 
 
-def pareto(a: Any, size: Any = None, ctx: Context | None = None, out: Any = None) -> Any:
+def pareto(a: Any, size: Any = None, ctx: Context | None = None, out: Any = None) -> ndarray:
     """Draw from the Pareto distribution of the second kind (Lomax) with shape a."""
     a = _as_parameter(a, ctx)
     return _return_or_write(_call("expm1", draw("exponential", size, (a,), ctx) / a), out)
 
 
-def power(a: Any, size: Any = None, ctx: Context | None = None, out: Any = None) -> Any:
+def power(a: Any, size: Any = None, ctx: Context | None = None, out: Any = None) -> ndarray:
     """Draw numbers in [0, 1] with density a * x**(a - 1)."""
     a = _as_parameter(a, ctx)
     return _return_or_write(_call("exp", draw("exponential", size, (a,), ctx) / -a), out)
 
 
-def gumbel(loc: Any = 0.0, scale: Any = 1.0, size: Any = None, ctx: Context | None = None, out: Any = None) -> Any:
+def gumbel(loc: Any = 0.0, scale: Any = 1.0, size: Any = None, ctx: Context | None = None, out: Any = None) -> ndarray:
     """Draw from the Gumbel distribution."""
     loc, scale = _as_parameter(loc, ctx), _as_parameter(scale, ctx)
     return _return_or_write(loc - scale * _call("log", draw("exponential", size, (loc, scale), ctx)), out)
 
 
-def logistic(loc: Any = 0.0, scale: Any = 1.0, size: Any = None, ctx: Context | None = None, out: Any = None) -> Any:
+def logistic(
+    loc: Any = 0.0, scale: Any = 1.0, size: Any = None, ctx: Context | None = None, out: Any = None
+) -> ndarray:
     """Draw from the logistic distribution."""
     loc, scale = _as_parameter(loc, ctx), _as_parameter(scale, ctx)
     # the log odds of a uniform number, computed from an exponential one
@@ -212,7 +214,7 @@ def laplace(
     dtype: Any = None,
     ctx: Context | None = None,
     out: Any = None,
-) -> Any:
+) -> ndarray:
     """Draw from the Laplace (double exponential) distribution."""
     loc, scale = _as_parameter(loc, ctx), _as_parameter(scale, ctx)
     first, second = (draw("exponential", size, (loc, scale), ctx, dtype) for _ in range(2))
@@ -226,7 +228,7 @@ def gamma(
     dtype: Any = None,
     ctx: Context | None = None,
     out: Any = None,
-) -> Any:
+) -> ndarray:
     """Draw from the gamma distribution with the given shape parameter and scale."""
     shape, scale = _as_parameter(shape, ctx), _as_parameter(scale, ctx)
     if not isinstance(shape, NDArray):
@@ -239,12 +241,12 @@ def gamma(
     return _return_or_write(_call("_sample_gamma", alpha, alpha * 0 + 1, dtype=dtype or "float32") * scale, out)
 
 
-def chisquare(df: Any, size: Any = None, dtype: Any = None, ctx: Context | None = None) -> Any:
+def chisquare(df: Any, size: Any = None, dtype: Any = None, ctx: Context | None = None) -> ndarray:
     """Draw from the chi-squared distribution with df degrees of freedom."""
     return gamma(_as_parameter(df, ctx) / 2, 2.0, size, dtype, ctx)
 
 
-def beta(a: Any, b: Any, size: Any = None, dtype: Any = None, ctx: Context | None = None) -> Any:
+def beta(a: Any, b: Any, size: Any = None, dtype: Any = None, ctx: Context | None = None) -> ndarray:
     """Draw from the beta distribution."""
     a, b = _as_parameter(a, ctx), _as_parameter(b, ctx)
     if size is None:
@@ -253,7 +255,7 @@ def beta(a: Any, b: Any, size: Any = None, dtype: Any = None, ctx: Context | Non
     return first / (first + second)
 
 
-def poisson(lam: Any = 1.0, size: Any = None, ctx: Context | None = None, out: Any = None) -> Any:
+def poisson(lam: Any = 1.0, size: Any = None, ctx: Context | None = None, out: Any = None) -> ndarray:
     """Draw integers from the Poisson distribution with mean lam."""
     lam = _as_parameter(lam, ctx)
     if _are_numbers(lam):
@@ -270,7 +272,7 @@ def randint(
     dtype: Any = None,
     ctx: Context | None = None,
     out: Any = None,
-) -> Any:
+) -> ndarray:
     """Draw integers from [low, high), or from [0, low) if only one bound is given; int64 unless a dtype is given."""
     if high is None:
         low, high = 0, low
@@ -285,7 +287,7 @@ def shuffle(x: ndarray) -> None:
     x[...] = _call("_shuffle", x)
 
 
-def permutation(x: Any, ctx: Context | None = None) -> Any:
+def permutation(x: Any, ctx: Context | None = None) -> ndarray:
     """Return the integers below x in random order, or a copy of an array with its rows in random order."""
     if isinstance(x, (int, np.integer)):
         return _call("_shuffle", array(np.arange(int(x)), ctx=ctx))
@@ -299,7 +301,7 @@ def choice(
     p: Any = None,
     ctx: Context | None = None,
     out: Any = None,
-) -> Any:
+) -> ndarray:
     """Draw elements of an array, or integers below a.
 
     Parameters
@@ -328,7 +330,7 @@ def choice(
     return _return_or_write(index if values is None else values[index], out)
 
 
-def _draw_without_replacement(count: int, number: int, weights: Any, ctx: Any) -> Any:
+def _draw_without_replacement(count: int, number: int, weights: Any, ctx: Any) -> ndarray:
     if number > count:
         raise ValueError(f"Cannot take a larger sample than population when 'replace=False': {number} of {count}")
     if weights is None:
@@ -338,7 +340,7 @@ def _draw_without_replacement(count: int, number: int, weights: Any, ctx: Any) -
     return _call("slice_axis", _call("argsort", times, dtype="int64"), axis=0, begin=0, end=number)
 
 
-def multinomial(n: int, pvals: Any, size: Any = None, **kwargs: Any) -> Any:
+def multinomial(n: int, pvals: Any, size: Any = None, **kwargs: Any) -> ndarray:
     """Return the count of each outcome in n experiments with probabilities pvals."""
     weights = _as_parameter(pvals, kwargs.pop("ctx", None))
     if kwargs:
@@ -352,7 +354,7 @@ def multinomial(n: int, pvals: Any, size: Any = None, **kwargs: Any) -> Any:
 
 def multivariate_normal(
     mean: Any, cov: Any, size: Any = None, check_valid: str | None = None, tol: float | None = None
-) -> Any:
+) -> ndarray:
     """Draw from the multivariate normal distribution; the covariance matrix is not checked."""
     from . import linalg
 
@@ -363,7 +365,9 @@ def multivariate_normal(
     return _call("dot", numbers, scaled, transpose_b=True) + middle
 
 
-def __getattr__(name: str) -> Any:
-    if name.startswith("__"):
-        raise AttributeError(name)
-    raise AttributeError(f"module 'phonograd.np.random' has no attribute {name!r}{nearest(name, __all__)}")
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise AttributeError(f"module 'phonograd.np.random' has no attribute {name!r}{nearest(name, __all__)}")

@@ -82,6 +82,8 @@ def _extents(newshape: Any) -> Shape:
 def reshape(a: Any, newshape: Any, reverse: bool = False, order: str = "C") -> Any:
     """Return a view in another shape; one extent may be -1 and is then inferred."""
     _only_c(order)
+    if not isinstance(a, NDArray):
+        raise TypeError(f"reshape takes an mx.np array, not a {type(a).__name__}: convert it with mx.np.array first")
     return a._view_as(_new_shape(a.shape, _extents(newshape)))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -75,7 +75,9 @@ def normal_n(
     return normal(loc, scale, _batch_size(batch_shape, loc, scale), dtype, ctx)
 
 
-def __getattr__(name: str) -> Any:
-    if name.startswith("__"):
-        raise AttributeError(name)
-    raise AttributeError(f"module 'phonograd.npx.random' has no attribute {name!r}{nearest(name, __all__)}")
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise AttributeError(f"module 'phonograd.npx.random' has no attribute {name!r}{nearest(name, __all__)}")

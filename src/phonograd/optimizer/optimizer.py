@@ -6,6 +6,7 @@ this package and to ``Updater``.
 
 from __future__ import annotations
 
+import inspect
 import sys
 import warnings
 from collections.abc import Sequence
@@ -172,7 +173,12 @@ class Optimizer:
         known = Optimizer.opt_registry
         if name.lower() not in known:
             raise ValueError(f"Cannot find optimizer {name}{nearest(name.lower(), list(known))}")
-        return known[name.lower()](**kwargs)
+        chosen = known[name.lower()]
+        for argument in ("lr", "weight_decay"):
+            if argument in kwargs and argument not in inspect.signature(chosen).parameters:
+                instead = {"lr": "learning_rate", "weight_decay": "wd"}[argument]
+                raise TypeError(f"{name} has no argument {argument!r} (did you mean {instead!r}?)")
+        return chosen(**kwargs)
 
     # -- learning rates and weight decay
 

@@ -5,7 +5,7 @@ The cells compute the same as those of :mod:`phonograd.gluon.rnn`, but create sy
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..core.base.errors import nearest
 from .cells import BaseRNNCell, GRUCell, LSTMCell, RNNCell, RNNParams
@@ -41,5 +41,7 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    raise AttributeError(f"module 'phonograd.rnn' has no attribute {name!r}{nearest(name, __all__)}")
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        raise AttributeError(f"module 'phonograd.rnn' has no attribute {name!r}{nearest(name, __all__)}")

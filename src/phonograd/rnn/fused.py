@@ -125,7 +125,8 @@ class FusedRNNCell(BaseRNNCell):
             sequence = symbol.swapaxes(sequence, dim1=0, dim2=1)
         states = self.begin_state() if begin_state is None else begin_state
         names = ("state", "state_cell")[: len(states)]
-        found = symbol.RNN(
+        function: Any = symbol.RNN
+        found = function(
             data=sequence,
             parameters=self._parameter,
             state_size=self._num_hidden,

@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..core.base.errors import MXNetError
 from ..core.graph.operator import REGISTRY, Operator
@@ -125,40 +125,52 @@ class SparseNamespace(SymbolNamespace):
         return function
 
 
-contrib = SymbolNamespace(
-    "phonograd.symbol.contrib",
-    "_contrib_",
-    "Operators of MXNet's sym.contrib, loops and branches.",
-    boolean_mask=boolean_mask,
-    cond=control.cond,
-    foreach=control.foreach,
-    rand_zipfian=random.rand_zipfian,
-    while_loop=control.while_loop,
-)
-image = SymbolNamespace("phonograd.symbol.image", "_image_", "Images (height, width, channel): size, colors, tensors.")
-linalg = SymbolNamespace("phonograd.symbol.linalg", "_linalg_", "Linear algebra: factorizations, solvers, triangles.")
-op = SymbolNamespace("phonograd.symbol.op", "", "All operators by their plain names.", Custom=Custom)
-sparse = SparseNamespace("phonograd.symbol.sparse", "", "Operators for sparse arrays; symbols compute densely.")
-_internal = SymbolNamespace("phonograd.symbol._internal", "_", "Operators whose names begin with an underscore.")
-for _module in (contrib, image, linalg, op, sparse, _internal):
-    sys.modules[_module.__name__] = _module
+if TYPE_CHECKING:
+    from . import contrib, image, linalg, op
+    from . import op as sparse
+else:
+    contrib = SymbolNamespace(
+        "phonograd.symbol.contrib",
+        "_contrib_",
+        "Operators of MXNet's sym.contrib, loops and branches.",
+        boolean_mask=boolean_mask,
+        cond=control.cond,
+        foreach=control.foreach,
+        rand_zipfian=random.rand_zipfian,
+        while_loop=control.while_loop,
+    )
+    image = SymbolNamespace(
+        "phonograd.symbol.image", "_image_", "Images (height, width, channel): size, colors, tensors."
+    )
+    linalg = SymbolNamespace(
+        "phonograd.symbol.linalg", "_linalg_", "Linear algebra: factorizations, solvers, triangles."
+    )
+    op = SymbolNamespace("phonograd.symbol.op", "", "All operators by their plain names.", Custom=Custom)
+    sparse = SparseNamespace("phonograd.symbol.sparse", "", "Operators for sparse arrays; symbols compute densely.")
+    _internal = SymbolNamespace("phonograd.symbol._internal", "_", "Operators whose names begin with an underscore.")
+    for _module in (contrib, image, linalg, op, sparse, _internal):
+        sys.modules[_module.__name__] = _module
 # MXNet has it only in sym.contrib
 del boolean_mask
 
 
-def __getattr__(name: str) -> Any:
-    if name == "symbol":
-        # MXNet keeps Symbol in sym.symbol
-        return sys.modules[__name__]
-    if name in ("np", "npx"):
-        from . import numpy_symbols
+if TYPE_CHECKING:
+    from .op import *  # noqa: F403
+else:
 
-        return numpy_symbols.namespace if name == "np" else numpy_symbols.extension
-    function = None if name.startswith("__") else lookup("", name) or lookup("_", name)
-    if function is None:
-        raise AttributeError(f"module 'phonograd.sym' has no attribute {name!r}{hint(name, __dir__())}")
-    globals()[name] = function
-    return function
+    def __getattr__(name: str) -> Any:
+        if name == "symbol":
+            # MXNet keeps Symbol in sym.symbol
+            return sys.modules[__name__]
+        if name in ("np", "npx"):
+            from . import numpy_symbols
+
+            return numpy_symbols.namespace if name == "np" else numpy_symbols.extension
+        function = None if name.startswith("__") else lookup("", name) or lookup("_", name)
+        if function is None:
+            raise AttributeError(f"module 'phonograd.sym' has no attribute {name!r}{hint(name, __dir__())}")
+        globals()[name] = function
+        return function
 
 
 def __dir__() -> list[str]:

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import functools
-import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -16,8 +15,10 @@ import numpy as np
 from ..attribute import AttrScope
 from ..core.array.call import NULL as NOT_GIVEN
 from ..core.base.errors import MXNetError, nearest
+from ..core.graph.documentation import document
 from ..core.graph.operator import Operator
 from ..core.graph.parameters import REQUIRED, Parameter
+from ..core.graph.signature import signature_of, visible
 from ..name import NameManager
 from .calls import call_of, name_in_files
 from .entry import HIDDEN, NULL, Entry, Head, hidden_key, text_of
@@ -182,25 +183,6 @@ def single_head(symbol: Symbol, name: str) -> Head:
 # -- functions of operators
 
 
-def _visible(declared: Operator) -> list[Parameter]:
-    return [parameter for parameter in declared.parameters if parameter.name != "training"]
-
-
-def _signature(declared: Operator) -> inspect.Signature:
-    kinds = inspect.Parameter
-    arguments = []
-    for name in declared.input_names:
-        if declared.variadic:
-            arguments.append(kinds(name, kinds.VAR_POSITIONAL))
-        elif name != "counter":
-            arguments.append(kinds(name, kinds.POSITIONAL_OR_KEYWORD, default=None))
-    kind = kinds.KEYWORD_ONLY if declared.variadic else kinds.POSITIONAL_OR_KEYWORD
-    for parameter in _visible(declared):
-        arguments.append(kinds(parameter.name, kind, default=NOT_GIVEN))
-    arguments += [kinds(name, kind, default=None) for name in ("name", "attr", "out")]
-    return inspect.Signature([*arguments, kinds("kwargs", kinds.VAR_KEYWORD)])
-
-
 def parameter_text(parameter: Parameter, value: Any) -> str:
     """Return the value of a parameter as attribute text."""
     if parameter.kind == "DType" and value is not None and not isinstance(value, str):
@@ -212,7 +194,7 @@ def parameter_text(parameter: Parameter, value: Any) -> str:
 def function_of(declared: Operator, name: str) -> Callable[..., Any]:
     """Return the function that makes symbols of an operator; ``name`` is the prefix of their names."""
     inputs = [i for i in declared.input_names if i != "counter"]
-    parameters = {parameter.name: parameter for parameter in _visible(declared)}
+    parameters = {parameter.name: parameter for parameter in visible(declared)}
     positional = list(parameters) if declared.variadic else [*inputs, *parameters]
     file_name = name_in_files(declared)
     depends = declared.interface.arguments is not None
@@ -249,8 +231,9 @@ def function_of(declared: Operator, name: str) -> Callable[..., Any]:
     hint = name
     function.__name__ = function.__qualname__ = name
     function.__module__ = "phonograd.symbol"
-    function.__doc__ = declared.__doc__
-    function.__signature__ = _signature(declared)  # type: ignore[attr-defined]
+    signature = signature_of(declared, "Symbol", symbolic=True)
+    function.__doc__ = document(declared, signature=signature)
+    function.__signature__ = signature  # type: ignore[attr-defined]
     return function
 
 

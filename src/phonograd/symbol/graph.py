@@ -10,7 +10,7 @@ from __future__ import annotations
 import operator
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -32,10 +32,16 @@ from .entry import Entry, Head, copy_graph, entries_of, hidden_key, substitute
 from .graph_to_nodes import Closed, Monitor, run
 from .inference import Inferred, infer
 
+if TYPE_CHECKING:
+    # the methods that are operators, for type checkers; at run time __getattr__ finds them
+    from .symbol_methods import SymbolMethods as _Base
+else:
+    _Base = Arithmetic
+
 __all__ = ["Group", "Symbol"]
 
 
-class Symbol(Arithmetic):
+class Symbol(_Base):
     """A named graph of operators with one or more outputs.
 
     >>> import phonograd as mx
@@ -401,10 +407,12 @@ class Symbol(Arithmetic):
 
         return bind_new_arrays(self, ctx, grad_req, type_dict or {}, kwargs)
 
-    def __getattr__(self, name: str) -> Any:
-        from .methods import method_of
+    if not TYPE_CHECKING:
 
-        return method_of(self, name)
+        def __getattr__(self, name: str) -> Any:
+            from .methods import method_of
+
+            return method_of(self, name)
 
 
 def _shape(value: Any, name: str) -> tuple[int, ...]:

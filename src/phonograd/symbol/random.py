@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -136,14 +136,18 @@ def rand_zipfian(true_classes: Symbol, num_sampled: int, range_max: int) -> tupl
 
     def expected_count(of: Symbol) -> Symbol:
         numbers = of.astype("float64")
-        return ((numbers + 2) / (numbers + 1)).log() * (num_sampled / whole)  # type: ignore[no-any-return]
+        return ((numbers + 2) / (numbers + 1)).log() * (num_sampled / whole)
 
     return classes, expected_count(true_classes), expected_count(classes)
 
 
-def __getattr__(name: str) -> Any:
-    if name.endswith("_like") and f"_random_{name}" in REGISTRY:
-        return function_of(REGISTRY[f"_random_{name}"], name)
-    if name.startswith("__"):
-        raise AttributeError(name)
-    raise AttributeError(f"module 'phonograd.sym.random' has no attribute {name!r}{nearest(name, __all__)}")
+if TYPE_CHECKING:
+    from .random_like import *  # noqa: F403
+else:
+
+    def __getattr__(name: str) -> Any:
+        if name.endswith("_like") and f"_random_{name}" in REGISTRY:
+            return function_of(REGISTRY[f"_random_{name}"], name)
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise AttributeError(f"module 'phonograd.sym.random' has no attribute {name!r}{nearest(name, __all__)}")

@@ -142,7 +142,9 @@ def rand_sparse_ndarray(
         if rsp_indices is not None:
             rows = np.isin(np.arange(shape[0]), np.asarray(rsp_indices))
         kept = rows.reshape(-1, *(1,) * (len(shape) - 1))
-    made = array(np.where(kept, values, 0.0), ctx=ctx, dtype=default_dtype() if dtype is None else dtype).tostype(stype)
+    made: Any = array(np.where(kept, values, 0.0), ctx=ctx, dtype=default_dtype() if dtype is None else dtype).tostype(
+        stype
+    )
     if stype == "csr":
         return made, (made.indptr, made.indices, made.data)
     return made, (made.data, made.indices)

@@ -13,11 +13,15 @@ import keyword
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from ..base.devices import CPU, as_context
 from ..base.errors import MXNetError, format_shape, nearest
+from ..graph.documentation import document
 from ..graph.node import Node
 from ..graph.operator import Operator
 from ..graph.parameters import REQUIRED, Parameter
+from ..graph.signature import signature_of, visible
 from ..ops.math.structural import copy_to_context, detach
 from ..trace.flags import FLAGS, RECORDING, TRAINING
 from ..trace.owner import MACHINE_CODE
@@ -306,11 +310,6 @@ def _repeatable(declared: Operator) -> bool:
     return not (declared.random or declared.training or declared.effects or declared.numbers)
 
 
-def visible(declared: Operator) -> list[Parameter]:
-    """Return the parameters that users pass."""
-    return [parameter for parameter in declared.parameters if parameter.name != "training"]
-
-
 def _return_results(
     declared: Operator, result: Any, attributes: tuple[Any, ...], out: Any, array_class: type[Any], trace: Trace
 ) -> Any:
@@ -369,21 +368,29 @@ def _check(declared: Operator, inputs: tuple[Any, ...]) -> tuple[Handle | None, 
     if declared.variadic:
         for value in inputs:
             if not isinstance(value, Handle):
-                raise AssertionError(f"Positional arguments must have NDArray type, but got {value}")
+                raise AssertionError(f"Positional arguments must have NDArray type, but got {_advice(declared, value)}")
         return inputs
     for index, value in enumerate(inputs):
         if value is None or value is NULL:
-            if index < declared.required_inputs - declared.random:
+            if index < declared.required_arrays:
                 given = sum(isinstance(v, Handle) for v in inputs)
                 raise MXNetError(
-                    f"Operator {declared.name} expects {declared.required_inputs - declared.random} inputs, "
-                    f"but got {given} instead."
+                    f"Operator {declared.name} expects {declared.required_arrays} inputs, but got {given} instead."
                 )
         elif not isinstance(value, Handle):
-            raise AssertionError(f"Argument {names[index]} must have NDArray type, but got {value}")
+            raise AssertionError(f"Argument {names[index]} must have NDArray type, but got {_advice(declared, value)}")
     while count and (inputs[count - 1] is None or inputs[count - 1] is NULL):
         count -= 1
     return tuple([None if value is NULL else value for value in inputs[:count]])
+
+
+def _advice(declared: Operator, value: Any) -> str:
+    """Return a value that is no array as text, and the way to pass it."""
+    if declared.variadic and isinstance(value, (list, tuple)) and all([isinstance(one, Handle) for one in value]):
+        return f"a {type(value).__name__} of arrays: pass them one by one, {declared.name}(*arrays)"
+    if isinstance(value, (list, tuple, np.ndarray, int, float)):
+        return f"{value}: convert it with {'mx.np' if declared.array_name == 'ndarray' else 'mx.nd'}.array first"
+    return str(value)
 
 
 def _refuse_unknown(declared: Operator, name: str) -> None:
@@ -465,7 +472,8 @@ def python_function_of(declared: Operator, name: str) -> Callable[..., Any]:
     )
     exec(compile(source, f"<phonograd {name}>", "exec"), scope)
     function: Any = scope[safe]
-    function.__doc__ = declared.__doc__
     function.__module__ = "phonograd.ndarray"
+    function.__signature__ = signature = signature_of(declared)
+    function.__doc__ = document(declared, signature=signature)
     function.facts = declared, name
     return function  # type: ignore[no-any-return]

@@ -79,13 +79,19 @@ class Function:
         """Keep objects for ``backward``, which finds them in ``saved_tensors``."""
         self.saved_tensors = args
 
-    def forward(self, *inputs: Any) -> Any:
-        """Compute the outputs; runs with recording off."""
-        raise NotImplementedError(f"{type(self).__name__} must define forward(self, *inputs)")
+    if TYPE_CHECKING:
+        # a subclass chooses the arguments
+        forward: Callable[..., Any]
+        backward: Callable[..., Any]
+    else:
 
-    def backward(self, *output_grads: Any) -> Any:
-        """Return one gradient per input, given one per output."""
-        raise NotImplementedError(f"{type(self).__name__} must define backward(self, *output_grads)")
+        def forward(self, *inputs: Any) -> Any:
+            """Compute the outputs; runs with recording off."""
+            raise NotImplementedError(f"{type(self).__name__} must define forward(self, *inputs)")
+
+        def backward(self, *output_grads: Any) -> Any:
+            """Return one gradient per input, given one per output."""
+            raise NotImplementedError(f"{type(self).__name__} must define backward(self, *output_grads)")
 
     def __call__(self, *inputs: Any) -> Any:
         """Return the outputs of ``forward``; recorded if recording is on and an input is."""

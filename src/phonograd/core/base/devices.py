@@ -6,9 +6,11 @@ on the same memory. The default is kept per thread (and per asyncio task).
 
 from __future__ import annotations
 
+import functools
 import warnings
 from typing import Any, ClassVar
 
+from . import settings
 from .errors import MXNetError
 from .thread_state import ThreadState, thread_state
 
@@ -16,8 +18,17 @@ __all__ = ["Context", "cpu", "cpu_pinned", "current_context", "gpu", "gpu_memory
 
 _GPU_ADVICE = (
     "GPU is not enabled: phonograd computes on the CPU only. Use ctx=mx.cpu(), or choose the context with "
-    "`mx.gpu() if mx.context.num_gpus() else mx.cpu()`."
+    "`mx.gpu() if mx.context.num_gpus() else mx.cpu()`. To run a script that names GPUs unchanged, use "
+    "`phonograd run --gpu-as-cpu script.py`, or set PHONOGRAD_GPU_AS_CPU=1."
 )
+
+
+@functools.cache
+def _warn_of_gpu() -> None:
+    """Warn, once in a process, that a GPU is replaced."""
+    warnings.warn(
+        "gpu_as_cpu is set: mx.gpu(i) means mx.cpu(i), and phonograd computes on the CPU", RuntimeWarning, stacklevel=4
+    )
 
 
 class _DefaultContext:
@@ -84,6 +95,9 @@ class Context(metaclass=_ContextType):
         if isinstance(device_type, Context):
             self.device_typeid, self.device_id = device_type.device_typeid, device_type.device_id
         else:
+            if device_type == "gpu" and settings.current().gpu_as_cpu:
+                _warn_of_gpu()
+                device_type = "cpu"
             self.device_typeid, self.device_id = Context.devstr2type[device_type], device_id
         self._tokens = []
 

@@ -130,5 +130,7 @@ def nearest(name: str, candidates: list[str]) -> str:
     """
     import difflib
 
-    found = difflib.get_close_matches(name, candidates, n=1)
+    plain = name.lower().replace("_", "")
+    same = [candidate for candidate in candidates if candidate.lower().replace("_", "") == plain]
+    found = same or difflib.get_close_matches(name, candidates, n=1)
     return f" (did you mean {found[0]!r}?)" if found else ""

@@ -96,6 +96,8 @@ class Settings:
     rank_timeout: float = 600.0
     """Seconds that such a process waits for the others before it raises an error that names those that are missing; 0
     waits for ever."""
+    gpu_as_cpu: bool = False
+    """Let ``mx.gpu(i)`` mean ``mx.cpu(i)``, with one warning, so that scripts that name GPUs run unchanged."""
     states_format: str = "safetensors"
     """The format of new files of optimizer states: 'safetensors', or 'mxnet' for files that MXNet 1.9.1 reads."""
 

@@ -104,6 +104,9 @@ DECLARED: Signal[[str, Operator]] = Signal()
 class Operator:
     """The declaration of an operation; calling it with nodes returns the node (or nodes) of its result."""
 
+    #: the type of its arrays in signatures
+    array_name = "NDArray"
+
     def __init__(
         self,
         function: Callable[..., Any],
@@ -175,7 +178,8 @@ class Operator:
         self.beside_numbers: Callable[[Node], Node] | None = None
         #: what is asked about keywords that are no parameters: it returns whether they mean nothing, or raises
         self.tolerates: Callable[[str, Any], bool] | None = None
-        self.__doc__ = inspect.cleandoc(function.__doc__ or "")
+        # as written: :mod:`.documentation` completes it when a public function is made
+        self.__doc__ = function.__doc__ or ""
         self._read_signature(function)
         if numpy and (len(self.input_names) != 1 or self.parameters):
             raise ValueError(f"{self.name}: numpy= is for functions of one array; declare others in phonograd.numpy")
@@ -201,6 +205,8 @@ class Operator:
         parameters: list[Parameter] = []
         self.variadic = False
         self.required_inputs = 0
+        #: the number of arrays that a call must have
+        self.required_arrays = 0
         for argument in inspect.signature(function).parameters.values():
             if argument.kind is argument.VAR_POSITIONAL:
                 self.variadic = True
@@ -212,6 +218,7 @@ class Operator:
                 names.append(argument.name)
                 if argument.default is argument.empty:
                     self.required_inputs += 1
+                    self.required_arrays += argument.name != "counter"
         self.input_names = tuple(names)
         self.parameters = tuple(parameters)
         self.parameter_names = tuple(parameter.name for parameter in parameters)

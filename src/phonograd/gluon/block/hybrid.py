@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import threading
 import warnings
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from ... import ndarray
 from ...core.array.handle import make_result, node_in
@@ -159,7 +160,10 @@ class HybridBlock(Block):
                 )
             return self._run_symbolic(x, *args)
         if not contexts:
-            raise ValueError(f"In HybridBlock, there must be one NDArray or one Symbol in the input. {_ONE_KIND}")
+            raise ValueError(
+                f"In HybridBlock, there must be one NDArray or one Symbol in the input. {_ONE_KIND}"
+                f"The first one is a {type(x).__name__}; convert it with mx.nd.array first."
+            )
         context = next(iter(contexts))
         if not self._active:
             return self._run_eager(context, x, *args)
@@ -253,19 +257,24 @@ class HybridBlock(Block):
             self._compiled.__dict__["__qualname__"] = self._name
         return self._compiled(context, *args)
 
-    def hybrid_forward(self, F: Any, x: Any, *args: Any, **kwargs: Any) -> Any:
-        """Return the outputs, computed by functions of `F`. A subclass overrides this method.
+    if TYPE_CHECKING:
+        # a subclass chooses the arguments
+        hybrid_forward: Callable[..., Any]
+    else:
 
-        Parameters
-        ----------
-        F
-            ``mx.nd`` or ``mx.sym``.
-        x, *args
-            The inputs.
-        **kwargs
-            The parameters of this block, by the names of their attributes.
-        """
-        raise NotImplementedError(f"{type(self).__name__} has no hybrid_forward(self, F, x, ...)")
+        def hybrid_forward(self, F: Any, x: Any, *args: Any, **kwargs: Any) -> Any:
+            """Return the outputs, computed by functions of `F`. A subclass overrides this method.
+
+            Parameters
+            ----------
+            F
+                ``mx.nd`` or ``mx.sym``.
+            x, *args
+                The inputs.
+            **kwargs
+                The parameters of this block, by the names of their attributes.
+            """
+            raise NotImplementedError(f"{type(self).__name__} has no hybrid_forward(self, F, x, ...)")
 
     # -- symbols
 

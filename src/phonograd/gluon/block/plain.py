@@ -10,7 +10,7 @@ import re
 import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ... import initializer
 from ...core.base.files import write_atomically
@@ -95,6 +95,11 @@ class Block:
     _is_checkpointed = False
 
     def __init__(self, prefix: str | None = None, params: ParameterDict | None = None) -> None:
+        if prefix is not None and not isinstance(prefix, str):
+            raise TypeError(
+                f"the first argument of {type(self).__name__} is a prefix for names, not {prefix!r}. "
+                "Add blocks with net.add(*blocks)."
+            )
         self._empty_prefix = prefix == ""
         self._prefix, self._params = BlockScope.create(prefix, params, self._alias())
         self._name = self._prefix.removesuffix("_")
@@ -399,9 +404,14 @@ class Block:
             entry.end()
         return result
 
-    def forward(self, *args: Any) -> Any:
-        """Return the outputs of the block for its inputs. A subclass overrides this method."""
-        raise NotImplementedError(f"{type(self).__name__} has no forward(self, ...)")
+    if TYPE_CHECKING:
+        # a subclass chooses the arguments
+        forward: Callable[..., Any]
+    else:
+
+        def forward(self, *args: Any) -> Any:
+            """Return the outputs of the block for its inputs. A subclass overrides this method."""
+            raise NotImplementedError(f"{type(self).__name__} has no forward(self, ...)")
 
     def summary(self, *inputs: Any, timed: bool = False) -> None:
         """Print a table of the blocks in the order in which the inputs pass through them.

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
+from ...core.base.foreign_names import explain_name
 from ..block import Block, HybridBlock, SymbolBlock
 from .activations import ELU, GELU, SELU, Activation, LeakyReLU, PReLU, Swish
 from .basic_layers import Dense, Dropout, Embedding, Flatten, HybridLambda, HybridSequential, Lambda, Sequential
@@ -72,3 +75,11 @@ __all__ = [
     "Swish",
     "SymbolBlock",
 ]
+
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}{explain_name(name, __all__)}")

@@ -52,6 +52,14 @@ def _select_children(stack: Stack, key: Any) -> Any:
     return part
 
 
+def _require_block(value: Any) -> None:
+    """Raise for a value that is no block, such as a class or a list."""
+    if isinstance(value, type):
+        raise TypeError(f"add takes blocks, not the class {value.__name__}: write {value.__name__}(...)")
+    if isinstance(value, (list, tuple)):
+        raise TypeError("add takes blocks one by one: write net.add(*blocks)")
+
+
 class Sequential(Block):
     """Run blocks one after another: each block takes the output of the previous one.
 
@@ -70,6 +78,7 @@ class Sequential(Block):
     def add(self, *blocks: Block) -> None:
         """Append blocks to the end of the container."""
         for block in blocks:
+            _require_block(block)
             self.register_child(block)
 
     def forward(self, x: Any) -> Any:
@@ -107,6 +116,7 @@ class HybridSequential(HybridBlock):
     def add(self, *blocks: HybridBlock) -> None:
         """Append blocks to the end of the container."""
         for block in blocks:
+            _require_block(block)
             self.register_child(block)
 
     def hybrid_forward(self, F: Any, x: Any) -> Any:

@@ -39,7 +39,7 @@ def begin(cell: Any, F: Any, begin_state: Any, inputs: Any, batch_size: int) -> 
         return begin_state
     if F is not ndarray:
         return cell.begin_state(func=F.zeros, batch_size=batch_size)
-    first = inputs if isinstance(inputs, tensor_types) else inputs[0]
+    first: Any = inputs if isinstance(inputs, tensor_types) else inputs[0]
     return cell.begin_state(func=F.zeros, batch_size=batch_size, ctx=first.context, dtype=first.dtype)
 
 

@@ -38,6 +38,7 @@ from ...base import settings
 from ...base.assumptions import HAS_GIL, assumption_holds
 from ...base.devices import CPU
 from ...graph.node import Node
+from ...graph.signature import text_of
 from ...ops.math.structural import LATEST, REPEAT_CALL, VARIABLE, variable
 from ...run import kernel_cache
 from ...trace.flags import FLAGS
@@ -164,10 +165,10 @@ def _vectorcalls_are_found() -> bool:
     if not 0 < offset <= FunctionType.__basicsize__ - 8:
         return False
     if hasattr(api, "PyVectorcall_Function"):
-        expected = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object)(("PyVectorcall_Function", api))(_signature)
+        expected = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object)(("PyVectorcall_Function", api))(thread_number)
     else:  # CPython 3.10 has it only in its headers
         expected = ctypes.cast(api._PyFunction_Vectorcall, ctypes.c_void_p).value
-    return bool(ctypes.c_size_t.from_address(id(_signature) + offset).value == expected)
+    return bool(ctypes.c_size_t.from_address(id(thread_number) + offset).value == expected)
 
 
 def _memory_offsets() -> dict[str, int] | None:
@@ -275,25 +276,10 @@ class Calls:
 
     def function(self, name: str, function: Any, calls: dict[Any, Any], key: KeyForm) -> Any:
         """Return the machine-code counterpart of the Python function of an operator."""
-        doc = f"{name}{_signature(function)}\n--\n\n{function.__doc__ or ''}"
+        doc = f"{name}{text_of(inspect.signature(function))}\n--\n\n{function.__doc__ or ''}"
         definition = self._definition(name, self._function, _METH_FASTCALL_WITH_KEYWORDS, doc)
         entry = (calls, function, key.arrays, key.template, key.places)
         return _new_function(ctypes.byref(definition), entry, function.__module__)
-
-
-def _signature(function: Any) -> str:
-    """Return the signature of a function in the form that Python reads from a docstring: with literals only.
-
-    A parameter that must be given has the default ``...``.
-    """
-    parts = []
-    for argument in inspect.signature(function).parameters.values():
-        if argument.kind is argument.VAR_KEYWORD:
-            parts.append(f"**{argument.name}")
-        else:
-            literal = argument.default is None or isinstance(argument.default, (bool, int, str, float, tuple))
-            parts.append(f"{argument.name}={argument.default!r}" if literal else f"{argument.name}=...")
-    return f"({', '.join(parts)})"
 
 
 class KeyForm(NamedTuple):

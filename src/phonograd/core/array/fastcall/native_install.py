@@ -14,6 +14,7 @@ from typing import Any
 from ...base.dtypes import FLOAT32
 from ...graph.node import FORGOTTEN
 from ...graph.operator import Operator
+from ...graph.signature import visible
 from ...ops.math.structural import leaf
 from ...trace.owner import MACHINE_CODE
 from ...trace.trace import LOCAL
@@ -125,7 +126,7 @@ def _functions(names: Any) -> list[tuple[str, Any]]:
 def _form(declared: Operator) -> KeyForm:
     """Return the form of the keys of remembered calls, as :func:`..call.invoke` makes them."""
     inputs = [name for name in declared.input_names if name != "counter"]
-    parameters = call.visible(declared)
+    parameters = visible(declared)
     missing = object()
     required = declared.required_inputs
     template = [missing] * required + [None] * (len(inputs) - required)

@@ -1,0 +1,163 @@
+"""The type stubs say what the registry says; type checkers and editors understand them."""
+
+import ast
+import importlib.util
+import inspect
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import phonograd as mx
+from phonograd.core.graph.operator import REGISTRY
+
+ROOT = Path(__file__).resolve().parents[2]
+TYPING = ROOT / "tests" / "typing"
+PACKAGE = ROOT / "src" / "phonograd"
+
+
+@pytest.fixture(scope="module")
+def generator():
+    spec = importlib.util.spec_from_file_location("make_stubs", ROOT / "scripts" / "make_stubs.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_files_are_those_of_the_generator(generator):
+    stale = [name for name, text in generator.stubs().items() if (PACKAGE / name).read_text(encoding="utf-8") != text]
+    assert stale == [], "run make stubs"
+
+
+def test_every_stub_has_a_generator(generator):
+    found = {path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.pyi")}
+    assert found == set(generator.stubs())
+
+
+def functions_in(stub):
+    """Return the first definition of each function in a stub: names of arguments, and of those with a default."""
+    made = {}
+    for node in ast.parse((PACKAGE / stub).read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.FunctionDef) and node.name not in made:
+            names = [one.arg for one in (*node.args.args, *node.args.kwonlyargs)]
+            optional = [one.arg for one in node.args.args[len(node.args.args) - len(node.args.defaults) :]]
+            optional += [one.arg for one, d in zip(node.args.kwonlyargs, node.args.kw_defaults) if d is not None]
+            made[node.name] = names, set(optional)
+    return made
+
+
+@pytest.mark.parametrize(
+    "stub, space",
+    [
+        ("ndarray/op.pyi", mx.nd),
+        ("ndarray/contrib.pyi", mx.nd.contrib),
+        ("ndarray/linalg.pyi", mx.nd.linalg),
+        ("ndarray/image.pyi", mx.nd.image),
+        ("symbol/op.pyi", mx.sym.op),
+        ("numpy/__init__.pyi", mx.np),
+        ("numpy_extension/__init__.pyi", mx.npx),
+    ],
+)
+def test_signatures_at_run_time_are_those_of_the_stubs(stub, space):
+    found = functions_in(stub)
+    assert len(found) > 15
+    for name, (names, optional) in found.items():
+        arguments = inspect.signature(getattr(space, name)).parameters.values()
+        ours = [one.name for one in arguments if one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)]
+        assert ours == names, name
+        # the first overload of a function requires one more argument if that decides the kind of result
+        assert {one.name for one in arguments if one.default is not one.empty} >= optional, name
+
+
+def test_required_arguments_have_no_default():
+    signature = inspect.signature(mx.nd.Convolution)
+    required = [one.name for one in signature.parameters.values() if one.default is one.empty]
+    assert required == ["data", "weight", "kernel", "num_filter"]
+    assert "required" not in str(signature)
+    assert str(inspect.signature(mx.nd.softsign)) == (
+        "(data: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray"
+    )
+
+
+def test_machine_code_has_the_same_signature():
+    from phonograd.core.array.call import python_function_of
+    from phonograd.core.graph.signature import signature_of, text_of
+
+    x = mx.nd.ones(3)
+    for _ in range(6):
+        (mx.nd.softsign(x) + 1).wait_to_read()
+    declared = REGISTRY["softsign"]
+    assert inspect.signature(mx.nd.softsign).parameters.keys() == signature_of(declared).parameters.keys()
+    assert text_of(signature_of(declared)) == "(data, out=None, name=None)"
+    assert python_function_of(declared, "softsign").__doc__ == mx.nd.softsign.__doc__
+
+
+# -- type checkers
+
+
+def expected_lines():
+    lines = (TYPING / "rejected.py").read_text(encoding="utf-8").splitlines()
+    return {number for number, line in enumerate(lines, 1) if "# error:" in line}
+
+
+def test_mypy_rejects_mistakes():
+    """``make lint`` runs mypy on the examples and on tests/typing/accepted.py, and fills the cache for this run."""
+    pytest.importorskip("mypy")
+    command = [sys.executable, "-m", "mypy", "--no-error-summary", str(TYPING / "rejected.py")]
+    report = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False).stdout
+    assert {int(line) for line in re.findall(r"rejected\.py:(\d+): error", report)} == expected_lines(), report
+
+
+@pytest.mark.slow
+def test_pyright_accepts_users_code_and_rejects_mistakes(tmp_path):
+    pytest.importorskip("basedpyright")
+    config = {
+        "include": [str(TYPING), str(ROOT / "examples")],
+        "extraPaths": [str(ROOT / "src")],
+        "typeCheckingMode": "standard",
+        "reportMissingModuleSource": False,
+    }
+    (tmp_path / "pyrightconfig.json").write_text(json.dumps(config))
+    command = [
+        sys.executable,
+        "-m",
+        "basedpyright",
+        "--outputjson",
+        "--pythonpath",
+        sys.executable,
+        "-p",
+        str(tmp_path),
+    ]
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
+    reports = json.loads(run.stdout)["generalDiagnostics"]
+    errors = {(Path(r["file"]).name, r["range"]["start"]["line"] + 1) for r in reports if r["severity"] == "error"}
+    assert errors == {("rejected.py", number) for number in expected_lines()}
+
+
+# -- editors
+
+COMPLETIONS = [
+    ("mx.nd.Conv", {"Convolution"}),
+    ("x.soft", {"softmax", "softmin"}),
+    ("mx.np.ar", {"array", "arange", "argmax"}),
+    ("mx.gluon.nn.Den", {"Dense"}),
+    ("mx.sym.Ful", {"FullyConnected"}),
+    ("mx.npx.re", {"relu"}),
+    ("a.su", {"sum"}),
+    ("s.list_arg", {"list_arguments"}),
+    ("(x * 2 + 1).ex", {"exp", "expand_dims"}),
+    ("mx.nd.contrib.box", {"box_iou", "box_nms"}),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("text, names", COMPLETIONS, ids=[text for text, _ in COMPLETIONS])
+def test_jedi_completes(text, names):
+    jedi = pytest.importorskip("jedi")
+    source = "import phonograd as mx\nx = mx.nd.array([1.0])\na = mx.np.array([1.0])\ns = mx.sym.var('s')\n" + text
+    project = jedi.Project(ROOT, added_sys_path=[str(ROOT / "src")])
+    found = {one.name for one in jedi.Script(source, project=project).complete()}
+    assert found >= names
