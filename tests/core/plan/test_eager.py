@@ -324,6 +324,7 @@ def test_numpy_computes_where_the_compiler_is_lost(monkeypatch: pytest.MonkeyPat
     def lost(*arguments: object) -> None:
         raise kernel_cache.CompilerLost("llvmlite is gone")
 
+    kernel_cache.wait_for_tier_up()
     monkeypatch.setattr(eager, "_general", {})
     monkeypatch.setattr(eager, "_special", {})
     monkeypatch.setattr(eager, "ufunc_of", lost)
@@ -334,3 +335,24 @@ def test_numpy_computes_where_the_compiler_is_lost(monkeypatch: pytest.MonkeyPat
     with pytest.warns(kernel_cache.NoCompilerWarning, match="llvmlite is missing or does not work"):
         (found,) = program.run([data])
     np.testing.assert_allclose(found, np.sinh(data) * 2 + np.cosh(data), rtol=1e-6)
+
+
+def test_large_results_are_aligned_and_none_is_shared() -> None:
+    data = np.random.default_rng(0).normal(size=(300, 300)).astype(np.float32)
+    x = leaf(0, data.shape, FLOAT32)
+    product = REGISTRY["dot"](x, x)
+    targets = [
+        product,
+        REGISTRY["reshape"](product, shape=(90_000,)),
+        REGISTRY["slice_axis"](product, axis=0, begin=0, end=2),
+        REGISTRY["tanh"](x),
+        REGISTRY["identity"](x),
+        REGISTRY["Reshape"](x, shape=(0, -1)),
+    ]
+    program = EagerProgram(targets, lambda node: False)
+    for _ in range(2):
+        values = program.run([data])
+        for number, value in enumerate(values):
+            assert value.flags.c_contiguous
+            assert value.nbytes < 1 << 16 or value.ctypes.data % 64 == 0
+            assert not any([np.shares_memory(value, other) for other in (data, *values[:number])])

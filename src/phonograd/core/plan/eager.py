@@ -33,7 +33,7 @@ from ..kernels.target import Machine
 from ..lower.lowering import SAME, Gather, Lowering
 from ..lower.pattern import Pattern
 from ..ops.math.structural import leaf
-from ..run import kernel_cache
+from ..run import kernel_cache, memory_pool
 from ..run.background import run_apart
 from ..run.host import host
 from ..run.programs import Note, Part
@@ -62,7 +62,7 @@ _special: dict[Any, Function] = {}
 class EagerProgram:
     """A :class:`~phonograd.core.run.programs.Program` that computes nodes operator by operator."""
 
-    __slots__ = ("_computed", "_dead", "_places", "_steps", "inputs", "kept", "size")
+    __slots__ = ("_are_asked", "_computed", "_dead", "_places", "_steps", "inputs", "kept", "size")
 
     donatable: tuple[int, ...] = ()
     is_provisional = True
@@ -87,6 +87,8 @@ class EagerProgram:
             for number, node in enumerate(self._computed, len(self.inputs))
             if (keep_all or node in asked) and node.outputs is None and node.operator is not _ABSENT
         ]
+        #: whether each of them is a target, and not only kept for later
+        self._are_asked = [node in asked for node, _ in self.kept]
         self._places, self._dead = self._place()
         #: the functions that compute the nodes, as far as they are known
         self._steps: list[Function] = []
@@ -145,7 +147,32 @@ class EagerProgram:
                 if is_from_outside(error):
                     raise
                 raise locate_error(error, self._computed[step]) from error
-        return [_own(values[number]) for _, number in self.kept]
+        return self._own(inputs, values)
+
+    def _own(self, inputs: Sequence[Any], values: Sequence[Any]) -> list[Array]:
+        """Return the kept values: contiguous, each in memory of its own."""
+        taken = {id(array) for array in inputs}
+        taken.update([id(array.base) for array in inputs if array.base is not None])
+        found: list[Array] = []
+        for (_, number), is_asked in zip(self.kept, self._are_asked):
+            value = values[number]
+            if type(value) is not np.ndarray or not value.flags.c_contiguous:
+                value = np.array(value, order="C")
+            elif value.base is None:
+                if id(value) in taken:
+                    value = value.copy()
+            elif (
+                id(value.base) in taken or not memory_pool.is_block(value.base) or 2 * value.nbytes < value.base.nbytes
+            ):
+                value = value.copy()
+            if is_asked and value.base is None and value.nbytes >= memory_pool.SMALLEST_BLOCK:
+                # kernels read it faster from aligned memory, and it may live for long
+                aligned = memory_pool.allocate(value.shape, value.dtype, memory_pool.room_for(value.nbytes))
+                aligned[...] = value
+                value = aligned
+            taken.add(id(value if value.base is None else value.base))
+            found.append(value)
+        return found
 
     def _run_with_numpy(self, inputs: list[Any]) -> list[Array]:
         """Return the values of the kept nodes from NumPy: a kernel was needed, and llvmlite does not work."""
@@ -175,13 +202,6 @@ def _source(node: Node) -> Node:
     while node.operator.is_view:
         node = node.inputs[0]
     return node
-
-
-def _own(value: Any) -> Array:
-    """Return a value that the caller may keep: contiguous, in memory of its own."""
-    if type(value) is np.ndarray and value.base is None and value.flags.c_contiguous:
-        return value
-    return np.array(value, order="C")
 
 
 def _part(node: Node) -> Part:

@@ -29,7 +29,7 @@ from ..graph.operator import Array
 from ..kernels.launch import align_up
 from .pointers import address
 
-__all__ = ["Lifetime", "Pool", "allocate", "arrange", "pool", "room_for", "take"]
+__all__ = ["Lifetime", "Pool", "allocate", "arrange", "is_block", "pool", "room_for", "take"]
 
 ALIGNMENT = 64
 #: NumPy allocates smaller arrays: a block costs 1.3 us more, a quarter of the time to fill it
@@ -158,6 +158,11 @@ class _Block(np.ndarray[Any, Any]):
         # the next request sorts it in; much memory is sorted in now, because some may have to be freed
         if (self.nbytes >= 1 << 20 or len(returned) > 64) and not is_late():
             pool.sort_in()
+
+
+def is_block(base: Any) -> bool:
+    """Return whether the base of an array is a block of the pool."""
+    return type(base) is _Block
 
 
 class Pool:
