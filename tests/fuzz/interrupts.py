@@ -219,9 +219,14 @@ class Case:
         fired: list[BaseException] = []
         ignored: list[BaseException] = []
 
+        #: whether the program is inside of `try`; the handler raises once each time
+        armed: list[bool] = []
+
         def handler(number: int, frame: object) -> None:
-            fired.append(self.raised("raised by the handler"))
-            raise fired[-1]
+            if armed:
+                armed.clear()
+                fired.append(self.raised("raised by the handler"))
+                raise fired[-1]
 
         # what a handler raises while an object is being finalized, Python itself prints and forgets
         sys.unraisablehook = lambda facts: ignored.append(facts.exc_value)  # type: ignore[assignment]
@@ -231,13 +236,13 @@ class Case:
         signal.setitimer(signal.ITIMER_REAL, self.delay, self.every)
         while len(caught) + len(ignored) < wanted and time.monotonic() < end:
             try:
+                armed.append(True)
                 while len(fired) <= len(caught) + len(ignored) and time.monotonic() < end:
                     if not is_right(work(mx)):
                         return "wrong while signals arrive"
+                armed.clear()
             except tuple(RAISED) as error:
                 caught.append(error)
-            if len(caught) + len(ignored) >= wanted:
-                break
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, signal.SIG_IGN)
         for error in caught:
