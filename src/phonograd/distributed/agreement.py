@@ -20,7 +20,7 @@ __all__ = ["END", "Agreement", "Disagreement", "MissingRanks"]
 
 #: the description of a program's end
 END = "the end of the program"
-#: tests without a pause before the first pause: about 0.1 ms, the usual distance of ranks
+#: tests before the first pause: ranks usually arrive together
 _TESTS_AT_ONCE = 100
 _SHORTEST_PAUSE, _LONGEST_PAUSE = 2e-5, 1e-3
 #: seconds in which ranks that wait for others announce themselves before the missing ones are named
