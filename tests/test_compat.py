@@ -215,3 +215,21 @@ assert type(mx).__name__ == "MXNetModule"
 """
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([directory, *filter(None, sys.path)])}
     subprocess.run([sys.executable, "-c", script], env=environment, check=True)
+
+
+def test_names_that_numpy_removed_come_back():
+    import numpy as np
+
+    with pytest.raises(AttributeError):
+        _ = np.float
+    compat.install_as_mxnet(numpy_aliases=True)
+    try:
+        with pytest.warns(DeprecationWarning, match=r"has no np\.float; phonograd provides it"):
+            assert np.float is float
+        assert np.float is float, "a second use gives no warning"
+        with pytest.raises(AttributeError, match="nothing"):
+            _ = np.nothing
+    finally:
+        compat.uninstall()
+    with pytest.raises(AttributeError):
+        _ = np.float

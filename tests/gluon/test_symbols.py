@@ -371,3 +371,24 @@ def test_operators_of_symbols_are_profiled(hybridize: bool) -> None:
     assert rows[0]["FullyConnected"] == rows[1]["FullyConnected"] > 0
     assert "relu" in rows[0]
     assert "Dropout" in rows[0]
+
+
+def test_hybridized_blocks_describe_their_nesting(tmp_path):
+    class Nested(gluon.HybridBlock):
+        def hybrid_forward(self, F, x, pair, nothing=None):
+            return [x + pair[0], [pair[1] * 2, x]]
+
+    block = Nested()
+    assert (block._cached_graph, block._in_format, block._out_format) == ((), None, None)
+    block.hybridize()
+    one = mx.nd.ones((2,))
+    block(one, [one, one], None)
+    assert (block._in_format, block._out_format) == ([0, [0, 0], -1], [0, [0, 0]])
+    inputs, output = block._cached_graph
+    assert (len(inputs), len(output.list_outputs())) == (3, 3)
+    block.export(str(tmp_path / "nested"))
+    names = [symbol.name for symbol in inputs]
+    read = gluon.SymbolBlock.imports(str(tmp_path / "nested-symbol.json"), names)
+    read._in_format, read._out_format = block._in_format, block._out_format
+    first, (second, third) = read(one, [one, one], None)
+    assert [first.asnumpy().tolist(), second.asnumpy().tolist(), third.asnumpy().tolist()] == [[2, 2], [2, 2], [1, 1]]

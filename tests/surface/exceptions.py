@@ -5,7 +5,6 @@ A key is one or more patterns (:mod:`fnmatch`) separated by spaces. ``test_surfa
 
 C_LIBRARY = "calls MXNet's C library through ctypes"
 LOW_PRECISION = "mixed precision and int8 networks are not available; docs/compatibility.md says what to do instead"
-STORES = "stores of several processes are not available; docs/compatibility.md says what to do instead"
 ONNX = "the inside of MXNet's converter; export_model and import_model are here, written differently"
 DOCS = "texts of documentation; declarations of operators have them here"
 GENERATED = "a place where MXNet makes its functions; mx.np, mx.npx, mx.nd and mx.sym have them"
@@ -19,7 +18,6 @@ MODULES_ABSENT = {
     "mxnet.space mxnet.tvmop": "searches for TVM schedules in MXNet's C library",
     "mxnet._numpy_op_doc": DOCS,
     "mxnet.contrib.amp.* mxnet.contrib.quantization": LOW_PRECISION,
-    "mxnet.kvstore.*": STORES,
     "mxnet.contrib.onnx.onnx2mx._import_helper mxnet.onnx.mx2onnx._op_translations*": ONNX,
     "mxnet.*._register": GENERATED,
     "mxnet.symbol.numpy.linalg mxnet.symbol.numpy.random": "sym.np has neither linear algebra nor random numbers",
@@ -41,7 +39,7 @@ NAMES = {
     "*:quantize* *:dequantize* *:requantize* *:calibrate_entropy mxnet.contrib:quant*": LOW_PRECISION,
     "mxnet.contrib.amp:list*": LOW_PRECISION,
     "mxnet.contrib.amp:loss_scaler": LOW_PRECISION,
-    "mxnet.kvstore:*": STORES,
+    "mxnet.kvstore.base:TestStore": "an example of a store, for MXNet's own tests",
     "mxnet.contrib.onnx.* mxnet.onnx.*": ONNX,
     "*:backward_*": "gradients are expressions of operators, not operators; autograd.grad returns them",
     "*:IdentityAttachKLSparseReg": "add the penalty to the loss",
@@ -91,7 +89,7 @@ ATTRIBUTES = {
     "mxnet.model:FeedForward.*": INSIDE,
     "mxnet.module.executor_group:DataParallelExecutorGroup.shared_data_arrays": INSIDE,
     "mxnet.notebook.callback:*": "parts of charts that Bokeh draws; Matplotlib draws them here",
-    "mxnet.recordio:MXIndexedRecordIO.fidx": INSIDE,
+    "mxnet.recordio:MXIndexedRecordIO.fidx mxnet.kvstore.kvstore_server:KVStoreServer.init_logginig": INSIDE,
     "mxnet.rnn.*:*": INSIDE,
 }
 
@@ -109,7 +107,7 @@ SIGNATURES = {
     ),
     "mxnet.numpy_extension.random:seed": "the name of the first parameter is that of mx.random.seed",
     "mxnet.visualization:*": "equal defaults that cannot be changed by accident",
-    "mxnet.executor:Executor mxnet.symbol.symbol:Symbol mxnet.io.io:MXDataIter": HANDLE,
+    "mxnet.executor:Executor mxnet.symbol.symbol:Symbol mxnet.io.io:MXDataIter mxnet.kvstore.kvstore:KVStore": HANDLE,
     "mxnet.module.*:*Module": "None stands for cpu(0)",
     "*:ModifierCell.begin_state": "`batch_size` is a parameter, as in other cells",
     "mxnet.misc:FactorScheduler": "a scheduler of MXNet 0.x; lr_scheduler.FactorScheduler replaces it",

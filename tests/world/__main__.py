@@ -127,7 +127,7 @@ def count_tests(library, sources, oracle):
     """Return the number of a library's tests that pass and of those run, and the names of the others."""
     command = [environment(oracle), "-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "ignore", "--tb=no", "-rfE"]
     output = run(
-        [*command, "--timeout", "600", "--continue-on-collection-errors", *library.tests],
+        [*command, "--timeout", "120", "--continue-on-collection-errors", *library.tests],
         cwd=source_of(library, sources),
         env=variables(oracle),
     )

@@ -26,7 +26,7 @@ from ...util import is_np_array
 from ..parameter import DeferredInitializationError, ParameterDict
 from ..parameter.parameter import replacements, symbols
 from .monitoring import OperatorHook, run_monitored
-from .nesting import count_arrays, fill_outline, flatten_arrays, make_outline, tuples_to_lists
+from .nesting import count_arrays, describe_outline, fill_outline, flatten_arrays, make_outline, tuples_to_lists
 from .plain import _LISTENERS, Block
 
 __all__ = ["HybridBlock"]
@@ -353,6 +353,24 @@ class HybridBlock(Block):
                 raise
             message = f"Deferred initialization failed because shape cannot be inferred. {error}"
             raise ValueError(message) from error
+
+    @property
+    def _cached_graph(self) -> tuple[Any, ...]:
+        """Return the inputs and the output of the traced graph, or () before the first hybridized call."""
+        return () if self._outline is None else self._get_graph(self._outline)
+
+    @property
+    def _in_format(self) -> Any:
+        """Return how MXNet describes the nesting of the inputs of a hybridized call: 0 for an array, -1 for None."""
+        return None if self._outline is None else describe_outline(self._outline)
+
+    @property
+    def _out_format(self) -> Any:
+        """Return how MXNet describes the nesting of the outputs of a hybridized call."""
+        if self._outline is None:
+            return None
+        self._get_graph(self._outline)
+        return describe_outline(self._output_outline)
 
     def export(self, path: str, epoch: int = 0, remove_amp_cast: bool = True) -> None:
         """Write the network to ``<path>-symbol.json`` and its parameters to ``<path>-<epoch>.params``.

@@ -13,6 +13,7 @@ from ...symbol import Symbol
 
 __all__ = [
     "count_arrays",
+    "describe_outline",
     "fill_outline",
     "flatten_arrays",
     "flatten_with_format",
@@ -29,6 +30,13 @@ def make_outline(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [make_outline(part) for part in value]
     return _INPUT if isinstance(value, (NDArray, Symbol)) else value
+
+
+def describe_outline(outline: Any) -> Any:
+    """Return MXNet's description of an outline: 0 for an array, -1 for any other value, a list for a list."""
+    if isinstance(outline, list):
+        return [describe_outline(part) for part in outline]
+    return 0 if outline is _INPUT else -1
 
 
 def count_arrays(outline: Any) -> int:

@@ -37,7 +37,7 @@ class SymbolBlock(HybridBlock):
         super().__init__(prefix=None, params=None)
         self._prefix = ""
         self._params = ParameterDict("", params)
-        variables, _ = flatten_with_format([inputs], "input")
+        variables, self._in_form = flatten_with_format([inputs], "input")
         for variable in variables:
             assert len(variable.get_internals().list_outputs()) == 1, (
                 f"Input symbols must be variable, but {variable} is an output of operators"
@@ -92,6 +92,26 @@ class SymbolBlock(HybridBlock):
     def __repr__(self) -> str:
         outputs = len(self._output.list_outputs())
         return f"{type(self).__name__}(\n{self._output} : {len(self._inputs)} -> {outputs}\n)"
+
+    @property
+    def _in_format(self) -> Any:
+        """Return how MXNet describes the nesting of the inputs."""
+        return self._in_form
+
+    @_in_format.setter
+    def _in_format(self, form: Any) -> None:
+        # calls take arrays in any nesting, so the form is only kept
+        self._in_form = form
+
+    @property
+    def _out_format(self) -> Any:
+        """Return how MXNet describes the nesting of the outputs."""
+        return self._form
+
+    @_out_format.setter
+    def _out_format(self, form: Any) -> None:
+        self._form = form
+        self._compiled = None
 
     def _get_graph(self, outline: Any) -> tuple[list[Any], Any]:
         self._output_outline = make_outline(regroup(list(self._output), self._form))
