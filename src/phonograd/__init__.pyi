@@ -33,8 +33,10 @@ from phonograd import contrib as contrib
 from phonograd import curves as curves
 from phonograd import debug as debug
 from phonograd.cli import demo as demo
+from phonograd import distributed as distributed
 from phonograd import engine as engine
 from phonograd import executor as executor
+from phonograd import executor_manager as executor_manager
 from phonograd import explain as explain
 from phonograd import futures as futures
 from phonograd import gluon as gluon
@@ -55,6 +57,7 @@ from phonograd import module as module
 from phonograd import monitor as mon
 from phonograd import monitor as monitor
 from phonograd import name as name
+from phonograd import notebook as notebook
 from phonograd import numpy as np
 from phonograd import numpy_extension as npx
 from phonograd import numpy as numpy
@@ -91,4 +94,4 @@ from phonograd.util import use_np as use_np
 from phonograd.util import use_np_array as use_np_array
 from phonograd.util import use_np_shape as use_np_shape
 
-__all__ = ['AttrScope', 'Context', 'MXNetError', 'NDArray', '__version__', 'attribute', 'autograd', 'base', 'callback', 'compat', 'compile', 'context', 'contrib', 'cpu', 'cpu_pinned', 'current_context', 'curves', 'debug', 'demo', 'engine', 'executor', 'explain', 'futures', 'gluon', 'gpu', 'image', 'img', 'init', 'initializer', 'install_as_mxnet', 'io', 'is_np_array', 'is_np_shape', 'kv', 'kvstore', 'libinfo', 'log', 'lr_scheduler', 'metric', 'mod', 'model', 'module', 'mon', 'monitor', 'name', 'nd', 'ndarray', 'np', 'np_array', 'np_shape', 'npx', 'num_gpus', 'numpy', 'numpy_extension', 'onnx', 'operator', 'ops', 'optimizer', 'profiler', 'progress', 'random', 'recordio', 'registry', 'rnd', 'rnn', 'runtime', 'set_np', 'set_np_shape', 'settings', 'sym', 'symbol', 'test_utils', 'testing', 'use_np', 'use_np_array', 'use_np_shape', 'util', 'visualization', 'viz', 'waitall']
+__all__ = ['AttrScope', 'Context', 'MXNetError', 'NDArray', '__version__', 'attribute', 'autograd', 'base', 'callback', 'compat', 'compile', 'context', 'contrib', 'cpu', 'cpu_pinned', 'current_context', 'curves', 'debug', 'demo', 'distributed', 'engine', 'executor', 'executor_manager', 'explain', 'futures', 'gluon', 'gpu', 'image', 'img', 'init', 'initializer', 'install_as_mxnet', 'io', 'is_np_array', 'is_np_shape', 'kv', 'kvstore', 'libinfo', 'log', 'lr_scheduler', 'metric', 'mod', 'model', 'module', 'mon', 'monitor', 'name', 'nd', 'ndarray', 'notebook', 'np', 'np_array', 'np_shape', 'npx', 'num_gpus', 'numpy', 'numpy_extension', 'onnx', 'operator', 'ops', 'optimizer', 'profiler', 'progress', 'random', 'recordio', 'registry', 'rnd', 'rnn', 'runtime', 'set_np', 'set_np_shape', 'settings', 'sym', 'symbol', 'test_utils', 'testing', 'use_np', 'use_np_array', 'use_np_shape', 'util', 'visualization', 'viz', 'waitall']
