@@ -425,7 +425,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--check", action="store_true", help="write nothing; fail if a file differs")
     check = parser.parse_args().check
-    for name, text in stubs().items():
+    made = stubs()
+    for path in sorted(PACKAGE.rglob("*.pyi")):
+        if path.relative_to(PACKAGE).as_posix() not in made:
+            raise SystemExit(f"{path} is no stub that this script writes: delete it")
+    for name, text in made.items():
         path = PACKAGE / name
         if check and (not path.exists() or path.read_text(encoding="utf-8") != text):
             raise SystemExit(f"{path} is not what the registry says: run make stubs")

@@ -19,6 +19,7 @@ from __future__ import annotations
 import functools
 import inspect
 import re
+import sys
 from collections import ChainMap
 from collections.abc import Mapping
 from pathlib import Path
@@ -102,7 +103,8 @@ def example_of(declared: Operator) -> str:
 
 
 def _example(declared: Operator, sections: Mapping[str, str]) -> str:
-    file = declared.function.__code__.co_filename
+    module = sys.modules.get(declared.function.__module__)
+    file = getattr(module, "__file__", None) or ""
     return sections.get("Examples") or _examples_beside(file).get(declared.name, "")
 
 
