@@ -25,6 +25,7 @@ FENCES: dict[str, dict[str, str]] = {
         "core/run/thread_pool.py": "workers sit in machine code and sleep in Python's own locks",
         "core/array/fastcall/native_call.py": "operator calls are machine code that calls Python's C interface",
         "base.py": "MXNet's names of C types, which scripts import; no address is involved",
+        "compat/private.py": "names of C types that MXNet's modules have; no address is involved",
     },
     "mapped memory": {
         "core/run/elf_loader.py": "machine code lies in pages of its own, which are made executable",
@@ -188,7 +189,7 @@ def test_every_assumption_is_on_the_page() -> None:
 
 #: modules whose knowledge needs no test, because the documents of Python or llvmlite promise it; and one that
 #: core/run/pointers.py tests locks and addresses for
-PROMISED = {"base.py", "core/base/fork.py", "runtime.py", "profiler/memory.py", "core/run/thread_pool.py"}
+PROMISED = {"base.py", "compat/private.py", "core/base/fork.py", "runtime.py", "profiler/memory.py", "core/run/thread_pool.py"}
 PROMISED |= {*FENCES["class assignment"], *FENCES["closures and code"]}
 
 
