@@ -7,6 +7,7 @@ import fnmatch
 import functools
 import importlib
 import inspect
+import types
 from collections.abc import Iterator
 
 from phonograd import compat
@@ -185,10 +186,21 @@ def accepts(ours, theirs):
     return True
 
 
+def without_shown_signature(function):
+    """Return a function whose signature is that of its code, not the one that it shows to readers."""
+    if not isinstance(function, types.FunctionType) or "__signature__" not in vars(function):
+        return function
+    bare = types.FunctionType(
+        function.__code__, function.__globals__, function.__name__, function.__defaults__, function.__closure__
+    )
+    bare.__kwdefaults__ = function.__kwdefaults__
+    return bare
+
+
 def differing_signatures() -> Iterator[tuple[str, str, str]]:
     """Yield (place, our signature, MXNet's) of functions that accept less or have other defaults."""
     for place, theirs, function in functions():
-        ours = signature(function)
+        ours = signature(without_shown_signature(function))
         if ours is None or theirs in (None, "None"):
             continue
         if not accepts(ours, theirs):

@@ -101,7 +101,7 @@ SIGNATURES = {
     "mxnet.gluon.contrib.cnn.conv_layers:*": "None stands for the same name of an operator",
     "mxnet.gluon.model_zoo.*:* mxnet.gluon.contrib.data.text:WikiText*": "None stands for the same directory and device",
     "mxnet.numpy:* mxnet.ndarray.numpy:*": "more keywords before `out`, or None for the default dtype",
-    "mxnet.symbol.numpy:* mxnet.symbol.numpy_extension:*": "keywords of symbols",
+    "mxnet.symbol.numpy:*": "keywords of symbols",
     "mxnet.image:copyMakeBorder mxnet.ndarray.numpy_extension:nonzero mxnet.symbol.contrib:boolean_mask": (
         "a function of its own, without the keywords of generated functions"
     ),
@@ -114,5 +114,5 @@ SIGNATURES = {
     "mxnet.model:FeedForward.*": "no default callback; `fit` itself logs the scores",
     "mxnet.ndarray.ndarray:NDArray.diag": "all parameters of the operator",
     "mxnet.rnn.rnn_cell:Conv*": "None stands for the same prefix and activation",
-    "*:arange_like *:BatchNorm_v1 mxnet.symbol:*": "no `ctx`, or moving statistics as inputs",
+    "*:arange_like *:BatchNorm_v1": "no `ctx`, or moving statistics as inputs",
 }

@@ -91,7 +91,7 @@ def environment(oracle):
         install = [python, "-m", "pip", "install", "--quiet"]
         subprocess.run([*install, *(ORACLE if oracle else OURS), *COMMON], check=True)
         packages = [library.package for library in LIBRARIES.values()]
-        subprocess.run([*install, "--no-deps", "--no-build-isolation", *packages], check=True)
+        subprocess.run([*install, "--no-deps", *packages], check=True)
         ready.touch()
     return python
 
