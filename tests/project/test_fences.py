@@ -189,7 +189,14 @@ def test_every_assumption_is_on_the_page() -> None:
 
 #: modules whose knowledge needs no test, because the documents of Python or llvmlite promise it; and one that
 #: core/run/pointers.py tests locks and addresses for
-PROMISED = {"base.py", "compat/private.py", "core/base/fork.py", "runtime.py", "profiler/memory.py", "core/run/thread_pool.py"}
+PROMISED = {
+    "base.py",
+    "compat/private.py",
+    "core/base/fork.py",
+    "runtime.py",
+    "profiler/memory.py",
+    "core/run/thread_pool.py",
+}
 PROMISED |= {*FENCES["class assignment"], *FENCES["closures and code"]}
 
 
