@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -51,9 +52,13 @@ while True:
 """
 
 
+_MAY_STAY = re.compile(r"\.phonograd-[0-9a-f]{16}\.tmp")
+
+
 def check(folder: Path) -> list[str]:
     """Return what is wrong in a folder: files that cannot be read, mixed contents, other names."""
-    problems = []
+    problems: list[str] = []
+    left: list[str] = []
     for path in sorted(folder.iterdir()):
         try:
             if path.suffix == ".params":
@@ -62,6 +67,10 @@ def check(folder: Path) -> list[str]:
                 loaded = mx.contrib.safetensors.load(path)
             elif path.suffix == ".states":
                 loaded = {"x": states.loads(path.read_bytes(), str(path)).states[0]}
+            elif _MAY_STAY.fullmatch(path.name) and not left:
+                # a process that is killed between linking its file and renaming it leaves this one
+                left.append(path.name)
+                continue
             else:
                 problems.append(f"left behind: {path.name}")
                 continue

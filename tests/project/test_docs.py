@@ -62,7 +62,8 @@ def test_the_readme_shows_a_session() -> None:
 @pytest.mark.parametrize("name", MODULES)
 def test_docstrings(name: str) -> None:
     module = importlib.import_module(name)
-    for test in doctest.DocTestFinder(exclude_empty=True).find(module, name):
+    # the examples of operators are sessions of users
+    for test in doctest.DocTestFinder(exclude_empty=True).find(module, name, extraglobs={"mx": phonograd}):
         if test.examples:
             run(test)
 

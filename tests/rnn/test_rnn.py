@@ -117,13 +117,6 @@ def test_checkpoints(tmp_path):
     assert found["f_parameters"].asnumpy().tolist() == list(range(56))
 
 
-def test_where_mxnet_keeps_things():
-    from phonograd import compat
-
-    assert all([compat._import_part(f"rnn.{name}") is rnn for name in ("io", "rnn", "rnn_cell")])
-    assert mx.rnn is rnn
-
-
 def test_older_names():
     with pytest.warns(UserWarning, match="rnn_unroll is deprecated"):
         outputs, _ = rnn.rnn_unroll(rnn.RNNCell(2), 2, [mx.sym.var("a"), mx.sym.var("b")])

@@ -5,8 +5,12 @@
 
 import fnmatch
 import importlib
+import json
+import os
 import pydoc
+import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -26,8 +30,21 @@ CHECKS = {
     "modules": (lambda: list(compare.missing_modules()), MODULES_ABSENT),
     "names": (lambda: list(compare.missing_names()), NAMES),
     "attributes": (lambda: list(compare.missing_attributes()), ATTRIBUTES),
-    "signatures": (lambda: [place for place, _, _ in compare.differing_signatures()], SIGNATURES),
+    "signatures": (lambda: differing_signatures(), SIGNATURES),
 }
+
+
+def differing_signatures():
+    """Return the places where signatures differ, in a process whose operator calls are not machine code."""
+    script = (
+        "import json; from phonograd import compat; compat.install_as_mxnet(); from tests.surface import compare; "
+        "print(json.dumps([place for place, _, _ in compare.differing_signatures()]))"
+    )
+    command = [sys.executable, "-W", "ignore", "-c", script]
+    root = str(Path(__file__).parents[2])
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([root, os.environ.get("PYTHONPATH", "")])}
+    found = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, cwd=root)
+    return json.loads(found.stdout.splitlines()[-1])
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -68,4 +85,4 @@ def test_names_that_modules_import_are_there(mxnet):
     assert "OrderedDict" in dir(mxnet.gluon.block)
     assert mxnet.image.image._get_interp_method(2) == 2
     assert mxnet.executor_manager._split_input_slice(4, [1, 1]) == [slice(0, 2), slice(2, 4)]
-    assert mxnet.ndarray.ndarray._STORAGE_TYPE_STR_TO_ID["csr"] == 2
+    assert importlib.import_module("mxnet.ndarray.ndarray")._STORAGE_TYPE_STR_TO_ID["csr"] == 2

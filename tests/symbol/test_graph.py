@@ -247,7 +247,6 @@ def test_namespaces():
     assert "foreach" in dir(sym.contrib)
     for space in (sym, sym.op, sym.contrib, sym.sparse, sym.linalg, sym.image, sym.random):
         assert all([hasattr(space, name) for name in dir(space)]), space
-    assert sym.symbol is sym
     assert list(inspect.signature(sym.FullyConnected).parameters)[:4] == ["data", "weight", "bias", "num_hidden"]
     assert sym.FullyConnected.__doc__.startswith("Return")
     for space, name in ((sym, "nope"), (sym.contrib, "nope"), (sym.random, "nope"), (sym, "_leaf")):

@@ -208,7 +208,7 @@ def test_the_attribute_grad():
     assert x.grad is None
     x.attach_grad()
     assert x.grad is x._variable.grad
-    assert "gradient buffer" in nd.NDArray.grad.__doc__
+    assert "gradient of a variable" in nd.NDArray.grad.__doc__
     with pytest.raises(AttributeError):
         x.grad = None
 

@@ -175,6 +175,7 @@ counting_interpreters = pytest.mark.skipif(not donation.COUNTS, reason="nothing 
 
 
 @counting_interpreters
+@pytest.mark.usefixtures("planned")
 @pytest.mark.parametrize("way", ["update", "compiled"])
 def test_such_programs_do_donate(monkeypatch: pytest.MonkeyPatch, way: str) -> None:
     donated: list[int] = []

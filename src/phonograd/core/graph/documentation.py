@@ -11,6 +11,7 @@ declarations of its family, which is read when a function of that family is made
 
     >>> mx.nd.softsign(mx.nd.array([-1, 0, 3])).asnumpy()
     array([-0.5 ,  0.  ,  0.75], dtype=float32)
+
     '''
 """
 
