@@ -95,6 +95,8 @@ prebuilt: $(READY)
 
 bench: $(READY)
 	$(BIN)/python -m benchmarks.first
+	$(BIN)/python -m benchmarks.cold
+	$(BIN)/python -m benchmarks.novel
 	$(BIN)/python -m benchmarks.memory
 	$(BIN)/python -m benchmarks.growth
 	$(BIN)/python -m benchmarks.joins

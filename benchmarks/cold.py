@@ -64,10 +64,10 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
     options = parser.parse_args()
-    print(f"{'workload':14}{'library':9}{'import':>8}{'first step':>12}{'slowest / median':>18}")
+    print(f"{'workload':19}{'library':9}{'import':>8}{'first step':>12}{'slowest / median':>18}")
     for name in options.workload or WORKLOADS:
         for kind, times in measure(name, options.steps, options.rounds, options.threads).items():
-            print(f"cold-{name:9}{kind:9}{times.imported:8.0f}{times.first:12.0f}{times.slowest:18.1f}")
+            print(f"cold-{name:14}{kind:9}{times.imported:8.0f}{times.first:12.0f}{times.slowest:18.1f}")
     return 0
 
 
