@@ -1,4 +1,4 @@
-"""What ranks check about each other: run by test_ranks.py as a script, with several ranks.
+"""Checks of ranks about each other: run by test_ranks.py as a script, with several ranks.
 
 Each function is called by all ranks. A check that fails in one rank gets the others out of step: they see an error
 about different operations, and all meet again after the check.

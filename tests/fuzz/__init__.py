@@ -32,7 +32,7 @@ SEARCHES = {
 
 @dataclass
 class Counts:
-    """What a search tried, and what failed.
+    """Count the cases that a search tried, and list those that failed.
 
     Examples
     --------

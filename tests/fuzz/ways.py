@@ -191,7 +191,7 @@ FORMS: dict[str, Callable[[Case, list[Any]], Function]] = {
 
 
 def forget_plans() -> None:
-    """Have graphs planned again, under the settings of now."""
+    """Drop all plans, so that graphs are planned again under the present settings."""
     LOCAL.trace.flush(end=True)
     cache.PLANS.root.following.clear()
 

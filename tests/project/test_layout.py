@@ -34,7 +34,7 @@ core.array
 core.backward
 core.capture
 _version attribute base context engine futures libinfo log name registry runtime settings util
-autograd executor ndarray numpy numpy_extension operator operator_forms random symbol
+autograd executor ndarray numpy numpy_extension operator random symbol
 debug explain ops profiler visualization
 callback contrib.text curves distributed executor_manager gluon image initializer io kvstore lr_scheduler metric model module monitor notebook optimizer progress_bar recordio rnn testing
 __main__ cli compat contrib test_utils

@@ -214,7 +214,7 @@ def test_a_handler_interrupts_the_caller_but_not_the_work(kind: type[BaseExcepti
     assert not done
     assert not background._errands
     go.set()
-    # whoever forks waits for it
+    # a fork waits for it
     background.GATE.hold()
     background.GATE.release()
     assert done == ["done"]

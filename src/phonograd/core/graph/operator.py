@@ -65,7 +65,7 @@ from ..base.signals import Signal
 from .interface import Interface, Onnx
 from .node import Node, Shape, TensorType, creation_facts, new_node, of_one_call, statistics, type_of
 from .parameters import REQUIRED, Parameter
-from .templates import Templates, composite_operator
+from .templates import Templates
 
 if TYPE_CHECKING:
     from ..lower.lowering import Lowering
@@ -518,9 +518,7 @@ def _composite(data: Any, *, label: Any, index: int) -> Any:
 
 _ABSENT = declare(Operator(_absent, infer=lambda: ((), np.dtype("float32")), gradient=nothing))
 _ITEM = declare(Operator(_item))
-_COMPOSITE = composite_operator(
-    declare(Operator(_composite, gradient=lambda out_grad, out, data: out_grad, is_view=True))
-)
+_COMPOSITE = declare(Operator(_composite, gradient=lambda out_grad, out, data: out_grad, is_view=True))
 
 
 class _Absent:

@@ -3,8 +3,8 @@
 Takes rules of operators from :mod:`phonograd.core.graph.operator`: the bodies of composites, and gradient rules. Such a
 rule depends on the shapes, dtypes and attributes of its inputs, rarely on the expressions below them. So the second
 call of its kind is *recorded*: the rule runs with placeholders, and the nodes that it makes become the steps of a
-:class:`Template`. Later calls of this kind make these nodes for their own inputs, without the rule, in a third of the
-time. A program whose expressions are always new consists of such calls.
+:class:`Template`. Later calls of this kind make these nodes for their own inputs, without the rule. A program whose
+expressions are always new consists of such calls.
 
 A placeholder notices if the rule looks at the expression that it stands for. If the rule asks for its operator, there
 is one template for each operator. If it asks for more, there is none, and the rule runs each time.
@@ -20,7 +20,7 @@ from .node import FORGOTTEN, Node, TensorType, creation_facts, new_node, statist
 if TYPE_CHECKING:
     from .operator import Operator
 
-__all__ = ["Template", "Templates", "composite_operator", "labelled"]
+__all__ = ["Template", "Templates"]
 
 #: kinds of calls that are remembered for each rule
 MOST_KINDS = 2048
@@ -228,19 +228,9 @@ def _record(rule: Callable[[Any], Any], arguments: Arguments) -> tuple[Places, A
     return tuple(asked), made
 
 
-_COMPOSITE: list[Operator] = []
-
-
-def composite_operator(declared: Operator) -> Operator:
-    """Declare the operator whose nodes are labels of calls, and return it."""
-    _COMPOSITE.append(declared)
-    return declared
-
-
-def labelled(label: Node) -> tuple[Operator, tuple[Node, ...], tuple[Any, ...]]:
-    """Return the call of a label."""
-    call: tuple[Operator, tuple[Node, ...], tuple[Any, ...]] = label.attributes[0]
-    return call
+def _is_label(node: Node) -> bool:
+    """Return whether a node only names the call that it is the result of; the call is its first attribute."""
+    return node.operator.name == "_composite"
 
 
 def _template(given: Arguments, results: Any) -> Any:
@@ -269,8 +259,8 @@ def _template(given: Arguments, results: Any) -> Any:
             item = True
         elif node.inputs and node.inputs[0].outputs is not None:
             item = node.attributes[0]
-        elif node.operator is _COMPOSITE[0]:
-            called, inputs, others = labelled(node)
+        elif _is_label(node):
+            called, inputs, others = node.attributes[0]
             if _names_node(others):
                 return _REFUSED
             item = _Label(called, tuple([places[source] for source in inputs]), others, node.attributes[1])
@@ -291,7 +281,7 @@ def _template(given: Arguments, results: Any) -> Any:
 
 def _sources(node: Node) -> tuple[Node, ...]:
     """Return the nodes that a node refers to: its inputs, and those of the call that it is a label of."""
-    return (*node.inputs, *labelled(node)[1]) if node.operator is _COMPOSITE[0] else node.inputs
+    return (*node.inputs, *node.attributes[0][1]) if _is_label(node) else node.inputs
 
 
 def _names_node(value: Any) -> bool:

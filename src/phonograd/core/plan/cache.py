@@ -40,7 +40,7 @@ PLANNED: Signal[[CachedPlan, CacheNode, bool]] = Signal()
 #: emitted once, when a plan with kernels is used again or many were made: work that pays only in a program that repeats
 REPEATED: Signal[[]] = Signal()
 _SOME_PLANS = 16
-#: the average number of elements of a node above which fusion saves more time than planning takes
+#: the average number of elements of a node above which fusion saves more time than planning takes, an estimate
 MOST_NUMBERS_PER_NODE = 1 << 18
 #: the share of the limit of nodes that is used while no dropped plan comes back
 _NEW_SHARE = 8

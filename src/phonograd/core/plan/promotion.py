@@ -16,7 +16,7 @@ from .cache import CachedPlan, CacheNode
 
 __all__ = ["finish", "has_failed", "is_due", "promote"]
 
-#: what planning a node and compiling its share of kernels take, measured
+#: an estimate of the time that planning a node and compiling its share of kernels takes
 NODE_NS = 150_000
 #: the state of a promotion that has failed: the next evaluation plans while its caller waits, and raises the error
 _FAILED = object()
@@ -35,7 +35,7 @@ def has_failed(plan: CachedPlan) -> bool:
 
 
 def promote(position: CacheNode, key: object, plan: CachedPlan, make: Callable[[], CachedPlan]) -> None:
-    """Have a plan made that replaces a provisional one in the plan cache, unless that is dropped meanwhile.
+    """Make a plan in the background that replaces a provisional one in the plan cache, unless that is dropped first.
 
     A plan depends on the settings. If these change meanwhile, it is not used, and a later evaluation tries again.
     """

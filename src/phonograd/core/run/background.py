@@ -156,7 +156,7 @@ GATE = Gate()
 
 
 class _Here(threading.local):
-    """Whether this thread is a helper."""
+    """A flag of each thread: ``is_helper``."""
 
     is_helper = False
 
