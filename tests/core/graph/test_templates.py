@@ -81,7 +81,7 @@ def test_equal_nodes(sample: Sample) -> None:
 
 
 def _recorded(declared: Any) -> list[Any]:
-    return [type(entry).__name__ for entry in declared._body_templates._kinds.values()]
+    return [type(entry).__name__ for entry in declared.body_templates._kinds.values()]
 
 
 @pytest.fixture

@@ -114,6 +114,7 @@ def _gradient(loop: Callable[[Any, Any, int], Any], count: int) -> tuple[Any, An
     return w.grad, loss
 
 
+@pytest.mark.usefixtures("planned")
 @every_loop
 def test_the_cost_is_that_of_the_parts(loop: Any) -> None:
     with settings.override(executor="native"):

@@ -166,6 +166,7 @@ def test_a_forward_pass_that_was_computed_is_not_computed_again():
     assert Counting.calls == 1
 
 
+@pytest.mark.usefixtures("planned")
 def test_values_needed_by_a_pending_gradient_survive_the_clearing():
     executed = []
     x = variable(np.linspace(0.1, 0.9, 7))

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..base.errors import MXNetError, format_shape
+from ..graph.extension import extend, learn
 from ..graph.node import Node
 from ..graph.operator import NAMES, REGISTRY, Operator
 from ..trace.trace import Trace, ready_trace
@@ -56,7 +57,11 @@ def operate(declared: Operator, lhs: Any, rhs: Any, trace: Trace) -> Node:
     key = first, second
     node: Node | None = declared.calls.get(key)
     if node is None:
-        node = declared.calls[key] = declared.apply(key, ())
+        node = extend(declared, key, ())
+        if node is None:
+            node = declared.apply(key, ())
+            learn(declared, key, (), (), node)
+        declared.calls[key] = node
     return node
 
 

@@ -18,6 +18,7 @@ import numpy as np
 from ..base.devices import CPU, as_context
 from ..base.errors import MXNetError, format_shape, nearest
 from ..graph.documentation import document
+from ..graph.extension import extend, learn
 from ..graph.node import Node
 from ..graph.operator import Operator
 from ..graph.parameters import REQUIRED, Parameter
@@ -152,20 +153,27 @@ def _recall(declared: Operator, inputs: tuple[Any, ...], given: tuple[Any, ...],
     several = declared.several.get(key)
     if several is not None:
         return _make_several(several, trace, array_class)
-    attributes = declared.accepted_parameters.get((first, key[first:]))
-    if attributes is None or None in key[:first]:
+    nodes, parameters = key[:first], key[first:]
+    attributes = declared.accepted_parameters.get((first, parameters))
+    if attributes is None or None in nodes:
         return None
-    result = declared.apply(key[:first], attributes)
-    if type(result) is not Node or result.context is not key[0].context:
-        return None
-    declared.calls[key] = result
-    return new_result(result, trace, array_class)
+    result = extend(declared, nodes, parameters)
+    if result is None:
+        result = declared.apply(nodes, attributes)
+        if (result if type(result) is Node else result[0]).context is not nodes[0].context:
+            return None
+        learn(declared, nodes, parameters, attributes, result)
+    if type(result) is Node:
+        declared.calls[key] = result
+        return new_result(result, trace, array_class)
+    several = declared.several[key] = _several(declared, result, attributes)
+    return _make_several(several, trace, array_class)
 
 
 @functools.cache
 def _key_form(declared: Operator) -> _KeyForm | None:
     """Return the conversions in the key of a call; None if calls of the operator are not remembered."""
-    if not remembers(declared):
+    if not (remembers(declared) or (declared.variadic and _repeatable(declared))):
         return None
     converters = [(place, _CONVERTERS.get(p.kind)) for place, p in enumerate(visible(declared))]
     return tuple([(place, convert) for place, convert in converters if convert is not None])
@@ -268,12 +276,10 @@ def _remember(
     try:
         if isinstance(result, Node):
             declared.calls[key] = result
-            if nodes and len(declared.accepted_parameters) < _MOST_ARGUMENTS:
-                declared.accepted_parameters[len(nodes), key[len(nodes) :]] = attributes
         else:
-            declared.several[key] = _Several(
-                result, _visible_outputs(declared, len(result), attributes), declared.visible
-            )
+            declared.several[key] = _several(declared, result, attributes)
+        if nodes and len(declared.accepted_parameters) < _MOST_ARGUMENTS:
+            declared.accepted_parameters[len(nodes), key[len(nodes) :]] = attributes
     except TypeError:  # a list among the arguments: such calls are converted every time
         return
 
@@ -284,6 +290,10 @@ class _Several(NamedTuple):
     nodes: tuple[Node, ...]
     shown: int
     declared: Any
+
+
+def _several(declared: Operator, nodes: tuple[Node, ...], attributes: tuple[Any, ...]) -> _Several:
+    return _Several(nodes, _visible_outputs(declared, len(nodes), attributes), declared.visible)
 
 
 def _make_several(call: _Several, trace: Trace, array_class: type[Any]) -> Any:

@@ -24,6 +24,7 @@ and the record is cleared.
 
 from __future__ import annotations
 
+import functools
 import heapq
 import weakref
 from collections.abc import Callable
@@ -40,16 +41,20 @@ from ..array.handle import (
     node_in,
     place_of,
     read,
+    replace,
     variable_of,
 )
+from ..base import settings
 from ..base.devices import Context
 from ..base.dtypes import DType
 from ..base.errors import MXNetError, format_shape
 from ..base.settings import active
-from ..derive.gradient import NOTHING, Gradient, Nothing, differentiate
+from ..derive.gradient import NOTHING, Gradient, Nothing, differentiate, is_derived
 from ..graph.node import Node, Shape
 from ..graph.operator import REGISTRY, Array
 from ..ops.math.structural import detach, full, mark_recorded, variable
+from ..plan.cache import PLANNED, eager_is_available
+from ..run.background import run_apart
 from ..trace.evaluation import KEEP, Options
 from ..trace.flags import FLAGS, RECORDING, TRAINING, flags_set_to
 from ..trace.tape import Origin, Target
@@ -340,16 +345,17 @@ def _write_at_once(head: NDArray, retain_graph: bool) -> bool:
     trace, node = LOCAL.trace, head._node
     if head._trace is not trace or node is None or not node.marked or not trace.allows_shortcuts:
         return False
-    result = differentiate((node,), (None,))
-    if not result.plain or active.watched:
+    if active.watched:
         return False
-    owners = []
+    if not (retain_graph or is_derived(node)) and _compute_at_once(trace, node):
+        return True
+    result = differentiate((node,), (None,))
+    if not result.plain:
+        return False
+    owners: list[Any] = []
     for slot, _ in result.plain:
         owner = trace.targets[slot]
-        if type(owner) is not Variable or owner.request != "write" or owner.hooks.functions:
-            return False
-        before = owner.grad._node
-        if owner.grad._extras is not None or (before is not None and before.marked):
+        if not _is_plain(owner):
             return False
         owners.append(owner)
     for owner, (_, grad) in zip(owners, result.plain, strict=True):
@@ -357,6 +363,49 @@ def _write_at_once(head: NDArray, retain_graph: bool) -> bool:
         owner.fresh = 1
     if not retain_graph:
         trace.tape.clear(result.visited)
+    return True
+
+
+def _is_plain(owner: Target) -> bool:
+    """Return whether a gradient is just written into the buffer of a variable, which nothing else depends on."""
+    if type(owner) is not Variable or owner.request != "write" or owner.hooks.functions:
+        return False
+    before = owner.grad._node
+    return owner.grad._extras is None and (before is None or not before.marked)
+
+
+@functools.cache
+def _eager_passes() -> Any:
+    """Import passes that compute at once, apart: a signal handler that interrupts an import finds half of a module."""
+
+    def load() -> Any:
+        from . import eager
+
+        return eager
+
+    return run_apart(load)
+
+
+def _compute_at_once(trace: Trace, head: Node) -> bool:
+    """Compute the gradients of a record that is new, and write them; return whether that was possible."""
+    tiers, executor = settings.current().tiers, settings.active.executor
+    if tiers == "plan" or executor == "reference" or PLANNED.listeners or not eager_is_available():
+        return False
+    eager = _eager_passes()
+    targets = trace.targets
+
+    def is_fit(variables: list[Node]) -> bool:
+        slots = [node.attributes[0] for node in variables]
+        return len(set(slots)) == len(slots) and all([_is_plain(targets[slot]) for slot in slots])
+
+    result = eager.differentiate_at_once(trace, head, is_fit)
+    if result is None or any([grad is None for grad in result.targets.values()]):
+        return False
+    for node, grad in result.targets.items():
+        owner: Any = targets[node.attributes[0]]
+        replace(owner.grad, grad)
+        owner.fresh = 1
+    result.finish()
     return True
 
 

@@ -16,7 +16,7 @@ from ..ops.math.arithmetic import add
 from ..ops.math.structural import REPEAT_CALL, VARIABLE, detach, full
 from ..ops.reduce.accumulation import total
 
-__all__ = ["NOTHING", "Gradient", "Nothing", "differentiate"]
+__all__ = ["NOTHING", "Gradient", "Nothing", "call_of", "differentiate", "is_derived", "order_users_first"]
 
 
 class Nothing:
@@ -72,9 +72,14 @@ def differentiate(heads: tuple[Node, ...], head_grads: HeadGrads) -> Gradient:
 FORGOTTEN.connect(_memory.clear)
 
 
+def is_derived(head: Node) -> bool:
+    """Return whether :func:`differentiate` has the gradients below one head, given ones, from an earlier call."""
+    return ((head,), (None,)) in _memory
+
+
 def _derive(heads: tuple[Node, ...], head_grads: HeadGrads) -> Gradient:
     statistics.gradients += 1
-    pass_, order = _Pass(), _order_users_first(heads)
+    pass_, order = _Pass(), order_users_first(heads)
     for head, grad in zip(heads, head_grads, strict=True):
         if grad is None:
             pass_.add_gradient(head, full(head.shape, 1, head.dtype, head.context))
@@ -85,29 +90,31 @@ def _derive(heads: tuple[Node, ...], head_grads: HeadGrads) -> Gradient:
     return Gradient(pass_.targets, frozenset(order), pass_.rules)
 
 
-def _call_of(node: Node) -> Node:
+def call_of(node: Node) -> Node:
     """Return the node to differentiate: for a repeated call, the first call."""
     return node.inputs[0] if node.operator is REPEAT_CALL and node.inputs[0].operator is not VARIABLE else node
 
 
-def _order_users_first(heads: tuple[Node, ...]) -> list[Node]:
+def order_users_first(heads: tuple[Node, ...]) -> list[Node]:
     """Return the marked nodes below heads, each after all of its users.
 
     The order determines the order of additions, so it depends only on the graph, not on the creation order of nodes.
     """
     found: list[Node] = []
     seen: set[Node] = set()
-    stack = [(head, False) for head in reversed(heads)]
+    # None is above a node whose inputs are done
+    stack: list[Node | None] = [*reversed(heads)]
     while stack:
-        node, is_done = stack.pop()
-        if is_done:
-            found.append(node)
+        node = stack.pop()
+        if node is None:
+            found.append(stack.pop())  # type: ignore[arg-type]
         elif node not in seen:
             seen.add(node)
-            stack.append((node, True))
+            stack += (node, None)
             if node.operator is not VARIABLE:
-                sources = reversed(_call_of(node).inputs)
-                stack.extend([(source, False) for source in sources if source.marked and source not in seen])
+                for source in reversed((call_of(node) if node.operator is REPEAT_CALL else node).inputs):
+                    if source.marked and source not in seen:
+                        stack.append(source)
     found.reverse()
     return found
 
@@ -133,7 +140,7 @@ class _Pass:
             self.targets[node] = grad
             return
         # a repeated call is not part of this record
-        node = _call_of(node)
+        node = call_of(node)
         if node.operator is _ITEM:
             if grad is not None:
                 self.add_item_gradient(node.inputs[0], node.attributes[0], grad)

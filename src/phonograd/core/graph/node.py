@@ -29,6 +29,7 @@ __all__ = [
     "FORGOTTEN",
     "MOST_BYTES",
     "Node",
+    "Recipe",
     "TensorType",
     "ancestors",
     "attributed_to",
@@ -112,6 +113,7 @@ class Node:
         "operator",
         "origin",
         "outputs",
+        "recipe",
         "serial",
         "shape",
         "type",
@@ -141,6 +143,8 @@ class Node:
     """The node of this value outside recording, made on first use."""
     type: TensorType | None
     """Its type, made on first use (:func:`type_of`)."""
+    recipe: Recipe | None
+    """What it has in common with nodes of its kind, if such nodes were made before."""
 
     def __init__(
         self,
@@ -177,7 +181,7 @@ class Node:
         self.marked = marked
         line, self.gradient_of = _source.made_for
         self.origin = line or user_line()
-        self.call = self.detached = self.type = None
+        self.call = self.detached = self.type = self.recipe = None
 
     @property
     def size(self) -> int:
@@ -240,6 +244,29 @@ class Node:
         return Node.arithmetic["negative"](self)
 
 
+class Recipe:
+    """What nodes of one kind have in common: operator, attributes, types of inputs, and what follows from them.
+
+    Attributes
+    ----------
+    attributes, type
+        Those of the nodes.
+    template
+        The nodes behind the call of a composite operator.
+    function
+        The function of arrays that computes such a node (:mod:`phonograd.core.plan.eager`), once it is made.
+    rule
+        The function of arrays that differentiates it (:mod:`phonograd.core.backward.eager_rules`), once it is made.
+    """
+
+    __slots__ = ("attributes", "function", "rule", "template", "type")
+
+    def __init__(self, attributes: tuple[Any, ...], type_: TensorType, template: Any = None) -> None:
+        self.attributes, self.type, self.template = attributes, type_, template
+        self.function: Any = None
+        self.rule: Any = None
+
+
 class TensorType:
     """Shape, dtype, context and whether it is recorded: all that most rules need to know of a node.
 
@@ -284,6 +311,7 @@ def new_node(
     type_: TensorType,
     line: tuple[str, int] | None,
     gradient_of: Node | None,
+    recipe: Recipe | None = None,
 ) -> Node:
     """Return a new node whose type is known already."""
     node = _new(Node)
@@ -301,6 +329,7 @@ def new_node(
     node.origin = line
     node.call = node.detached = None
     node.type = type_
+    node.recipe = recipe
     return node
 
 

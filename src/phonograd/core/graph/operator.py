@@ -63,8 +63,18 @@ from ..base.dtypes import DType
 from ..base.errors import MXNetError, TooLarge, format_shape, nearest
 from ..base.signals import Signal
 from .interface import Interface, Onnx
-from .node import Node, Shape, TensorType, creation_facts, new_node, of_one_call, statistics, type_of
+from .node import (
+    Node,
+    Shape,
+    TensorType,
+    creation_facts,
+    new_node,
+    of_one_call,
+    statistics,
+    type_of,
+)
 from .parameters import REQUIRED, Parameter
+from .recipes import Recipes
 from .templates import Templates
 
 if TYPE_CHECKING:
@@ -79,6 +89,7 @@ __all__ = [
     "Spec",
     "composite",
     "declare",
+    "label_call",
     "nothing",
     "operator",
     "single",
@@ -194,9 +205,11 @@ class Operator:
         #: types of results by attributes and types of inputs
         self._result_types: dict[Any, TensorType] = {}
         #: the nodes that the body of a composite makes, and those that the gradient rule makes
-        self._body_templates, self._gradient_templates = Templates(), Templates()
+        self.body_templates, self._gradient_templates = Templates(), Templates()
         #: attributes by the number of arrays and the parameters of calls that were checked
         self.accepted_parameters: dict[Any, tuple[Any, ...]] = {}
+        #: what nodes of calls of one kind have in common
+        self.recipes = Recipes()
         #: what calls change in their arguments, by (inputs, attributes)
         self.consequences: dict[Any, Any] = {}
 
@@ -357,7 +370,7 @@ class Operator:
 
         with of_one_call():
             # attributes that are leaves are another kind of call in each trace
-            template = None if self.numbers else self._body_templates.find(inputs, attributes, rule)
+            template = None if self.numbers else self.body_templates.find(inputs, attributes, rule)
             if template is not None:
                 result = template.apply(inputs)
             else:
@@ -367,8 +380,8 @@ class Operator:
                     raise error.inside(self.name) from None
         call = (self, tuple([node for node in inputs if node is not None]), attributes)
         if isinstance(result, Node):
-            return _label(result, call, 0)
-        return tuple([_label(node, call, index) for index, node in enumerate(result)])
+            return label_call(result, call, 0)
+        return tuple([label_call(node, call, index) for index, node in enumerate(result)])
 
     def accepted(self, rule: Callable[..., Any], attributes: tuple[Any, ...]) -> dict[str, Any]:
         """Return those of the attributes that a rule names among its keyword arguments."""
@@ -391,27 +404,47 @@ class Operator:
 
         ``out_grad`` is the gradient of the output, or for several outputs a tuple with None where there is none.
         """
-        rule = self.gradient_rule
-        if rule is None:
-            raise MXNetError(
-                f"Operator {self.name} is non-differentiable because it didn't register FGradient attribute."
-            )
         statistics.gradient_rules += 1
-        inputs: Sequence[Node | None] = node.inputs
-        if len(inputs) > self.required_inputs:
-            inputs = [None if source.operator is _ABSENT else source for source in node.inputs]
-        out: Any = node if node.outputs is None else tuple([_make_item(node, i) for i in range(len(node.outputs))])
-        named = self.accepted(rule, node.attributes) if node.attributes else {}
-        if node.outputs is None and not self.is_view:
-            arguments = (out_grad, out, *inputs)
-            template = self._gradient_templates.find(
-                arguments, node.attributes, lambda given: self._gradients(rule(*given, **named), given[2:])
-            )
+        others, rule = self.gradient_call(node)
+        arguments = (*(out_grad if node.outputs is not None else (out_grad,)), *others)
+        if not self.is_view:
+            template = self._gradient_templates.find(arguments, node.attributes, rule)
             if template is not None:
                 known: tuple[Node | None, ...] = template.apply(arguments)
                 return known
-        found = rule(out_grad, out, *inputs, **named)
-        return self._gradients(found, inputs)
+        return rule(arguments)
+
+    def gradient_call(
+        self, node: Node
+    ) -> tuple[tuple[Node | None, ...], Callable[[Sequence[Node | None]], tuple[Node | None, ...]]]:
+        """Return how the gradient rule is called for a node of this operator.
+
+        Returns
+        -------
+        others
+            The arguments after the gradients of the outputs: the outputs, and the inputs, None if left out.
+        rule
+            A function of all arguments in one sequence, which returns one gradient for each input.
+        """
+        declared = self.gradient_rule
+        if declared is None:
+            raise MXNetError(
+                f"Operator {self.name} is non-differentiable because it didn't register FGradient attribute."
+            )
+        inputs: tuple[Node | None, ...] = node.inputs
+        if len(inputs) > self.required_inputs:
+            inputs = tuple([None if source.operator is _ABSENT else source for source in node.inputs])
+        named = self.accepted(declared, node.attributes) if node.attributes else {}
+        if node.outputs is None:
+            return (node, *inputs), lambda given: self._gradients(declared(*given, **named), given[2:])
+        count = len(node.outputs)
+        outputs = tuple([_make_item(node, index) for index in range(count)])
+
+        def of_several(given: Sequence[Node | None]) -> tuple[Node | None, ...]:
+            grads, outs, sources = tuple(given[:count]), tuple(given[count : 2 * count]), given[2 * count :]
+            return self._gradients(declared(grads, outs, *sources, **named), sources)
+
+        return (*outputs, *inputs), of_several
 
     def _gradients(self, found: Any, inputs: Sequence[Node | None]) -> tuple[Node | None, ...]:
         """Return what the gradient rule has found, one gradient for each input, after a check."""
@@ -541,10 +574,16 @@ def _make_item(whole: Node, index: int) -> Node:
     return single(found)
 
 
-def _label(node: Node, call: tuple[Operator, Nodes, tuple[Any, ...]], index: int) -> Node:
-    labelled: Node = _COMPOSITE(node, label=call, index=index)
-    labelled.call = call
-    return labelled
+def label_call(node: Node, call: tuple[Operator, Nodes, tuple[Any, ...]], index: int) -> Node:
+    """Return the node of an output of a composite operator, which names the call."""
+    key = ((node,), (call, index))
+    found = _COMPOSITE.table.get(key)
+    if found is None:
+        statistics.nodes += 1
+        made = new_node(_COMPOSITE, *key, type_of(node), *creation_facts())
+        made.call = call
+        found = _COMPOSITE.table.setdefault(key, made)
+    return single(found)
 
 
 def item_operator() -> Operator:

@@ -15,12 +15,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from .node import FORGOTTEN, Node, TensorType, creation_facts, new_node, statistics, type_of
+from .node import FORGOTTEN, Node, Recipe, TensorType, creation_facts, new_node, statistics, type_of
 
 if TYPE_CHECKING:
     from .operator import Operator
 
-__all__ = ["Template", "Templates"]
+__all__ = ["Label", "Places", "Template", "Templates", "record"]
 
 #: kinds of calls that are remembered for each rule
 MOST_KINDS = 2048
@@ -28,6 +28,8 @@ MOST_KINDS = 2048
 Arguments = Sequence["Node | None"]
 #: where a step finds its inputs: numbers of earlier values
 Places = tuple[int, ...]
+#: operator, places of inputs, attributes, type, which output it is or of which call it is a label, recipe
+Step = tuple["Operator", Places, Any, TensorType, Any, "Recipe | None"]
 
 
 class _Looked(Exception):
@@ -68,7 +70,7 @@ class _Placeholder(Node):
     call = property(_refuse, _ignore)
 
 
-class _Label:
+class Label:
     """The attributes of a label, which name the inputs of a call."""
 
     __slots__ = ("attributes", "index", "operator", "places")
@@ -80,31 +82,31 @@ class _Label:
 class Template:
     """The nodes that a rule makes, in order; their inputs are arguments or earlier nodes."""
 
-    __slots__ = ("_constants", "_results", "_steps")
+    __slots__ = ("constants", "results", "steps")
 
     def __init__(
         self,
         constants: list[Node],
-        steps: list[tuple[Operator, Places, Any, TensorType, Any]],
+        steps: list[Step],
         results: tuple[int | None, ...] | int | None,
     ) -> None:
-        self._constants = constants
-        self._steps = steps
-        self._results = results
+        self.constants = constants
+        self.steps = steps
+        self.results = results
 
     def apply(self, arguments: Arguments) -> Any:
         """Return the results of the rule for arguments."""
-        values: list[Any] = [*arguments, *self._constants]
+        values: list[Any] = [*arguments, *self.constants]
         line, gradient_of = creation_facts()
         made = 0
-        for operator, places, attributes, type_, item in self._steps:
+        for operator, places, attributes, type_, item, recipe in self.steps:
             inputs = tuple([values[place] for place in places])
             if item is not None:
                 if item.__class__ is int:
                     # one output of an operator with several
                     values.append(inputs[0][item])
                     continue
-                if item.__class__ is _Label:
+                if item.__class__ is Label:
                     call = item.operator, tuple([values[place] for place in item.places]), item.attributes
                     attributes = call, item.index
                 else:
@@ -115,13 +117,13 @@ class Template:
             found = table.get(key)
             if found is None:
                 made += 1
-                found = new_node(operator, inputs, attributes, type_, line, gradient_of)
+                found = new_node(operator, inputs, attributes, type_, line, gradient_of, recipe)
                 if item is not None:
                     found.call = attributes[0]
                 found = table.setdefault(key, found)
             values.append(found)
         statistics.nodes += made
-        results = self._results
+        results = self.results
         if results.__class__ is tuple:
             return tuple([None if place is None else values[place] for place in results])
         return None if results is None else values[results]  # type: ignore[index]
@@ -163,6 +165,14 @@ class Templates:
         self._kinds: dict[Any, Any] = {}
         _all.append(self._kinds)
 
+    def known(self, arguments: Arguments, attributes: tuple[Any, ...]) -> tuple[Template | None, Places]:
+        """Return the template of a call that was made before, and the places of arguments whose operators matter."""
+        found, places = self._kinds.get(_kind(arguments, attributes)), Places()
+        if found.__class__ is _ByOperator:
+            places = found.places
+            found = found.known.get(_operators(arguments, places))
+        return (found if found.__class__ is Template else None), places
+
     def find(self, arguments: Arguments, attributes: tuple[Any, ...], rule: Callable[[Any], Any]) -> Template | None:
         """Return the template for a call; None if the rule must run.
 
@@ -175,10 +185,7 @@ class Templates:
         rule
             A function of such arguments, which is recorded at the second call of a kind.
         """
-        key: list[Any] = [None if node is None else node.type or type_of(node) for node in arguments]
-        if len(set(arguments)) != len(arguments):
-            key += [arguments.index(node) for node in arguments]
-        kind = (attributes, *key)
+        kind = _kind(arguments, attributes)
         kinds = self._kinds
         found = kinds.get(kind)
         if found.__class__ is Template:
@@ -191,7 +198,7 @@ class Templates:
         if found is _REFUSED:
             return None
         if found is _SEEN:
-            places, made = _record(rule, arguments)
+            places, made = record(rule, arguments)
             if not places:
                 kinds[kind] = made
                 return made if made.__class__ is Template else None
@@ -201,7 +208,7 @@ class Templates:
         operators = _operators(arguments, found.places)
         made = found.known.get(operators)
         if made is None:
-            places, made = _record(rule, arguments)
+            places, made = record(rule, arguments)
             if not set(places) <= set(found.places):
                 found = kinds[kind] = _ByOperator(tuple(sorted({*places, *found.places})))
                 operators = _operators(arguments, found.places)
@@ -209,11 +216,18 @@ class Templates:
         return made if made.__class__ is Template else None
 
 
+def _kind(arguments: Arguments, attributes: tuple[Any, ...]) -> tuple[Any, ...]:
+    key: list[Any] = [None if node is None else node.type or type_of(node) for node in arguments]
+    if len(set(arguments)) != len(arguments):
+        key += [arguments.index(node) for node in arguments]
+    return (attributes, *key)
+
+
 def _operators(arguments: Arguments, places: Places) -> tuple[Operator, ...]:
     return tuple([arguments[place].operator for place in places])  # type: ignore[union-attr]
 
 
-def _record(rule: Callable[[Any], Any], arguments: Arguments) -> tuple[Places, Any]:
+def record(rule: Callable[[Any], Any], arguments: Arguments) -> tuple[Places, Any]:
     """Return the arguments whose operators the rule asks for, and the template of its nodes, or the mark for none."""
     stand_ins: dict[Node, _Placeholder] = {}
     given: list[Node | None] = []
@@ -249,7 +263,7 @@ def _template(given: Arguments, results: Any) -> Any:
     count = len(given) + len(constants)
     for number, node in enumerate(constants, len(given)):
         places[node] = number
-    steps: list[tuple[Operator, Places, Any, TensorType, Any]] = []
+    steps: list[Step] = []
     for node in ordered:
         if node not in depends or node in given:
             continue
@@ -263,15 +277,16 @@ def _template(given: Arguments, results: Any) -> Any:
             called, inputs, others = node.attributes[0]
             if _names_node(others):
                 return _REFUSED
-            item = _Label(called, tuple([places[source] for source in inputs]), others, node.attributes[1])
+            item = Label(called, tuple([places[source] for source in inputs]), others, node.attributes[1])
         elif _names_node(attributes):
             return _REFUSED
         places[node] = count + len(steps)
         # nothing else refers to an expression of placeholders
         node.operator.table.pop((node.inputs, node.attributes), None)
-        steps.append(
-            (node.operator, tuple([places[source] for source in node.inputs]), attributes, type_of(node), item)
-        )
+        type_ = type_of(node)
+        recipe = Recipe(attributes, type_) if item is None else None
+        sources = tuple([places[source] for source in node.inputs])
+        steps.append((node.operator, sources, attributes, type_, item, recipe))
     if isinstance(results, Node):
         return Template(constants, steps, places[results])
     if results is None:

@@ -28,7 +28,10 @@ __all__ = [
     "CacheNode",
     "CachedPlan",
     "choose_program",
+    "eager_is_available",
+    "is_numbered_leaf",
     "new_cached_plan",
+    "note_plans",
     "repeating",
     "starting_points",
     "waits",
@@ -201,17 +204,22 @@ def _native_program(wanted: list[Node], known: Container[Node], keep_all: bool) 
 
     if settings.active.executor != "native" and not kernel_cache.available():
         return None
+    note_plans()
+    return program_for(wanted, known.__contains__, keep_all)
+
+
+def note_plans() -> None:
+    """Emit :data:`REPEATED` if some plans were made."""
     if REPEATED.listeners and statistics.plans > _SOME_PLANS:
         repeating()
-    return program_for(wanted, known.__contains__, keep_all)
 
 
 def _eager_program(wanted: list[Node], known: Container[Node], keep_all: bool) -> Program | None:
     """Return a program that computes operator by operator; None if planning is quicker."""
-    # a signal handler may interrupt an import in this thread, and would find half of a module
-    found = _eager.get("made") or run_apart(_find_eager)
-    if found is None or not found[1]():
+    found = _eager_classes()
+    if found is None:
         return None
+    note_plans()
     ordered = order(wanted, known.__contains__)
     size = len(ordered[1])
     if sum([math.prod(node.shape) for node in ordered[1]]) > MOST_NUMBERS_PER_NODE * size:
@@ -221,6 +229,17 @@ def _eager_program(wanted: list[Node], known: Container[Node], keep_all: bool) -
 
 #: the class of eager programs and the function that tells whether there is a compiler, once they are imported
 _eager: dict[str, tuple[Callable[..., Program], Callable[[], bool]]] = {}
+
+
+def _eager_classes() -> tuple[Callable[..., Program], Callable[[], bool]] | None:
+    # a signal handler may interrupt an import in this thread, and would find half of a module
+    found = _eager.get("made") or run_apart(_find_eager)
+    return found if found is not None and found[1]() else None
+
+
+def eager_is_available() -> bool:
+    """Return whether graphs can be computed operator by operator."""
+    return _eager_classes() is not None
 
 
 def _find_eager() -> tuple[Callable[..., Program], Callable[[], bool]] | None:
@@ -252,9 +271,14 @@ def waits(nodes: Iterable[Node]) -> bool:
     return any([node.marked and node.operator is not VARIABLE for node in nodes])
 
 
+def is_numbered_leaf(node: Node) -> bool:
+    """Return whether a node is a leaf whose value the trace has by number; it keeps the values of lent leaves."""
+    return node.operator is LEAF and node.attributes[0] >= 0
+
+
 def _leaf_index(node: Node) -> int | None:
-    """Return the number of a leaf, or None for nodes whose values the trace keeps: all others, and lent leaves."""
-    return node.attributes[0] if node.operator is LEAF and node.attributes[0] >= 0 else None
+    """Return the number of a leaf, or None for nodes whose values the trace keeps."""
+    return node.attributes[0] if is_numbered_leaf(node) else None
 
 
 def starting_points(sources: Iterable[Node], known: Container[Node]) -> list[Node]:
@@ -374,6 +398,8 @@ def _forget_except(keep: set[Node]) -> None:
         # the dictionary object is part of generated code, so it is emptied in place
         declared.calls.clear()
         declared.several.clear()
+        # templates refer to interned constants
+        declared.recipes.clear()
         declared.consequences.clear()
     FORGOTTEN.emit()
 

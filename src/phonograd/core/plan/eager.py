@@ -32,7 +32,7 @@ from ..kernels.launch import Plan
 from ..kernels.target import Machine
 from ..lower.lowering import SAME, Gather, Lowering
 from ..lower.pattern import Pattern
-from ..ops.math.structural import leaf
+from ..ops.math.structural import LEAF, leaf
 from ..run import kernel_cache, memory_pool
 from ..run.background import run_apart
 from ..run.host import host
@@ -43,7 +43,7 @@ from .disk import program_for
 from .eager_launch import fold, launch, multiply
 from .expansion import Order
 
-__all__ = ["EagerProgram"]
+__all__ = ["EagerProgram", "Function", "compute_into", "function_of", "memory_of", "own"]
 
 #: functions to keep that were made for certain shapes
 MOST_FUNCTIONS = 8192
@@ -123,11 +123,20 @@ class EagerProgram:
     def run(self, inputs: list[Any], donated: Container[int] = (), note: Note | None = None) -> list[Array]:
         """Return the values of the kept nodes (see :class:`..run.programs.Program`); no input is written over."""
         values: list[Any] = list(inputs)
+        try:
+            self._compute(values, note)
+        except kernel_cache.CompilerLost as error:
+            kernel_cache.disable_compiler(error)
+            return self._run_with_numpy(inputs)
+        return self._own(inputs, values)
+
+    def _compute(self, values: list[Any], note: Note | None) -> None:
+        """Compute all nodes and add their values."""
         steps, step = self._steps, -1
         known = len(steps)
         with np.errstate(all="ignore"):
             try:
-                for step, (places, dead) in enumerate(zip(self._places, self._dead)):
+                for step, (places, last) in enumerate(zip(self._places, self._dead)):
                     if step < known:
                         function = steps[step]
                     else:
@@ -138,41 +147,19 @@ class EagerProgram:
                         values.append(function(*[values[place] for place in places]))
                     else:
                         self._observe(step, function, values, note)
-                    for place in dead:
+                    for place in last:
                         values[place] = None
-            except kernel_cache.CompilerLost as error:
-                kernel_cache.disable_compiler(error)
-                return self._run_with_numpy(inputs)
+            except kernel_cache.CompilerLost:
+                raise
             except Exception as error:
                 if is_from_outside(error):
                     raise
                 raise locate_error(error, self._computed[step]) from error
-        return self._own(inputs, values)
 
     def _own(self, inputs: Sequence[Any], values: Sequence[Any]) -> list[Array]:
         """Return the kept values: contiguous, each in memory of its own."""
-        taken = {id(array) for array in inputs}
-        taken.update([id(array.base) for array in inputs if array.base is not None])
-        found: list[Array] = []
-        for (_, number), is_asked in zip(self.kept, self._are_asked):
-            value = values[number]
-            if type(value) is not np.ndarray or not value.flags.c_contiguous:
-                value = np.array(value, order="C")
-            elif value.base is None:
-                if id(value) in taken:
-                    value = value.copy()
-            elif (
-                id(value.base) in taken or not memory_pool.is_block(value.base) or 2 * value.nbytes < value.base.nbytes
-            ):
-                value = value.copy()
-            if is_asked and value.base is None and value.nbytes >= memory_pool.SMALLEST_BLOCK:
-                # kernels read it faster from aligned memory, and it may live for long
-                aligned = memory_pool.allocate(value.shape, value.dtype, memory_pool.room_for(value.nbytes))
-                aligned[...] = value
-                value = aligned
-            taken.add(id(value if value.base is None else value.base))
-            found.append(value)
-        return found
+        taken = memory_of(inputs)
+        return [own(values[number], taken, asked) for (_, number), asked in zip(self.kept, self._are_asked)]
 
     def _run_with_numpy(self, inputs: list[Any]) -> list[Array]:
         """Return the values of the kept nodes from NumPy: a kernel was needed, and llvmlite does not work."""
@@ -184,10 +171,7 @@ class EagerProgram:
 
     def _function(self, step: int) -> Function:
         """Return the function that computes a node."""
-        node = self._computed[step]
-        sources = [_source(source) for source in node.inputs]
-        kinds = (node.operator, node.attributes, node.kind, *[source.kind for source in sources])
-        return _general.get(kinds) or _function_for(node, sources, kinds)
+        return _function(self._computed[step])
 
     def _observe(self, step: int, function: Function, values: list[Any], note: Note) -> None:
         start = perf_counter_ns()
@@ -195,6 +179,78 @@ class EagerProgram:
         node = self._computed[step]
         if node.operator is not _ABSENT:
             note(_part(node), start, perf_counter_ns())
+
+
+def compute_into(values: dict[Node, Any], wanted: Iterable[Node], leaves: Sequence[Any]) -> None:
+    """Compute resolved nodes and all nodes below them, and add their values, some of which may be views of others.
+
+    This is an :class:`EagerProgram` that runs once and drops nothing. ``leaves`` has values of leaves by number.
+    """
+    stack = list(wanted)
+    node = stack[-1] if stack else None
+    with np.errstate(all="ignore"):
+        try:
+            while stack:
+                node = stack[-1]
+                if node in values:
+                    stack.pop()
+                    continue
+                arrays = []
+                for source in node.inputs:
+                    while source.operator.is_view:
+                        source = source.inputs[0]
+                    array = values.get(source)
+                    if array is None:
+                        if source.operator is LEAF:
+                            array = values[source] = leaves[source.attributes[0]]
+                        elif source.operator is not _ABSENT:
+                            stack.append(source)
+                            continue
+                    arrays.append(array)
+                if len(arrays) == len(node.inputs):
+                    stack.pop()
+                    recipe = node.recipe
+                    function = None if recipe is None else recipe.function
+                    values[node] = (function or _function(node))(*arrays)
+        except kernel_cache.CompilerLost:
+            raise
+        except Exception as error:
+            if is_from_outside(error) or node is None:
+                raise
+            raise locate_error(error, node) from error
+
+
+def memory_of(arrays: Iterable[Any]) -> set[int]:
+    """Return what :func:`own` needs to know of arrays in use."""
+    taken = set()
+    for array in arrays:
+        taken.add(id(array))
+        if array.__class__ is tuple:
+            taken |= memory_of(array)
+        elif array is not None and array.base is not None:
+            taken.add(id(array.base))
+    return taken
+
+
+def own(value: Any, taken: set[int], stays: bool) -> Array:
+    """Return a result as a contiguous array in memory that is not ``taken``, and take it.
+
+    ``stays`` says that a user may keep it for long.
+    """
+    if type(value) is not np.ndarray or not value.flags.c_contiguous:
+        value = np.array(value, order="C")
+    elif value.base is None:
+        if id(value) in taken:
+            value = value.copy()
+    elif id(value.base) in taken or not memory_pool.is_block(value.base) or 2 * value.nbytes < value.base.nbytes:
+        value = value.copy()
+    if stays and value.base is None and value.nbytes >= memory_pool.SMALLEST_BLOCK:
+        # kernels read it faster from aligned memory
+        aligned = memory_pool.allocate(value.shape, value.dtype, memory_pool.room_for(value.nbytes))
+        aligned[...] = value
+        value = aligned
+    taken.add(id(value if value.base is None else value.base))
+    return value  # type: ignore[no-any-return]
 
 
 def _source(node: Node) -> Node:
@@ -212,8 +268,22 @@ def _part(node: Node) -> Part:
 # -- functions
 
 
-def _function_for(node: Node, sources: Sequence[Node], kinds: tuple[Any, ...]) -> Function:
-    """Return the function that computes a node; make it if there is none."""
+def _function(node: Node) -> Function:
+    """Return the function that computes a node."""
+    recipe = node.recipe
+    if recipe is None:
+        return function_of(node, [_source(source) for source in node.inputs])
+    if recipe.function is None:
+        recipe.function = function_of(node, [_source(source) for source in node.inputs])
+    return recipe.function  # type: ignore[no-any-return]
+
+
+def function_of(node: Node, sources: Sequence[Node]) -> Function:
+    """Return the function that computes a node from the values of others; make it if there is none."""
+    kinds = (node.operator, node.attributes, node.kind, *[source.kind for source in sources])
+    found = _general.get(kinds)
+    if found is not None:
+        return found
     key = (*kinds, *[source.shape for source in sources], *[source.operator is _ABSENT for source in sources])
     found = _special.get(key)
     if found is None:

@@ -30,7 +30,8 @@ from ..graph.operator import Array
 from ..observe.anomaly import detection
 from ..observe.attribution import Attribution, open_scope
 from ..ops.math.structural import REPEAT_CALL, VARIABLE, leaf, leaf_like, repeat_call
-from ..plan.cache import PLANS, waits
+from ..plan.cache import PLANS, CacheNode, is_numbered_leaf, waits
+from ..run.reference import resolve
 from .evaluation import KEEP, LAST, Options, check_reentry, compute, evaluate
 from .flags import is_paused, is_recording
 from .liveness import referenced
@@ -238,20 +239,20 @@ class Trace(Recorder):
         the value of an array that depends on it is needed. The exception of a signal handler is raised at once; pending
         arrays stay pending.
         """
+        with self.lock, _Computing(self) as number:
+            self._flush(end, number)
+
+    def computing(self) -> _Computing:
+        """Return a scope in which this thread computes values of this trace. The caller holds its lock."""
+        return _Computing(self)
+
+    def learn(self, results: list[tuple[Node, Array]]) -> None:
+        """Take values that were computed without a plan, and give all live handles their values."""
         with self.lock:
-            if self.busy:
-                check_reentry(self)
-            self.busy = True
-            is_current, number = getattr(LOCAL, "trace", None) is self, None
-            if is_current:
-                # no machine code: a signal handler that calls operators meanwhile gets another trace (`ready_trace`)
-                number, self.thread = self.thread, None
-            try:
-                self._flush(end, number)
-            finally:
-                self.busy = False
-                if is_current and not self.ended:
-                    self.thread = number
+            self.values.update(results)
+            # no sequence of plans leads to these values
+            self.position = CacheNode()
+            self.flush()
 
     def _flush(self, end: bool, number: int | None) -> None:
         if detection.on and self.attribution is not None:
@@ -262,7 +263,8 @@ class Trace(Recorder):
         waiting = waits(nodes) if plan is None else plan.waits
         options = KEEP if waiting or self.ended or (self.flushes and not end) else LAST
         try:
-            values: list[Any] = compute(self, nodes, plan, options) if nodes else []
+            known = self._known(nodes) if plan is None else None
+            values: list[Any] = compute(self, nodes, plan, options) if known is None else known
         except Exception as error:
             if is_from_outside(error):
                 raise
@@ -283,6 +285,17 @@ class Trace(Recorder):
                 self._end(live, number)
         if end:
             PLANS.trim()
+
+    def _known(self, nodes: tuple[Node, ...]) -> list[Array] | None:
+        """Return the values of nodes if all are known or leaves, else None."""
+        found, values, leaves = [], self.values, self.leaves
+        for node in nodes:
+            node = resolve(node)
+            value = leaves[node.attributes[0]] if is_numbered_leaf(node) else values.get(node)
+            if value is None:
+                return None
+            found.append(value)
+        return found
 
     def _is_being_recorded(self) -> bool:
         return is_recording() or (self.flushes < _FLUSHES_WHILE_PAUSED and is_paused())
@@ -334,6 +347,33 @@ class Trace(Recorder):
         if node in self.made:
             return self.attribution.scope_at(list(self.made).index(node))
         return self.attribution.scope_of(node)
+
+
+class _Computing:
+    """A scope in which a thread computes values of a trace; it gives the thread's number for machine code."""
+
+    __slots__ = ("_is_current", "_number", "_trace")
+
+    def __init__(self, trace: Trace) -> None:
+        self._trace = trace
+        self._number: int | None = None
+
+    def __enter__(self) -> int | None:
+        trace = self._trace
+        if trace.busy:
+            check_reentry(trace)
+        trace.busy = True
+        self._is_current = getattr(LOCAL, "trace", None) is trace
+        if self._is_current:
+            # no machine code: a signal handler that calls operators meanwhile gets another trace (`ready_trace`)
+            self._number, trace.thread = trace.thread, None
+        return self._number
+
+    def __exit__(self, *error: object) -> None:
+        trace = self._trace
+        trace.busy = False
+        if self._is_current and not trace.ended:
+            trace.thread = self._number
 
 
 class _Local(threading.local):

@@ -252,8 +252,9 @@ class Calls:
 
     def _method(self, array_class: type[Any], number: int, entry: BinaryCall) -> Any:
         """Return an entry as a method of a class."""
-        name, calls, function, exchanged, _ = entry
-        self._table[ENTRY * number : ENTRY * (number + 1)] = [id(calls), id(function), int(exchanged)]
+        words: list[Any] = [id(entry.calls), id(entry.function), int(entry.exchanged), id(entry.extend)]
+        self._table[ENTRY * number : ENTRY * (number + 1)] = words
+        name, function = entry.name, entry.function
         definition = self._definition(name, self._numbered[number], _METH_O, function.__doc__ or "")
         return _new_method(array_class, ctypes.byref(definition))
 
@@ -274,11 +275,13 @@ class Calls:
         definition = self._definition(signature.partition("(")[0], address, flags, f"{signature}\n--\n\n")
         return _new_function(ctypes.byref(definition), None, __name__)
 
-    def function(self, name: str, function: Any, calls: dict[Any, Any], key: KeyForm) -> Any:
+    def function(
+        self, name: str, function: Any, calls: dict[Any, Any], key: KeyForm, extend: Callable[[Any], Any]
+    ) -> Any:
         """Return the machine-code counterpart of the Python function of an operator."""
         doc = f"{name}{text_of(inspect.signature(function))}\n--\n\n{function.__doc__ or ''}"
         definition = self._definition(name, self._function, _METH_FASTCALL_WITH_KEYWORDS, doc)
-        entry = (calls, function, key.arrays, key.template, key.places)
+        entry = (calls, function, key.arrays, key.template, key.places, extend)
         return _new_function(ctypes.byref(definition), entry, function.__module__)
 
 
@@ -305,6 +308,8 @@ class BinaryCall(NamedTuple):
     """Whether the array is the second operand."""
     in_place: bool
     """Whether the first operand is changed."""
+    extend: Callable[[Any], Any]
+    """Makes the node of a new call, given its key, if the kind of the call is known, and remembers the call."""
 
 
 _new_method = ctypes.pythonapi.PyDescr_NewMethod

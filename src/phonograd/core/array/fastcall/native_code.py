@@ -28,7 +28,7 @@ from .native_text import API, CALL_WITH, OBJECTS, Code
 __all__ = ["DIRECTORY", "ENTRY", "module_text"]
 
 #: words of an entry of a binary operator
-ENTRY = 3
+ENTRY = 4
 #: entries of the table of recent calls, each of the words (what is called, first node, second node, result)
 _RECENT = 4096
 #: the complaint of checked code
@@ -210,7 +210,8 @@ def _living(offsets: dict[str, int]) -> str:
 def _look_up(offsets: dict[str, int]) -> str:
     """Return the function that gives the node of a binary operator if it was called with two nodes before.
 
-    An entry is the words (calls, Python function, whether the operands are exchanged).
+    It is also given for a new call whose kind is known. An entry is the words (calls, Python function, whether the
+    operands are exchanged, the function that makes nodes of known kinds).
     """
     f = Code("look_up", "ptr %record, ptr %first, ptr %second", offsets)
     words = "%record", "%first", "%second"
@@ -221,12 +222,28 @@ def _look_up(offsets: dict[str, int]) -> str:
     key = f.api("PyTuple_Pack", "i64 2, ptr %first, ptr %second", "error")
     calls = f.load_word("%record", "0", "ptr")
     node = f.api("PyDict_GetItemWithError", f"ptr {calls}, ptr {key}", "drop")
+    f.leave_if_null(node, "extend")
     f.release(key)
-    f.leave_if_null(node, "error")
     f.call("note", *words, node)
     f.give(node)
+    f.label("extend")
+    made = _extend(f, f.load_word("%record", "3", "ptr"), key)
+    f.release(key)
+    f.call("note", *words, made)
+    f.give(made)
     f.end_dropping(key)
     return f.text()
+
+
+def _extend(f: Code, function: str, key: str) -> str:
+    """Return the node of a new call whose kind is known; go to the label ``drop`` if it is not known.
+
+    The calls that are remembered hold the node.
+    """
+    made = f.api(CALL_WITH, f"ptr {function}, ptr {key}, ptr null", "drop")
+    f.release(made)
+    f.leave_if(f.same(made, "none"), "drop")
+    return made
 
 
 def _binary(offsets: dict[str, int], name: str, in_place: bool) -> str:
@@ -342,12 +359,14 @@ def _call(offsets: dict[str, int]) -> str:
     """Return the function of an operator called by name, with arrays first and parameters by keyword.
 
     Its ``self`` is the tuple (calls, Python function, number of arrays, template of the key, places of keywords in
-    the key). The place of a number is given as -1 - place: Python makes the key if the number is 0, because 0.0 and
-    -0.0 are equal, but different arguments. Keywords that Python has to convert are missing among the places.
+    the key, function that makes nodes of known kinds). The place of a number is given as -1 - place: Python makes the
+    key if the number is 0, because 0.0 and -0.0 are equal, but different arguments. Keywords that Python has to convert
+    are missing among the places.
     """
     f = Code("call", "ptr %self, ptr %arguments, i64 %count, ptr %names", offsets)
-    calls, function, arrays, template, places = [f.item("%self", str(k)) for k in range(5)]
+    calls, function, arrays, template, places, extend = [f.item("%self", str(k)) for k in range(6)]
     cell, kind = f.assign("alloca i64, align 8"), f.assign("alloca ptr, align 8")
+    found_cell = f.assign("alloca ptr, align 8")
     length = f.api("PyTuple_Size", f"ptr {template}", "error")
     f.line(f"store ptr {f.object('array')}, ptr {kind}, align 8")
     most = f.number(arrays, "error")
@@ -382,7 +401,13 @@ def _call(offsets: dict[str, int]) -> str:
     f.loop("0", "%count", "1", (), filling.positional)
     f.loop("0", named, "1", (), filling.keyword)
     found = f.api("PyDict_GetItemWithError", f"ptr {calls}, ptr {key}", "unhashable")
-    f.leave_if_null(found, "drop")
+    f.line(f"store ptr {found}, ptr {found_cell}, align 8")
+    f.leave_unless(f.is_equal(found, "null"), "known")
+    made = _extend(f, extend, key)
+    f.line(f"store ptr {made}, ptr {found_cell}, align 8")
+    f.line("br label %known")
+    f.label("known")
+    found = f.assign(f"load ptr, ptr {found_cell}, align 8")
     f.release(key)
     f.line(f"br i1 {alone}, label %new, label %old")
     f.label("new")

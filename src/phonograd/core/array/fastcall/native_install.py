@@ -1,18 +1,19 @@
 """Installs the machine code of operator calls (:mod:`.native_call`) in the place of Python functions and methods.
 
-That happens when a plan is used again (:func:`phonograd.core.plan.cache.repeating`): a program that does everything
-once would only wait for the compiler. References that a program has kept before (``tanh = mx.nd.tanh``) stay Python
-functions.
+That happens when a plan is used again, or after some evaluations (:func:`phonograd.core.plan.cache.repeating`): a
+program that ends soon would only wait for the compiler. References that a program has kept before
+(``tanh = mx.nd.tanh``) stay Python functions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from types import FunctionType, ModuleType
 from typing import Any
 
 from ...base.dtypes import FLOAT32
-from ...graph.node import FORGOTTEN
+from ...graph import extension
+from ...graph.node import FORGOTTEN, Node
 from ...graph.operator import Operator
 from ...graph.signature import visible
 from ...ops.math.structural import leaf
@@ -33,6 +34,10 @@ from .native_call import (
 )
 
 __all__ = ["install"]
+
+
+#: stands in keys for arguments that must be given
+_MISSING = object()
 
 
 def install(array_class: type[Any], modules: Iterable[ModuleType]) -> None:
@@ -69,7 +74,7 @@ def _methods(array_class: type[Any]) -> list[BinaryCall]:
     """Return the methods of binary operators that a class defines."""
     own = [(name, value, getattr(value, "facts", None)) for name, value in vars(array_class).items()]
     return [
-        BinaryCall(name, facts.declared.calls, function, facts.reflected, facts.in_place)
+        BinaryCall(name, facts.declared.calls, function, facts.reflected, facts.in_place, _extender(facts.declared, 2))
         for name, function, facts in own
         if isinstance(facts, BinaryMethod)
     ]
@@ -98,7 +103,9 @@ class _Functions:
         found = self._made.get((declared, name))
         if found is None:
             function = call.python_function_of(declared, name)
-            found = self._calls.function(name, function, declared.calls, _form(declared))
+            form = _form(declared)
+            extend = _extender(declared, form.arrays)
+            found = self._calls.function(name, function, declared.calls, form, extend)
             found = self._made.setdefault((declared, name), found)
         return found
 
@@ -123,13 +130,29 @@ def _functions(names: Any) -> list[tuple[str, Any]]:
     return [(name, call.function_of(*facts)) for name, facts in made if call.remembers(facts[0])]
 
 
+def _extender(declared: Operator, arrays: int) -> Callable[[tuple[Any, ...]], Node | None]:
+    """Return the function that makes the node of a new call, given its key, if the kind of the call is known."""
+    calls = declared.calls
+
+    def extend(key: tuple[Any, ...]) -> Node | None:
+        nodes = key[:arrays]
+        if None in nodes or _MISSING in nodes:
+            return None
+        node = extension.extend(declared, nodes, key[arrays:])
+        if type(node) is not Node:
+            return None
+        calls[key] = node
+        return node
+
+    return extend
+
+
 def _form(declared: Operator) -> KeyForm:
     """Return the form of the keys of remembered calls, as :func:`..call.invoke` makes them."""
     inputs = [name for name in declared.input_names if name != "counter"]
     parameters = visible(declared)
-    missing = object()
     required = declared.required_inputs
-    template = [missing] * required + [None] * (len(inputs) - required)
+    template: list[Any] = [_MISSING] * required + [None] * (len(inputs) - required)
     template += [call.key_form(parameter, parameter.default) for parameter in parameters]
     places = {name: place for place, name in enumerate(inputs)}
     for place, parameter in enumerate(parameters, len(inputs)):

@@ -17,7 +17,7 @@ from ..math.structural import full
 from ..shape.shape import concatenate, stack_nodes
 from ..vision.regions import add_part, assign_step, is_assigned
 
-__all__ = ["total"]
+__all__ = ["is_product_of_few_terms", "total"]
 
 #: up to this many slices are added as whole arrays, in one kernel
 FEW_PARTS = 8
@@ -56,7 +56,7 @@ def total(grads: list[Node]) -> Node:
 
 def _join_products(grads: list[Node]) -> list[Node]:
     """Return the summands with all products of few terms replaced by one product."""
-    products = [grad for grad in grads if _is_product_of_few_terms(grad)]
+    products = [grad for grad in grads if is_product_of_few_terms(grad)]
     if len(products) <= FEW_PRODUCTS:
         return grads
     # the reverse pass visits users first; restore the order of the steps
@@ -67,7 +67,7 @@ def _join_products(grads: list[Node]) -> list[Node]:
     return [joined, *[grad for grad in grads if grad not in chosen]]
 
 
-def _is_product_of_few_terms(grad: Node) -> bool:
+def is_product_of_few_terms(grad: Node) -> bool:
     """Return whether a node is the product of a transposed matrix and another matrix, both with few rows."""
     if grad.operator is not _MATMUL or grad.ndim != 2 or grad.inputs[0].operator is not _PERMUTE:
         return False

@@ -16,7 +16,7 @@ import numpy as np
 from ...base.errors import MXNetError, format_shape
 from ...graph.interface import Interface, Partial, Partials, merge
 from ...graph.node import Node, Shape
-from ...graph.operator import Array, Spec, composite, operator, single
+from ...graph.operator import REGISTRY, Array, Spec, composite, operator, single
 from ...graph.parameters import Axis
 from ...graph.shapes import (
     concatenated_shape,
@@ -42,6 +42,8 @@ __all__ = [
     "transpose",
 ]
 
+
+_LABEL = REGISTRY["_composite"]
 
 # -- concatenation and splitting: the primitives
 
@@ -121,7 +123,8 @@ def split_at(node: Node, boundaries: Shape, axis: int) -> tuple[Node, ...]:
     if not boundaries:
         return (node,)
     joined = node
-    while joined.call is not None:
+    # templates exist for nodes of other operators, which are not looked into
+    while joined.operator is _LABEL:
         joined = joined.inputs[0]
     if joined.operator is _concatenate and joined.attributes[0] == real_axis(axis, node.ndim, "split"):
         ends = itertools.accumulate([piece.shape[axis] for piece in joined.inputs])

@@ -1,0 +1,242 @@
+"""Backward passes that compute at once, tier 0: gradients of a new graph as arrays, without gradient nodes.
+
+Takes the head of a record from :mod:`phonograd.core.backward.backward`, the first time that it is differentiated. The
+forward pass runs operator by operator (:mod:`phonograd.core.plan.eager`), then every operator's gradient rule does, as
+a function of arrays (:mod:`.eager_rules`). A record that comes back is differentiated as a graph
+(:mod:`phonograd.core.derive.gradient`), which can be planned. The order of the pass and of all additions is the same,
+so the bits are the same. See docs/decisions/0018.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..base import settings
+from ..base.outside import is_from_outside
+from ..derive.gradient import call_of, order_users_first
+from ..graph.node import FORGOTTEN, Node, statistics
+from ..graph.operator import Array, item_operator
+from ..observe.anomaly import detection
+from ..ops.math.arithmetic import add
+from ..ops.math.structural import LEAF, VARIABLE, leaf
+from ..ops.reduce.accumulation import total
+from ..plan.cache import MOST_NUMBERS_PER_NODE, is_numbered_leaf, note_plans
+from ..plan.eager import Function, compute_into, function_of, memory_of, own
+from ..run import kernel_cache
+from ..run.reference import locate_error, resolve
+from ..trace.evaluation import PROGRESS
+from ..trace.trace import Trace
+from .eager_rules import Deferred, gradients_of
+
+__all__ = ["EagerGradient", "differentiate_at_once"]
+
+_ITEM = item_operator()
+
+#: heads that were differentiated at once; the next time they are differentiated as graphs
+_seen: set[Node] = set()
+FORGOTTEN.connect(_seen.clear)
+
+
+class EagerGradient:
+    """The result of a backward pass: the gradient of each variable node as an array, and all nodes visited."""
+
+    __slots__ = ("_results", "_trace", "targets", "visited")
+
+    def __init__(
+        self,
+        trace: Trace,
+        targets: dict[Node, Array | None],
+        visited: frozenset[Node],
+        results: list[tuple[Node, Array]],
+    ) -> None:
+        self._trace, self._results = trace, results
+        self.targets = targets
+        self.visited = visited
+
+    def finish(self) -> None:
+        """Take the record off the tape, and give the live arrays of the trace their values."""
+        trace = self._trace
+        trace.tape.clear(self.visited)
+        trace.learn(self._results)
+
+
+def differentiate_at_once(trace: Trace, head: Node, is_fit: Callable[[list[Node]], bool]) -> EagerGradient | None:
+    """Return the gradients of a head in the current trace; None if the record is to be differentiated as a graph.
+
+    ``is_fit`` is given the variable nodes that the pass reaches, and says whether their gradients can be used.
+    """
+    if not _applies(head):
+        return None
+    visited = order_users_first((head,))
+    variables = [node for node in visited if node.operator is VARIABLE]
+    if not variables or not is_fit(variables):
+        return None
+    _seen.add(head)
+    if sum([math.prod(node.shape) for node in visited]) > MOST_NUMBERS_PER_NODE * len(visited):
+        return None
+    with trace.lock:
+        wanted = list(dict.fromkeys([resolve(node) for _, node in trace.live()]))
+        wanted = [node for node in wanted if node.operator is not LEAF and node not in trace.values]
+        with trace.computing():
+            try:
+                return _run(trace, head, visited, wanted)
+            except (_Unknown, _Failed, kernel_cache.CompilerLost):
+                # an error is raised where the value is needed
+                return None
+
+
+def _applies(head: Node) -> bool:
+    """Return whether this is the first time that a record is differentiated, and nobody observes it."""
+    return not (head in _seen or settings.active.watched or detection.on or PROGRESS.get())
+
+
+class _Unknown(Exception):
+    """A value is neither known nor computed by the forward pass."""
+
+
+class _Failed(Exception):
+    """An operator of the forward pass has failed."""
+
+
+class _Known(dict[Node, Any]):
+    """The values of nodes in a backward pass."""
+
+    __slots__ = ("leaves",)
+    leaves: Sequence[Array]
+
+    def __missing__(self, node: Node) -> Any:
+        if is_numbered_leaf(node):
+            value: Any = self.leaves[node.attributes[0]]
+        elif node.operator is _ITEM:
+            value = self[node.inputs[0]][node.attributes[0]]
+        else:
+            raise _Unknown
+        self[node] = value
+        return value
+
+
+def _run(trace: Trace, head: Node, visited: list[Node], wanted: list[Node]) -> EagerGradient:
+    statistics.gradients += 1
+    statistics.evaluations += 1
+    statistics.plans += 1
+    note_plans()
+    known = _Known(trace.values)
+    known.leaves = trace.leaves
+    try:
+        compute_into(known, [resolve(head), *wanted], trace.leaves)
+    except kernel_cache.CompilerLost:
+        raise
+    except Exception as error:
+        if is_from_outside(error):
+            raise
+        raise _Failed from error
+    with np.errstate(all="ignore"):
+        targets = _Pass(known).run(head, visited)
+    taken = memory_of(known.values())
+    found = {node: None if grad is None else own(grad, taken, True) for node, grad in targets.items()}
+    taken = memory_of([*trace.leaves, *trace.values.values()])
+    taken.update(memory_of([grad for grad in found.values() if grad is not None]))
+    results = [(node, own(known[node], taken, True)) for node in wanted]
+    return EagerGradient(trace, found, frozenset(visited), results)
+
+
+class _Pass:
+    """The gradients received so far, as :class:`phonograd.core.derive.gradient._Pass` has them, of arrays."""
+
+    def __init__(self, known: _Known) -> None:
+        self._known = known
+        self._grads: dict[Node, list[Any]] = {}
+        self._items: dict[Node, list[Any]] = {}
+
+    def run(self, head: Node, visited: Sequence[Node]) -> dict[Node, Array | None]:
+        """Return the gradient of each variable node."""
+        known, grads, targets = self._known, self._grads, dict[Node, Array | None]()
+        grads[head] = [np.ones(head.shape, head.dtype)]
+        for node in visited:
+            arrived = grads.pop(node, None)
+            if node.operator is VARIABLE:
+                targets[node] = None if arrived is None else _total(arrived, node)
+                continue
+            node = call_of(node)
+            if node.outputs is not None:
+                items = self._items.pop(node, None)
+                if items is None:
+                    continue
+                out_grads: Sequence[Any] = items
+            elif arrived is None:
+                continue
+            else:
+                grad = arrived[0]
+                if len(arrived) > 1 or grad.__class__ is Deferred:
+                    grad = _total(arrived, node)
+                if node.operator is _ITEM:
+                    self._add_item(node.inputs[0], node.attributes[0], grad, node)
+                    continue
+                out_grads = (grad,)
+            try:
+                found = gradients_of(node, out_grads, known)
+            except (_Unknown, kernel_cache.CompilerLost):
+                raise
+            except Exception as error:
+                if is_from_outside(error):
+                    raise
+                raise locate_error(error, node) from error
+            for source, grad in zip(node.inputs, found, strict=True):
+                if grad is not None and source.marked:
+                    before = grads.get(source)
+                    if before is None:
+                        grads[source] = [grad]
+                    else:
+                        before.append(grad)
+        return targets
+
+    def _add_item(self, whole: Node, index: int, grad: Array, node: Node) -> None:
+        assert whole.outputs is not None
+        by_index = self._items.get(whole)
+        if by_index is None:
+            by_index = self._items[whole] = [None] * len(whole.outputs)
+        before = by_index[index]
+        by_index[index] = grad if before is None else _sum_function(node)(before, grad)
+
+
+#: the function that adds two arrays, by type
+_sums: dict[Any, Function] = {}
+
+
+def _sum_function(node: Node) -> Function:
+    """Return the function that adds two gradients of a node."""
+    found = _sums.get(node.kind)
+    if found is None:
+        one, two = [leaf(number, node.shape, node.dtype) for number in range(2)]
+        both = add(one, two)
+        found = _sums[node.kind] = function_of(both, (one, two))
+    return found
+
+
+def _total(grads: list[Any], node: Node) -> Array:
+    """Return the sum of the gradients of a node, in order, as :func:`total` adds nodes."""
+    first = grads[0]
+    if len(grads) == 1:
+        return first.value() if first.__class__ is Deferred else first
+    if not any([grad.__class__ is Deferred for grad in grads]):
+        plus = _sum_function(node)
+        for grad in grads[1:]:
+            first = plus(first, grad)
+        return first  # type: ignore[no-any-return]
+    nodes: list[Node] = []
+    values: list[Any] = []
+    for grad in grads:
+        if grad.__class__ is Deferred:
+            made, inputs = grad.node(len(values))
+        else:
+            made, inputs = leaf(len(values), node.shape, node.dtype), (grad,)
+        nodes.append(made)
+        values += inputs
+    result = resolve(total(nodes))
+    found: dict[Node, Any] = {}
+    compute_into(found, [result], values)
+    return found[result]  # type: ignore[no-any-return]

@@ -1,0 +1,315 @@
+"""Gradient rules as functions of arrays, for backward passes that compute at once (:mod:`.eager`).
+
+Takes the rules of operators (:meth:`phonograd.core.graph.operator.Operator.gradient_call`). A rule is recorded once for
+each kind of node, as a :class:`~phonograd.core.graph.templates.Template`; the nodes of the template become functions of
+arrays. Nodes of the same kind are then differentiated without making nodes.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ..graph.node import FORGOTTEN, Node, TensorType, new_node, of_one_call, type_of
+from ..graph.operator import ABSENT, REGISTRY, Array, Operator
+from ..graph.templates import Label, Template, record
+from ..ops.math.primitives import matmul, swap_last
+from ..ops.math.structural import leaf
+from ..ops.reduce.accumulation import is_product_of_few_terms
+from ..plan.eager import EagerProgram, Function, function_of
+from ..run.reference import resolve
+
+__all__ = ["Deferred", "gradients_of"]
+
+#: kinds of nodes whose rules are kept
+MOST_KINDS = 8192
+#: the largest constant that is kept, in bytes
+MOST_CONSTANT_BYTES = 64
+
+_EMBED = REGISTRY["_embed"]
+_MATMUL = REGISTRY["_matmul"]
+_ABSENT = ABSENT.operator
+
+#: the function of a rule, by operator, attributes and types
+_rules: dict[Any, Any] = {}
+FORGOTTEN.connect(_rules.clear)
+
+
+class Deferred:
+    """A gradient that is not computed yet: several of its kind are added in another way than as arrays.
+
+    See :mod:`phonograd.core.ops.reduce.accumulation`.
+    """
+
+    __slots__ = ("_attributes", "_function", "_inputs", "_operator")
+
+    def __init__(
+        self, function: Function, declared: Operator, attributes: tuple[Any, ...], inputs: Sequence[Array]
+    ) -> None:
+        self._function, self._operator, self._attributes, self._inputs = function, declared, attributes, inputs
+
+    def value(self) -> Array:
+        """Return the gradient."""
+        return self._function(*self._inputs)  # type: ignore[no-any-return]
+
+    def node(self, first: int) -> tuple[Node, Sequence[Array]]:
+        """Return the gradient as an expression of leaves with numbers from ``first`` on, and their values."""
+        if self._operator is _MATMUL:
+            inputs = (self._inputs[0].T, self._inputs[1])
+            data, grad = [leaf(number, array.shape, array.dtype) for number, array in enumerate(inputs, first)]
+            return matmul(swap_last(data), grad), inputs
+        (value,) = self._inputs
+        made = self._operator.apply((leaf(first, value.shape, value.dtype),), self._attributes)
+        assert isinstance(made, Node)
+        return made, self._inputs
+
+
+class _Rule:
+    """The functions of a template, one after the other.
+
+    Attributes
+    ----------
+    reads
+        The numbers of the arguments that they read, without the gradients of the outputs.
+    constants
+        Small values that follow the arguments.
+    calls
+        Functions, each with the numbers of the values that it takes; its result is the next value.
+    results
+        For each input the number of its gradient, None if there is none or none is needed; or how to defer it.
+    """
+
+    __slots__ = ("calls", "constants", "reads", "results")
+
+    def __init__(self, template: Template, types: list[TensorType | None], outs: int, wanted: Sequence[bool]) -> None:
+        maker = _RuleMaker(template, types)
+        found: Sequence[int | None] = template.results if isinstance(template.results, tuple) else (template.results,)
+        results: list[Any] = []
+        for place, is_wanted in zip(found, wanted, strict=True):
+            if place is None or not is_wanted:
+                results.append(None)
+            else:
+                results.append(maker.defer(place) or maker.need(place))
+        self.reads = [place for place in sorted(maker.read) if place >= outs]
+        self.constants, self.calls, self.results = maker.constants, maker.calls, results
+
+    def run(self, out_grads: Sequence[Any], others: Sequence[Node | None], known: Mapping[Node, Any]) -> list[Any]:
+        """Return the gradients of the inputs, given the gradients of the outputs and the values of nodes."""
+        values: list[Any] = [*out_grads, *others]
+        first = len(out_grads)
+        for place in self.reads:
+            node = others[place - first]
+            if node is not None:
+                while node.operator.is_view:
+                    node = node.inputs[0]
+                values[place] = known[node]
+        values += self.constants
+        for function, places in self.calls:
+            values.append(function(*[values[place] for place in places]))
+        found: list[Any] = []
+        for result in self.results:
+            if result.__class__ is int:
+                found.append(values[result])
+            elif result is None:
+                found.append(None)
+            else:
+                function, declared, attributes, places = result
+                found.append(Deferred(function, declared, attributes, [values[place] for place in places]))
+        return found
+
+
+class _RuleMaker:
+    """Makes the functions that some results of a template need."""
+
+    def __init__(self, template: Template, types: list[TensorType | None]) -> None:
+        self._template = template
+        self._types: list[TensorType | None] = [*types]
+        self._types += [type_of(node) for node in template.constants]
+        self._types += [step[3] for step in template.steps]
+        self._first = len(types)
+        self._first_step = self._first + len(template.constants)
+        self._slots: dict[int, int] = {}
+        self.read: set[int] = set()
+        self.constants: list[Any] = []
+        self.calls: list[tuple[Function, list[int]]] = []
+        self._collect_constants()
+
+    def _collect_constants(self) -> None:
+        """Compute the small constants, which come first among the values."""
+        for number, node in enumerate(self._template.constants, self._first):
+            if node.outputs is None and node.size * node.dtype.itemsize <= MOST_CONSTANT_BYTES:
+                program = EagerProgram([node], lambda _: False)
+                self._slots[number] = self._first + len(self.constants)
+                self.constants += program.run([])
+
+    def need(self, place: int) -> int:
+        """Return the number of a value, and note how it is computed."""
+        found = self._slots.get(place)
+        if found is not None:
+            return found
+        if place < self._first:
+            self.read.add(place)
+            self._slots[place] = place
+            return place
+        declared, places, attributes, type_, item, _ = self._step(place)
+        if declared.is_view or isinstance(item, Label):
+            found = self.need(places[0])
+        else:
+            sources = [self.need(source) for source in places]
+            function: Function
+            if item.__class__ is int:
+                function = operator.itemgetter(item)
+            else:
+                function = self._function(declared, places, attributes, type_)
+            found = self._first + len(self.constants) + len(self.calls)
+            self.calls.append((function, sources))
+        self._slots[place] = found
+        return found
+
+    def defer(self, place: int) -> tuple[Function, Operator, tuple[Any, ...], list[int]] | None:
+        """Return how to defer the value at a place; None if it is of no such kind."""
+        if place < self._first_step:
+            return None
+        declared, places, attributes, type_, _, _ = self._step(place)
+        if declared is _MATMUL:
+            left, right = self._types[places[0]], self._types[places[1]]
+            if left is None or right is None or places[0] < self._first_step:
+                return None
+            permuted, below, axes, *_ = self._step(places[0])
+            source = self._types[below[0]]
+            if permuted.name != "_permute" or source is None:
+                return None
+            data = leaf(0, source.shape, source.dtype)
+            product = matmul(permuted.apply((data,), axes), leaf(1, right.shape, right.dtype))
+            if not is_product_of_few_terms(product):
+                return None
+        elif declared is not _EMBED:
+            return None
+        sources = [self.need(source) for source in places]
+        return self._function(declared, places, attributes, type_), declared, attributes, sources
+
+    def _step(self, place: int) -> Any:
+        """Return a step of the template; constants are steps, too."""
+        if place >= self._first_step:
+            return self._template.steps[place - self._first_step]
+        node = self._template.constants[place - self._first]
+        numbers = {constant: self._first + number for number, constant in enumerate(self._template.constants)}
+        item = node.attributes[0] if node.inputs and node.inputs[0].outputs is not None else None
+        return node.operator, [numbers[source] for source in node.inputs], node.attributes, type_of(node), item, None
+
+    def _function(
+        self, declared: Operator, places: Sequence[int], attributes: tuple[Any, ...], type_: TensorType
+    ) -> Function:
+        sources = []
+        for number, place in enumerate(places):
+            source = self._types[place]
+            sources.append(ABSENT() if source is None else leaf(number, source.shape, source.dtype, source.context))
+        node = new_node(declared, tuple(sources), attributes, type_, None, None)
+        return function_of(node, sources)
+
+
+#: the mark of a rule that looks at the expressions below its inputs, so that it runs each time
+_REFUSED = object()
+
+
+def gradients_of(node: Node, out_grads: Sequence[Any], known: Mapping[Node, Any]) -> Sequence[Any]:
+    """Return the gradients of the marked inputs of a node as arrays; None for the others and where there is none.
+
+    Parameters
+    ----------
+    out_grads
+        The gradient of each output, None where there is none.
+    known
+        The values of nodes.
+    """
+    declared, inputs = node.operator, node.inputs
+    if declared.is_view:
+        if declared not in _passing:
+            _passing[declared] = _passes(declared, node)
+        passes = _passing[declared]
+        if passes is not None:
+            return [out_grads[0] if passed else None for passed in passes]
+    recipe = node.recipe
+    if recipe is not None and recipe.rule is not None:
+        return recipe.rule.run(out_grads, (node, *inputs), known)  # type: ignore[no-any-return]
+    key = (
+        declared,
+        node.attributes,
+        node.type or type_of(node),
+        *[source.type or type_of(source) for source in inputs],
+        *([grad is None for grad in out_grads] if node.outputs is not None else ()),
+    )
+    if len(inputs) > 1 and len(set(inputs)) != len(inputs):
+        key += tuple([inputs.index(source) for source in inputs])
+    if declared in _curious:
+        key += tuple([source.operator for source in inputs])
+    found = _rules.get(key)
+    if found is None:
+        if len(_rules) >= MOST_KINDS:
+            _rules.clear()
+        asks, found = _make_rule(node, out_grads)
+        if asks and declared not in _curious:
+            _curious.add(declared)
+            key += tuple([source.operator for source in inputs])
+        _rules[key] = found
+    if found is not _REFUSED:
+        if recipe is not None and node.outputs is None and declared not in _curious:
+            recipe.rule = found
+        others = (node, *inputs) if node.outputs is None else declared.gradient_call(node)[0]
+        return found.run(out_grads, others, known)  # type: ignore[no-any-return]
+    return _run_rule(node, out_grads, known)
+
+
+#: operators whose rules ask for the operators of their inputs
+_curious: set[Operator] = set()
+#: to which inputs a gradient passes, for operators that stand for an input; None if it does not pass unchanged
+_passing: dict[Operator, list[bool] | None] = {}
+
+
+def _passes(declared: Operator, node: Node) -> list[bool] | None:
+    others, rule = declared.gradient_call(node)
+    grad = leaf(0, node.shape, node.dtype, node.context)
+    found = rule((grad, *others))
+    return [each is not None for each in found] if all([each is None or each is grad for each in found]) else None
+
+
+def _stand_ins(node: Node, out_grads: Sequence[Any]) -> list[Node | None]:
+    """Return leaves for the gradients of the outputs, numbered apart from those of traces."""
+    specs = node.outputs or ((node.shape, node.dtype),)
+    return [
+        None if grad is None else leaf(-(1 << 40) - number, shape, dtype, node.context)
+        for number, (grad, (shape, dtype)) in enumerate(zip(out_grads, specs, strict=True))
+    ]
+
+
+def _make_rule(node: Node, out_grads: Sequence[Any]) -> tuple[bool, Any]:
+    """Return whether the rule asks for the operators of inputs, and its functions, or the mark for none."""
+    others, rule = node.operator.gradient_call(node)
+    arguments = (*_stand_ins(node, out_grads), *others)
+    with of_one_call():
+        asked, template = record(rule, arguments)
+        if not isinstance(template, Template):
+            return bool(asked), _REFUSED
+        types = [None if each is None else type_of(each) for each in arguments]
+        wanted = [source.marked for source in node.inputs]
+        return bool([place for place in asked if place >= len(out_grads)]), _Rule(
+            template, types, len(out_grads), wanted
+        )
+
+
+def _run_rule(node: Node, out_grads: Sequence[Any], known: Mapping[Node, Any]) -> Sequence[Any]:
+    """Return the gradients of inputs by running the rule, and then the nodes that it returns."""
+    others, rule = node.operator.gradient_call(node)
+    stand_ins = _stand_ins(node, out_grads)
+    lent = {each: grad for each, grad in zip(stand_ins, out_grads, strict=True) if each is not None}
+    with of_one_call():
+        grads = rule((*stand_ins, *others))
+    found = [
+        None if grad is None or not source.marked else resolve(grad)
+        for grad, source in zip(grads, node.inputs, strict=True)
+    ]
+    program = EagerProgram([grad for grad in found if grad is not None], lambda each: each in lent or each in known)
+    results = program.run([lent[each] if each in lent else known[each] for each in program.inputs])
+    values: dict[Node, Any] = {**lent, **dict(zip([each for each, _ in program.kept], results))}
+    return [None if grad is None else values[grad] if grad in values else known[grad] for grad in found]

@@ -1,0 +1,61 @@
+"""Extension of graphs by calls of known kinds: their nodes are made from recipes, without rules or checks.
+
+Takes calls from :mod:`phonograd.core.array`; the first call of a kind goes through
+:meth:`phonograd.core.graph.operator.Operator.apply` and is learned.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .node import Node, Recipe, creation_facts, new_node, of_one_call, statistics, type_of
+from .operator import Operator, label_call
+from .templates import Places
+
+__all__ = ["extend", "learn"]
+
+
+def extend(declared: Operator, nodes: tuple[Node, ...], parameters: tuple[Any, ...]) -> Any:
+    """Return the node (or nodes) of a call of an operator if its kind is known, else None."""
+    recipe = declared.recipes.find(nodes, parameters)
+    if recipe is None:
+        return None
+    attributes = recipe.attributes
+    key = (nodes, attributes)
+    found = declared.table.get(key)
+    if found is None:
+        if recipe.template is None:
+            statistics.nodes += 1
+            found = new_node(declared, nodes, attributes, recipe.type, *creation_facts(), recipe)
+        else:
+            found = _expand(declared, nodes, attributes, recipe)
+        found = declared.table.setdefault(key, found)
+    return found
+
+
+def _expand(declared: Operator, nodes: tuple[Node, ...], attributes: tuple[Any, ...], recipe: Recipe) -> Any:
+    """Return the node (or nodes) of a call of a composite operator."""
+    call = (declared, nodes, attributes)
+    with of_one_call():
+        result = recipe.template.apply(nodes)
+        if result.__class__ is tuple:
+            return tuple([label_call(node, call, index) for index, node in enumerate(result)])
+        return label_call(result, call, 0)
+
+
+def learn(
+    declared: Operator,
+    nodes: tuple[Node | None, ...],
+    parameters: tuple[Any, ...],
+    attributes: tuple[Any, ...],
+    made: Any,
+) -> None:
+    """Remember the kind of a call of an operator, given the node (or nodes) of its result."""
+    if not nodes or None in nodes:
+        return
+    inputs: Any = nodes
+    first, template, asked = made[0] if made.__class__ is tuple else made, None, Places()
+    if declared.composite and not declared.numbers:
+        template, asked = declared.body_templates.known(inputs, attributes)
+    if first.context is inputs[0].context and (template or (first is made and not declared.composite)):
+        declared.recipes.learn(inputs, parameters, asked, Recipe(attributes, type_of(first), template))

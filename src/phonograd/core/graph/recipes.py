@@ -1,0 +1,54 @@
+"""Recipes: what calls of one kind have in common, so that a node of a known kind is made without rules.
+
+Takes calls from :mod:`phonograd.core.graph.operator`. A program whose expressions are always new mostly consists of
+kinds that were seen before: the same operator and parameters, and the same types of inputs.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .node import Node, Recipe, type_of
+from .templates import Places
+
+__all__ = ["Recipes"]
+
+#: kinds that are remembered for each operator
+MOST_KINDS = 4096
+
+
+class Recipes:
+    """The recipes of one operator, by kind of call: parameters, types of inputs, and which inputs are the same."""
+
+    __slots__ = ("_asked", "_known")
+
+    def __init__(self) -> None:
+        self._known: dict[Any, Recipe] = {}
+        #: the places of inputs whose operators matter
+        self._asked: Places = ()
+
+    def find(self, nodes: tuple[Node, ...], parameters: tuple[Any, ...]) -> Recipe | None:
+        """Return the recipe of a call, if one of its kind was learned."""
+        return self._known.get(self._kind(nodes, parameters))
+
+    def learn(self, nodes: tuple[Node, ...], parameters: tuple[Any, ...], asked: Places, recipe: Recipe) -> None:
+        """Remember the recipe of a kind, given the places of inputs whose operators matter for it."""
+        if not set(asked) <= set(self._asked):
+            self._asked = tuple(sorted({*asked, *self._asked}))
+            self._known.clear()
+        if len(self._known) >= MOST_KINDS:
+            self._known.clear()
+        self._known[self._kind(nodes, parameters)] = recipe
+
+    def clear(self) -> None:
+        """Forget all recipes."""
+        self._known.clear()
+
+    def _kind(self, nodes: tuple[Node, ...], parameters: tuple[Any, ...]) -> tuple[Any, ...]:
+        kind = (*parameters, *[node.type or type_of(node) for node in nodes])
+        count = len(nodes)
+        if count > 1 and (nodes[0] is nodes[1] if count == 2 else len(set(nodes)) != count):
+            kind += tuple([nodes.index(node) for node in nodes])
+        if self._asked:
+            kind += tuple([nodes[place].operator for place in self._asked if place < count])
+        return kind

@@ -1,0 +1,202 @@
+"""The first backward pass of a record computes at once: the same bits as a plan, and arrays that share no memory."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import phonograd as mx
+from phonograd import autograd, nd
+from phonograd.core.backward import eager, eager_rules
+from phonograd.core.graph.node import statistics
+from phonograd.core.plan import cache
+
+Program = Callable[[nd.NDArray, nd.NDArray], nd.NDArray]
+#: another extent for each program, so that its record is new
+_extents = itertools.count(5)
+
+
+def split_and_joined(x: nd.NDArray, w: nd.NDArray) -> nd.NDArray:
+    one, two, _ = nd.split(nd.dot(x, w), num_outputs=3, axis=1)
+    return nd.concat(one * two, two, dim=0)
+
+
+def one_weight_in_many_products(x: nd.NDArray, w: nd.NDArray) -> nd.NDArray:
+    total = x
+    for _ in range(6):
+        total = nd.tanh(nd.dot(total, w))
+    return total
+
+
+def many_pieces(x: nd.NDArray, w: nd.NDArray) -> nd.NDArray:
+    total = nd.zeros((x.shape[1],))
+    for row in range(x.shape[0]):
+        total = total + x[row] * x[row - 1]
+    return nd.dot(total, w)
+
+
+def few_pieces(x: nd.NDArray, w: nd.NDArray) -> nd.NDArray:
+    return x[0] * x[1] + w[0] * x[1] + w[1]
+
+
+def with_its_own_gradient(x: nd.NDArray, w: nd.NDArray) -> nd.NDArray:
+    return nd.make_loss(nd.dot(x, w) ** 2) + nd.BlockGrad(x.sum()) * w.sum()
+
+
+def same_operand(x: nd.NDArray, w: nd.NDArray) -> nd.NDArray:
+    return x * x + nd.dot(x, x, transpose_b=True).sum() + nd.dot(w, w).sum()
+
+
+def passed_on(x: nd.NDArray, w: nd.NDArray) -> nd.NDArray:
+    return x + w.reshape((-1,))[0] + nd.identity(x)
+
+
+def normalized(x: nd.NDArray, w: nd.NDArray) -> nd.NDArray:
+    ones, zeros = nd.ones((x.shape[1],)), nd.zeros((x.shape[1],))
+    return nd.log_softmax(nd.LayerNorm(x, ones, zeros)) * nd.softmax(nd.dot(x, w), axis=0)
+
+
+def convolved(x: nd.NDArray, w: nd.NDArray) -> nd.NDArray:
+    image = nd.dot(x, w).expand_dims(0).expand_dims(0)
+    kernel = w.slice_axis(axis=0, begin=0, end=3).slice_axis(axis=1, begin=0, end=3).reshape((1, 1, 3, 3))
+    return nd.Pooling(nd.Convolution(image, kernel, no_bias=True, kernel=(3, 3), num_filter=1), kernel=(2, 2))
+
+
+PROGRAMS: list[Program] = [
+    split_and_joined,
+    one_weight_in_many_products,
+    many_pieces,
+    few_pieces,
+    with_its_own_gradient,
+    same_operand,
+    passed_on,
+    normalized,
+    convolved,
+]
+
+
+def gradients(program: Program, extent: int, rows: int = 12) -> list[np.ndarray[Any, Any]]:
+    """Return the value of a program and its gradients."""
+    draw = np.random.RandomState(extent)
+    x = nd.array(draw.randn(rows, 3 * extent).astype("float32"))
+    w = nd.array(draw.randn(3 * extent, 3 * extent).astype("float32") / 8)
+    for array in (x, w):
+        array.attach_grad()
+    with autograd.record():
+        y = program(x, w)
+    y.backward()
+    return [y.asnumpy(), x.grad.asnumpy(), w.grad.asnumpy()]
+
+
+@pytest.fixture
+def passes(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The results of backward passes that tried to compute at once."""
+    found: list[Any] = []
+    whole = eager._run
+
+    def run(*arguments: Any) -> Any:
+        found.append(whole(*arguments))
+        return found[-1]
+
+    monkeypatch.setattr(eager, "_run", run)
+    return found
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_the_bits_are_those_of_a_plan(program: Program, passes: list[Any]) -> None:
+    extent = next(_extents)
+    found = gradients(program, extent)
+    assert len(passes) == 1
+    again = gradients(program, extent)
+    assert len(passes) == 1, "a record that comes back is differentiated as a graph"
+    with mx.settings.override(tiers="plan"):
+        planned = gradients(program, extent)
+    for one, two, three in zip(found, again, planned, strict=True):
+        assert one.tobytes() == two.tobytes() == three.tobytes()
+
+
+def test_gradients_have_memory_of_their_own() -> None:
+    extent = next(_extents)
+    x, y = nd.ones((extent,)), nd.ones((extent,))
+    for array in (x, y):
+        array.attach_grad()
+    with autograd.record():
+        z = x + y
+    z.backward()
+    x.grad[:] = 5
+    assert y.grad.asnumpy().tolist() == [1] * extent
+    assert z.asnumpy().tolist() == [2] * extent
+    x[:] = 7
+    assert z.asnumpy().tolist() == [2] * extent
+
+
+def test_no_gradient_nodes_are_made() -> None:
+    extent = next(_extents)
+    gradients(one_weight_in_many_products, extent)
+    x, w = nd.ones((12, 3 * extent)), nd.ones((3 * extent, 3 * extent))
+    for array in (x, w):
+        array.attach_grad()
+    with autograd.record():
+        y = nd.sin(nd.dot(x, w))
+    before = statistics.gradient_rules
+    y.backward()
+    assert statistics.gradient_rules == before
+    assert np.isfinite(w.grad.asnumpy()).all()
+
+
+def test_a_second_head_of_the_same_record_needs_the_graph() -> None:
+    extent = next(_extents)
+    x = nd.full((extent,), 3.0)
+    x.attach_grad()
+    with autograd.record():
+        y = x * x
+        z = y * x
+    z.backward(retain_graph=True)
+    assert x.grad.asnumpy().tolist() == [27] * extent
+    y.backward()
+    assert x.grad.asnumpy().tolist() == [6] * extent
+
+
+def test_a_head_that_shares_only_variables_keeps_its_record() -> None:
+    extent = next(_extents)
+    x = nd.full((extent,), 3.0)
+    x.attach_grad()
+    with autograd.record():
+        y = nd.exp(nd.sin(x)) * 2
+        z = nd.cos(x)
+    z.backward()
+    y.backward()
+    expected = 2 * np.exp(np.sin(3.0)) * np.cos(3.0)
+    np.testing.assert_allclose(x.grad.asnumpy(), [expected] * extent, rtol=1e-5)
+
+
+def test_an_error_in_the_record_is_raised_where_its_value_is_needed() -> None:
+    extent = next(_extents)
+    x = nd.ones((extent,))
+    x.attach_grad()
+    with autograd.record():
+        y = nd.take(x, nd.array([extent + 1.0]), mode="raise")
+        z = x * 2
+    z.backward()
+    assert x.grad.asnumpy().tolist() == [2] * extent
+    with pytest.raises(mx.MXNetError, match="take"):
+        y.asnumpy()
+
+
+def test_rules_that_look_at_expressions_run_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    extent = next(_extents)
+    expected = gradients(normalized, extent)
+    cache._forget_except(set())
+    monkeypatch.setattr(eager_rules, "record", lambda rule, arguments: ((), None))
+    runs: list[Any] = []
+    run_rule = eager_rules._run_rule
+    monkeypatch.setattr(eager_rules, "_run_rule", lambda *arguments: (runs.append(1), run_rule(*arguments))[1])
+    found = gradients(normalized, extent)
+    assert runs
+    for one, two in zip(found, expected, strict=True):
+        assert one.tobytes() == two.tobytes()
+    cache._forget_except(set())
