@@ -38,7 +38,10 @@ CALLS: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "a product": (lambda: nd.ones((1 << 31, 1)) * nd.ones((1, 1 << 31)), "broadcast_mul"),
     "np.zeros": (lambda: np.zeros((HUGE, HUGE)), "_zeros"),
-    "np.pad": (lambda: np.pad(np.ones((2, 2)), ((HUGE, HUGE), (HUGE, HUGE))), "_full"),
+    "np.pad": (lambda: np.pad(np.ones((2, 2)), ((HUGE, HUGE), (HUGE, HUGE))), "pad"),
+    "np.vander": (lambda: np.vander(np.ones(3), HUGE * HUGE), "vander"),
+    "np.kaiser": (lambda: np.kaiser(HUGE * HUGE, 1.0), "kaiser"),
+    "np.resize": (lambda: np.resize(np.ones(3), (1 << 33, 1 << 33)), "resize"),
     "np.eye": (lambda: np.eye(HUGE, HUGE), "_eye"),
     "np.linspace": (lambda: np.linspace(0, 1, HUGE * HUGE), "_linspace"),
     "np.indices": (lambda: np.indices((HUGE, HUGE)), "indices"),
@@ -56,6 +59,47 @@ def test_results_that_no_computer_can_store(name: str) -> None:
     call, operator = CALLS[name]
     with pytest.raises(mx.MXNetError, match=rf"a result of shape \[[0-9,]+\] and type .*, in operator {operator}"):
         call()
+
+
+#: NumPy has no memory for the results, or no number as large
+HOST_CALLS: dict[str, tuple[Callable[[], Any], str]] = {
+    "np.vander": (lambda: np.vander(np.ones(3), HUGE), "vander"),
+    "np.pad": (lambda: np.pad(np.ones(3), HUGE, mode="edge"), "pad"),
+    "np.pad of too many": (lambda: np.pad(np.ones(3), 1 << 70), "pad"),
+    "np.tri": (lambda: np.tri(3, 3, 1 << 70), "tri"),
+    "np.histogram": (lambda: np.histogram(np.ones(3), bins=HUGE), "histogram"),
+    "nd.histogram": (lambda: nd.histogram(nd.ones(3), bins=HUGE, range=(0, 1)), "histogram"),
+    "np.array_split": (lambda: np.array_split(np.ones(6), HUGE), "array_split"),
+    "np.insert": (lambda: np.insert(np.ones(3), 1 << 70, 1.0), "insert"),
+    "np.unravel_index": (lambda: np.unravel_index(1 << 70, (3, 2)), "unravel_index"),
+    "np.tril_indices": (lambda: np.tril_indices(HUGE), "tril_indices"),
+    "np.diag_indices": (lambda: np.diag_indices(HUGE), "diag_indices"),
+    "np.random.permutation": (lambda: np.random.permutation(HUGE), "permutation"),
+    "np.random.choice": (lambda: np.random.choice(HUGE, 2, replace=False), "permutation"),
+    "image.imresize": (lambda: mx.image.imresize(nd.ones((2, 2, 3), dtype="uint8"), HUGE, 2), "imresize"),
+    "image.copyMakeBorder": (
+        lambda: mx.image.copyMakeBorder(nd.ones((2, 2, 3), dtype="uint8"), HUGE, 0, 0, 0),
+        "copyMakeBorder",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", HOST_CALLS)
+def test_results_that_numpy_cannot_make(name: str) -> None:
+    call, operator = HOST_CALLS[name]
+    with pytest.raises(mx.MXNetError, match=f"in operator {operator}$") as caught:
+        call()
+    assert caught.value.__cause__ is None or str(caught.value.__cause__) in str(caught.value)
+
+
+def test_powers_of_ten_that_are_infinite() -> None:
+    assert np.isnan(np.around(np.ones(3), 400)).all()
+    assert np.isnan(np.around(np.ones(3), -400)).all()
+
+
+def test_a_shape_with_negative_extents() -> None:
+    with pytest.raises(ValueError, match="non-negative"):
+        np.resize(np.ones(3), (-2,))
 
 
 def test_a_reshape_to_more_elements() -> None:

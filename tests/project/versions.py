@@ -47,7 +47,7 @@ CORE = (
     *("tests/core/graph", "tests/core/run", "tests/core/trace", "tests/core/lower", "tests/autograd"),
     *("tests/core/kernels/test_kernels.py", "tests/core/kernels/test_reduction_order.py"),
     *("tests/core/ops/test_updates.py", "tests/core/plan/test_bits.py", "tests/core/plan/test_inplace.py"),
-    *("tests/core/plan/test_native_program.py", "tests/core/plan/test_rewrite.py"),
+    *("tests/core/plan/test_eager.py", "tests/core/plan/test_native_program.py", "tests/core/plan/test_rewrite.py"),
     *("tests/gluon/test_block.py", "tests/gluon/test_hybridize.py", "tests/gluon/test_trainer.py"),
     *("tests/ndarray/test_inplace.py", "tests/ndarray/test_protocols.py", "tests/ndarray/test_views.py"),
     *("tests/numpy/test_ndarray.py", "tests/profiler/test_engine.py", "tests/profiler/test_recording.py"),

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..core.array.handle import read
+from ..core.array.values import naming_itself
 from ..core.base.devices import CPU
 from ..core.base.errors import MXNetError
 from ..ndarray.array import NDArray, concrete
@@ -94,6 +95,7 @@ def imread(filename: str | os.PathLike[str], flag: int = 1, to_rgb: bool = True,
     return to_array(image if to_rgb or image.shape[2] == 1 else image[:, :, ::-1], out)
 
 
+@naming_itself
 def imresize(src: Any, w: int, h: int, interp: int = 1, out: Any = None) -> NDArray:
     """Resize an image to a width and height.
 
@@ -123,6 +125,7 @@ def scale_down(src_size: tuple[int, int], size: tuple[int, int]) -> tuple[int, i
     return int(width), int(height)
 
 
+@naming_itself
 def copyMakeBorder(  # noqa: N802
     src: Any,
     top: int,

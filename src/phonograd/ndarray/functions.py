@@ -11,6 +11,7 @@ import numpy as np
 from ..core.array.binary import Numbers, call_binary
 from ..core.array.call import function_of
 from ..core.array.handle import read
+from ..core.array.values import naming_itself
 from ..core.graph.operator import REGISTRY, Operator
 from ..core.graph.signature import Type
 from .array import NDArray, concrete
@@ -103,6 +104,7 @@ def split_v2(ary: NDArray, indices_or_sections: Any, axis: int = 0, squeeze_axis
     return split(ary, indices=indices, axis=axis, squeeze_axis=squeeze_axis, sections=sections)
 
 
+@naming_itself
 def histogram(a: NDArray, bins: Any = 10, range: tuple[float, float] | None = None) -> list[NDArray]:
     """Return the number of elements in each bin, and the edges of the bins.
 

@@ -209,7 +209,7 @@ def from_dlpack(dlpack: Any) -> Any:
     array([1., 1., 1.], dtype=float32)
     """
     if isinstance(dlpack, np.ndarray):
-        # NumPy before 2.1 would return a read-only array here
+        # NumPy before 2.2 would return a read-only array here
         values = dlpack.view(np.ndarray)
     elif hasattr(dlpack, "__dlpack__"):
         values = np.from_dlpack(dlpack)

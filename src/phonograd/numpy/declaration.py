@@ -24,6 +24,7 @@ from typing import Any, TypeVar
 from ..core.array.binary import call_binary, operate
 from ..core.array.call import function_of, method_of, write
 from ..core.array.handle import Handle, materialize_if_naive, new_result, record_or_detach
+from ..core.base.errors import TooLarge
 from ..core.graph.documentation import document
 from ..core.graph.node import FORGOTTEN, Node
 from ..core.graph.operator import Operator
@@ -57,7 +58,10 @@ class Expression(Operator):
         return FUNCTIONS.__getitem__, (self.name.removeprefix("_np_"),)
 
     def _expand(self, inputs: tuple[Node | None, ...], attributes: tuple[Any, ...]) -> Any:
-        return self.function(*inputs, **dict(zip(self.parameter_names, attributes, strict=True)))
+        try:
+            return self.function(*inputs, **dict(zip(self.parameter_names, attributes, strict=True)))
+        except TooLarge as error:
+            raise error.inside(self.name.removeprefix("_np_")) from None
 
 
 def expression(

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..core.array.handle import Handle, read
+from ..core.array.values import naming_itself
 from ..core.graph.node import Node
 from ..core.graph.operator import REGISTRY, single
 from ..core.ops.math.comparison import greater_equal
@@ -73,7 +74,7 @@ def _places(name: str) -> Any:
 
     body.__name__ = name
     body.__doc__ = f"Return the indices that numpy.{name} returns: one index array per axis."
-    return public()(body)
+    return public()(naming_itself(body))
 
 
 for _name in [

@@ -98,7 +98,8 @@ def around(x: Node, *, decimals: int = 0) -> Node:
     """Round to the given number of decimals, halves to even."""
     if x.dtype.kind != "f":
         return x
-    scale = 10.0**decimals
+    # powers that no number can hold are infinite, as in NumPy
+    scale = 10.0**decimals if decimals < 309 else math.inf
     return _to_even(x * scale) / scale if decimals else _to_even(x)
 
 

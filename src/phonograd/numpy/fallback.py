@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from ..core.array.values import check_size, naming_itself
+from ..core.base.dtypes import FLOAT64
 from .declaration import FUNCTIONS, public
 from .protocols import on_values
 
@@ -80,13 +84,26 @@ _NAMES = [
 ]
 
 
+#: by name the shape of the result, where arguments give it
+_SHAPES: dict[str, Callable[..., tuple[int, ...]]] = {
+    "vander": lambda x, N=None, **_: (len(x), len(x) if N is None else N),  # noqa: N803 - NumPy's name
+    "bartlett": lambda M: (M,),  # noqa: N803
+    "kaiser": lambda M, **_: (M,),  # noqa: N803
+}
+
+
 def _define(name: str, function: Any) -> Any:
+    shape_of = _SHAPES.get(name)
+
     def body(*args: Any, **kwargs: Any) -> Any:
+        if shape_of is not None:
+            given = inspect.signature(function).bind(*args, **kwargs).arguments
+            check_size(name, shape_of(**given), FLOAT64)
         return on_values(function, args, kwargs)
 
     body.__name__ = body.__qualname__ = name
     body.__doc__ = f"Compute numpy.{name} on the values of arrays; gradients do not pass through."
-    return public()(body)
+    return public()(naming_itself(body))
 
 
 for _name in _NAMES:

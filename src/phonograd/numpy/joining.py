@@ -101,6 +101,9 @@ def append(arr: Any, values: Any, axis: int | None = None) -> Any:
 
 # -- splitting
 
+#: each is an array, of 200 bytes at least; a list of more would take all memory of most computers
+_MOST_SECTIONS = 1 << 26
+
 
 @expression("_split")
 def _split(ary: Node, *, boundaries: Shape, axis: int) -> Any:
@@ -117,6 +120,8 @@ def _pieces(ary: Any, indices_or_sections: Any, axis: int, equal: bool) -> list[
             raise ValueError("number sections must be larger than 0.")
         if equal and extent % sections:
             raise ValueError("array split does not result in an equal division")
+        if sections > _MOST_SECTIONS:
+            raise MXNetError(f"{sections} sections are too many for a list, in operator array_split")
         width, longer = divmod(extent, sections)
         starts = [part * width + min(part, longer) for part in range(1, sections)]
     elif isinstance(indices_or_sections, (list, tuple)):

@@ -16,6 +16,7 @@ import numpy as np
 from ..core.array.binary import Numbers
 from ..core.array.call import function_of
 from ..core.array.handle import as_class
+from ..core.array.values import naming_itself
 from ..core.base.devices import Context, as_context
 from ..core.base.dtypes import FLOAT32
 from ..core.base.errors import nearest
@@ -287,6 +288,7 @@ def shuffle(x: ndarray) -> None:
     x[...] = _call("_shuffle", x)
 
 
+@naming_itself
 def permutation(x: Any, ctx: Context | None = None) -> ndarray:
     """Return the integers below x in random order, or a copy of an array with its rows in random order."""
     if isinstance(x, (int, np.integer)):

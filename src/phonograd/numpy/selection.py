@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..core.array.handle import read
+from ..core.array.values import naming_itself
 from ..core.base.dtypes import BOOL, INT64
 from ..core.graph.node import Node, Shape
 from ..core.graph.operator import REGISTRY, single
@@ -139,6 +140,7 @@ def _unravel_index(indices: Node, *, shape: Shape) -> Any:
 
 
 @public()
+@naming_itself
 def unravel_index(indices: Any, shape: Any, order: str = "C") -> Any:
     """Convert flat indices into an array of a shape to coordinates, one array per axis."""
     if order != "C":
@@ -226,6 +228,7 @@ def delete(arr: Any, obj: Any, axis: int | None = None) -> Any:
 
 
 @public()
+@naming_itself
 def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Any:
     """Insert values before the given indices along an axis, or of the flattened array."""
     if axis is None:

@@ -10,6 +10,7 @@ import numpy as np
 
 from ..core.array.call import function_of
 from ..core.array.handle import Handle
+from ..core.array.values import check_size, naming_itself
 from ..core.base.errors import MXNetError
 from ..core.graph.node import Node, Shape
 from ..core.graph.operator import REGISTRY, Operator, single
@@ -316,7 +317,9 @@ def repeat(a: Any, repeats: Any, axis: int | None = None) -> Any:
 @expression("resize")
 def resize(a: Node, *, new_shape: Shape) -> Node:
     """Return an array of the given shape, filled with repeated copies of the elements."""
-    size = int(np.prod(new_shape, dtype=np.int64))
+    size = math.prod(new_shape)
+    if any([extent < 0 for extent in new_shape]):
+        raise ValueError("all elements of `new_shape` must be non-negative")
     if not a.size:
         return full(new_shape, 0, a.dtype, a.context)
     flat = reshape_to(a, (a.size,))
@@ -382,6 +385,7 @@ _MODES = ("constant", "edge", "reflect", "symmetric", "wrap", "maximum", "minimu
 
 
 @public(method="pad")
+@naming_itself
 def pad(x: Any, pad_width: Any, mode: str = "constant", **kwargs: Any) -> Any:
     """Pad the array with a constant, repeated edges, reflections, or extrema.
 
@@ -398,6 +402,8 @@ def pad(x: Any, pad_width: Any, mode: str = "constant", **kwargs: Any) -> Any:
     widths = np.broadcast_to(np.asarray(pad_width, np.int64), (x.ndim, 2))
     if (widths < 0).any():
         raise ValueError("index can't contain negative values")
+    added = widths.tolist()
+    check_size("pad", tuple([extent + sum(pair) for extent, pair in zip(x.shape, added, strict=True)]), x.dtype)
     values = set(np.ravel(kwargs.get("constant_values", 0.0)).tolist())
     if len(values) != 1:
         raise ValueError("constant_values must be one number for all axes")

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..core.array.handle import read
+from ..core.array.values import naming_itself
 from ..core.graph.node import Node
 from ..core.graph.operator import single
 from ..core.graph.parameters import Axis
@@ -214,6 +215,7 @@ def polyval(p: Node, x: Node) -> Node:
 
 
 @public()
+@naming_itself
 def histogram(
     a: Any,
     bins: Any = 10,

@@ -21,6 +21,7 @@ from phonograd.core.base.errors import MXNetError
 from phonograd.core.graph.node import statistics
 from phonograd.core.graph.operator import REGISTRY
 from phonograd.core.ops.math.structural import leaf
+from phonograd.core.ops.vision.regions import assign_step
 from phonograd.core.plan import cache, eager, promotion
 from phonograd.core.plan.eager import EagerProgram
 from phonograd.core.plan.native_program import NativeProgram
@@ -259,10 +260,51 @@ def test_memory_does_not_grow() -> None:
 def test_functions_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(eager, "MOST_FUNCTIONS", 5)
     monkeypatch.setattr(eager, "_special", {})
+    monkeypatch.setattr(eager, "_general", {})
     for number in range(1, 12):
         assert nd.ones((number, _size[0])).sum().asscalar() == _size[0] * number
         assert (nd.ones((number,)) * 3).asnumpy().tolist() == [3] * number
+        # each slice is another function, for any shapes
+        assert (nd.arange(20)[number:] + 1)[0].asscalar() == number + 1
         assert 0 < len(eager._special) <= 5
+        assert 0 < len(eager._general) <= 5
+
+
+def test_assignments_are_not_expanded() -> None:
+    base, value = leaf(0, (50, _size[0]), FLOAT32), leaf(1, (1, _size[0]), FLOAT32)
+    data, row = np.zeros((50, _size[0]), np.float32), np.ones((1, _size[0]), np.float32)
+    targets = [assign_step(base, value, (place, 0), (place + 1, _size[0])) for place in range(50)]
+    made = statistics.nodes
+    for place, result in enumerate(EagerProgram(targets, lambda node: False).run([data, row])):
+        assert result.sum(axis=1).tolist() == [_size[0] * (place == number) for number in range(50)]
+    # their expansions take several nodes each
+    assert statistics.nodes - made < 50
+
+
+def test_threads_run_a_new_program_at_once() -> None:
+    x, data = leaf(0, (3,), FLOAT32), np.full(3, 0.3, np.float32)
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for seed in range(60):
+            target = x
+            for name in np.random.RandomState(seed).choice(["tanh", "sin", "cos", "arctan"], 60):
+                target = REGISTRY[str(name)](target)
+            program, barrier = EagerProgram([target], lambda node: False), threading.Barrier(4)
+
+            def run(program: EagerProgram = program, barrier: threading.Barrier = barrier) -> None:
+                barrier.wait()
+                program.run([data])
+
+            threads = [threading.Thread(target=run) for _ in range(4)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            expected = EagerProgram([target], lambda node: False).run([data])
+            assert np.array_equal(program.run([data]), expected)
+    finally:
+        sys.setswitchinterval(before)
 
 
 def test_results_have_memory_of_their_own() -> None:

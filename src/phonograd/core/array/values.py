@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import math
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
 from ..base.dtypes import DType
-from ..base.errors import OutOfMemory, TooLarge
+from ..base.errors import MXNetError, OutOfMemory, TooLarge
 from ..base.outside import is_from_outside
 from ..graph.node import MOST_BYTES, Shape, describe_size
 from ..graph.operator import Array
 from .handle import Handle
 
-__all__ = ["made_by_numpy", "values_of"]
+__all__ = ["check_size", "made_by_numpy", "naming_itself", "values_of"]
+
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 _COMPLAINT = "source_array must be array like object"
@@ -49,12 +53,36 @@ def _holds_arrays(source: Any) -> bool:
 
 def made_by_numpy(name: str, shape: Shape, dtype: DType, make: Callable[[], Array]) -> Array:
     """Return an array of a shape that NumPy makes; errors about memory name the function that the user has called."""
+    check_size(name, shape, dtype)
+    with _named(name):
+        return make()
+
+
+def check_size(name: str, shape: Shape, dtype: DType) -> None:
+    """Raise an error that names a function if no computer can store its result of a shape."""
+    # NumPy computes some of them in wider numbers
     size = math.prod([max(0, extent) for extent in shape]) * max(8, dtype.itemsize)
     if size > MOST_BYTES:
         raise TooLarge(describe_size(shape, dtype, size), name)
+
+
+def naming_itself(function: Function) -> Function:
+    """Make a function name itself in errors about memory and too large numbers that NumPy raises inside of it."""
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        with _named(function.__name__):
+            return function(*args, **kwargs)
+
+    return cast(Function, call)
+
+
+@contextlib.contextmanager
+def _named(name: str) -> Iterator[None]:
     try:
-        return make()
-    except MemoryError as error:
-        if is_from_outside(error):
+        yield
+    except (MemoryError, OverflowError) as error:
+        if is_from_outside(error) or isinstance(error, MXNetError):
             raise
-        raise OutOfMemory(f"{error}\n  in operator {name}") from error
+        kind = OutOfMemory if isinstance(error, MemoryError) else MXNetError
+        raise kind(f"{error}\n  in operator {name}") from error

@@ -41,11 +41,11 @@ from ..run.reference import ReferenceProgram, locate_error, order, resolve
 from ..run.ufuncs import ufunc_of
 from .disk import program_for
 from .eager_launch import fold, launch, multiply
-from .expansion import Order
+from .expansion import Order, lowering_of
 
 __all__ = ["EagerProgram", "Function", "compute_into", "function_of", "memory_of", "own"]
 
-#: functions to keep that were made for certain shapes
+#: functions to keep, of either kind: a slice of other elements is another function
 MOST_FUNCTIONS = 8192
 
 Function = Callable[..., Any]
@@ -90,8 +90,8 @@ class EagerProgram:
         #: whether each of them is a target, and not only kept for later
         self._are_asked = [node in asked for node, _ in self.kept]
         self._places, self._dead = self._place()
-        #: the functions that compute the nodes, as far as they are known
-        self._steps: list[Function] = []
+        #: the functions that compute the nodes, as far as they are known; several threads may run the program at once
+        self._steps: list[Function | None] = [None] * self.size
 
     def _place(self) -> tuple[list[list[int]], list[list[int]]]:
         """Return for each node the numbers of the values that it reads, and of those that no later one reads."""
@@ -133,16 +133,12 @@ class EagerProgram:
     def _compute(self, values: list[Any], note: Note | None) -> None:
         """Compute all nodes and add their values."""
         steps, step = self._steps, -1
-        known = len(steps)
         with np.errstate(all="ignore"):
             try:
                 for step, (places, last) in enumerate(zip(self._places, self._dead)):
-                    if step < known:
-                        function = steps[step]
-                    else:
-                        function = self._function(step)
-                        if len(steps) == step:
-                            steps.append(function)
+                    function = steps[step]
+                    if function is None:
+                        function = steps[step] = self._function(step)
                     if note is None:
                         values.append(function(*[values[place] for place in places]))
                     else:
@@ -291,12 +287,10 @@ def function_of(node: Node, sources: Sequence[Node]) -> Function:
         with of_one_call():
             maker.make(node, sources)
         found = maker.function
-        if maker.is_general:
-            _general[kinds] = found
-        else:
-            if len(_special) >= MOST_FUNCTIONS:
-                _special.clear()
-            _special[key] = found
+        kept, name = (_general, kinds) if maker.is_general else (_special, key)
+        if len(kept) >= MOST_FUNCTIONS:
+            kept.clear()
+        kept[name] = found
     return found
 
 
@@ -329,6 +323,11 @@ class _Maker:
         alone = _copy(node, given)
         if alone.outputs is not None:
             self.evaluate(alone)
+            return
+        lowering = lowering_of(alone)
+        if lowering.replaces_part:
+            # its expansion tells of every element whether it is replaced
+            self.place(alone, lowering)
             return
         steps = Order([alone], [source for source in given if source.operator is not _ABSENT])
         if steps.nodes == [alone] and steps.expressions[alone] is alone:

@@ -35,14 +35,14 @@ def has_failed(plan: CachedPlan) -> bool:
 
 
 def promote(position: CacheNode, key: object, plan: CachedPlan, make: Callable[[], CachedPlan]) -> None:
-    """Make a plan in the background that replaces a provisional one in the plan cache, unless that is dropped first.
+    """Make a plan in the background that replaces a provisional one in the plan cache, unless that was dropped.
 
     A plan depends on the settings. If these change meanwhile, it is not used, and a later evaluation tries again.
     """
     wanted = settings.current()
 
     def work() -> None:
-        if settings.current() is wanted:
+        if settings.current() is wanted and position.following.get(key) is plan:
             try:
                 made = make()
             except Exception:  # noqa: BLE001 - raised by the next evaluation, which plans itself

@@ -153,7 +153,8 @@ def part(data: Node, begin: Shape, end: Shape, step: Shape) -> Node:
         base, value = changed.inputs
         if changed.attributes == (begin, end, step):
             return broadcast(value, region_shape(begin, end, step))
-        bottom, below = _written[changed] if changed in _written else (base, _span(*changed.attributes))
+        # another thread may empty the table at any moment
+        bottom, below = _written.get(changed) or (base, _span(*changed.attributes))
         if _are_disjoint(own, below):
             source = bottom
         elif _are_disjoint(own, _span(*changed.attributes)):
@@ -204,8 +205,9 @@ def _note_written(changed: Node) -> None:
     """Store the base of an assignment's chain and the bounding region of its writes."""
     span, base = _span(*changed.attributes), changed.inputs[0]
     earlier = _last_change(base)
-    if earlier in _written and earlier.shape == changed.shape:
-        bottom, below = _written[earlier]
+    known = _written.get(earlier)
+    if known is not None and earlier.shape == changed.shape:
+        bottom, below = known
         joined = [(min(a, c), max(b, d)) for (a, b), (c, d) in zip(span, below, strict=True)]
         _written[changed] = bottom, tuple(joined)
     else:
