@@ -13,11 +13,11 @@ from typing import Any
 
 from ..graph.node import FORGOTTEN, Node, TensorType, new_node, of_one_call, type_of
 from ..graph.operator import ABSENT, REGISTRY, Array, Operator
-from ..graph.templates import Label, Template, record
+from ..graph.templates import Label, Template, Templates
 from ..ops.math.primitives import matmul, swap_last
 from ..ops.math.structural import leaf
 from ..ops.reduce.accumulation import is_product_of_few_terms
-from ..plan.eager import EagerProgram, Function, function_of
+from ..plan.eager import EagerProgram, Function, function_for_any_shapes
 from ..run.reference import resolve
 
 __all__ = ["Deferred", "gradients_of"]
@@ -80,7 +80,7 @@ class _Rule:
         For each input the number of its gradient, None if there is none or none is needed; or how to defer it.
     """
 
-    __slots__ = ("calls", "constants", "reads", "results")
+    __slots__ = ("calls", "constants", "is_general", "reads", "results")
 
     def __init__(self, template: Template, types: list[TensorType | None], outs: int, wanted: Sequence[bool]) -> None:
         maker = _RuleMaker(template, types)
@@ -93,6 +93,8 @@ class _Rule:
                 results.append(maker.defer(place) or maker.need(place))
         self.reads = [place for place in sorted(maker.read) if place >= outs]
         self.constants, self.calls, self.results = maker.constants, maker.calls, results
+        #: whether it holds for all extents, if the template does
+        self.is_general = maker.is_general
 
     def run(self, out_grads: Sequence[Any], others: Sequence[Node | None], known: Mapping[Node, Any]) -> list[Any]:
         """Return the gradients of the inputs, given the gradients of the outputs and the values of nodes."""
@@ -133,6 +135,7 @@ class _RuleMaker:
         self.read: set[int] = set()
         self.constants: list[Any] = []
         self.calls: list[tuple[Function, list[int]]] = []
+        self.is_general = True
         self._collect_constants()
 
     def _collect_constants(self) -> None:
@@ -181,11 +184,14 @@ class _RuleMaker:
             if permuted.name != "_permute" or source is None:
                 return None
             data = leaf(0, source.shape, source.dtype)
+            self.is_general = False
             product = matmul(permuted.apply((data,), axes), leaf(1, right.shape, right.dtype))
             if not is_product_of_few_terms(product):
                 return None
         elif declared is not _EMBED:
             return None
+        # sums of few and of many terms differ
+        self.is_general = False
         sources = [self.need(source) for source in places]
         return self._function(declared, places, attributes, type_), declared, attributes, sources
 
@@ -206,7 +212,7 @@ class _RuleMaker:
             source = self._types[place]
             sources.append(ABSENT() if source is None else leaf(number, source.shape, source.dtype, source.context))
         node = new_node(declared, tuple(sources), attributes, type_, None, None)
-        return function_of(node, sources)
+        return function_for_any_shapes(node, sources)
 
 
 #: the mark of a rule that looks at the expressions below its inputs, so that it runs each time
@@ -287,15 +293,27 @@ def _make_rule(node: Node, out_grads: Sequence[Any]) -> tuple[bool, Any]:
     """Return whether the rule asks for the operators of inputs, and its functions, or the mark for none."""
     others, rule = node.operator.gradient_call(node)
     arguments = (*_stand_ins(node, out_grads), *others)
+    templates, attributes = node.operator.leaf_gradient_templates, node.operator.gradient_attributes(node)
+    generic = templates.generic(arguments, attributes)
+    if generic is not None and generic.rule is not None:
+        return _asks(templates, out_grads), generic.rule
     with of_one_call():
-        asked, template = record(rule, arguments)
-        if not isinstance(template, Template):
-            return bool(asked), _REFUSED
+        template = templates.find(arguments, attributes, rule, at_once=True)
+        asks = _asks(templates, out_grads)
+        if template is None:
+            return asks, _REFUSED
+        generic = template.generic
         types = [None if each is None else type_of(each) for each in arguments]
         wanted = [source.marked for source in node.inputs]
-        return bool([place for place in asked if place >= len(out_grads)]), _Rule(
-            template, types, len(out_grads), wanted
-        )
+        found = _Rule(template, types, len(out_grads), wanted)
+        if generic is not None and generic.fixed and found.is_general:
+            generic.rule = found
+        return asks, found
+
+
+def _asks(templates: Templates, out_grads: Sequence[Any]) -> bool:
+    """Return whether a rule asks for the operators of outputs or inputs."""
+    return any([place >= len(out_grads) for place in templates.asked])
 
 
 def _run_rule(node: Node, out_grads: Sequence[Any], known: Mapping[Node, Any]) -> Sequence[Any]:

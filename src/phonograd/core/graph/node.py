@@ -38,6 +38,7 @@ __all__ = [
     "new_node",
     "of_one_call",
     "statistics",
+    "tensor_type",
     "type_of",
 ]
 
@@ -273,13 +274,15 @@ class TensorType:
     Equal types are one object, so they are quick keys.
     """
 
-    __slots__ = ("context", "dtype", "marked", "outputs", "shape")
+    __slots__ = ("context", "dtype", "family", "marked", "outputs", "shape")
 
-    def __init__(self, node: Node) -> None:
-        self.shape, self.dtype, self.context, self.marked = node.shape, node.dtype, node.context, node.marked
-        self.outputs = node.outputs
+    def __init__(self, shape: Shape, dtype: DType, context: Context, marked: bool, outputs: Any) -> None:
+        self.shape, self.dtype, self.context, self.marked, self.outputs = shape, dtype, context, marked, outputs
+        #: one object for all types that differ only in their shapes
+        self.family = _families.setdefault((dtype.num, context, marked), object())
 
 
+_families: dict[Any, object] = {}
 _types: dict[Any, TensorType] = {}
 _MOST_TYPES = 65536
 
@@ -288,13 +291,18 @@ def type_of(node: Node) -> TensorType:
     """Return the type of a node."""
     found = node.type
     if found is None:
-        key = node.shape, node.kind, node.context, node.marked, node.outputs
-        found = _types.get(key)
-        if found is None:
-            if len(_types) >= _MOST_TYPES:
-                _types.clear()
-            found = _types.setdefault(key, TensorType(node))
-        node.type = found
+        found = node.type = tensor_type(node.shape, node.dtype, node.context, node.marked, node.outputs)
+    return found
+
+
+def tensor_type(shape: Shape, dtype: DType, context: Context, marked: bool, outputs: Any) -> TensorType:
+    """Return the type with these properties."""
+    key = shape, dtype.num, context, marked, outputs
+    found = _types.get(key)
+    if found is None:
+        if len(_types) >= _MOST_TYPES:
+            _types.clear()
+        found = _types.setdefault(key, TensorType(shape, dtype, context, marked, outputs))
     return found
 
 

@@ -59,6 +59,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..base.devices import Context
 from ..base.dtypes import DType
 from ..base.errors import MXNetError, TooLarge, format_shape, nearest
 from ..base.signals import Signal
@@ -206,6 +207,8 @@ class Operator:
         self._result_types: dict[Any, TensorType] = {}
         #: the nodes that the body of a composite makes, and those that the gradient rule makes
         self.body_templates, self._gradient_templates = Templates(), Templates()
+        #: those of the gradient rule, given leaves as gradients of the outputs
+        self.leaf_gradient_templates = Templates()
         #: attributes by the number of arrays and the parameters of calls that were checked
         self.accepted_parameters: dict[Any, tuple[Any, ...]] = {}
         #: what nodes of calls of one kind have in common
@@ -353,6 +356,24 @@ class Operator:
             self._result_types[types] = type_of(made)
         return made
 
+    def source(self, attributes: tuple[Any, ...], shape: Shape, dtype: DType, context: Context) -> Node:
+        """Return the interned node of this operator without inputs."""
+        key = ((), attributes)
+        found = self.table.get(key)
+        if found is None:
+            statistics.nodes += 1
+            found = self.table.setdefault(key, Node(self, (), attributes, shape, dtype, context=context))
+        return single(found)
+
+    def result_type(self, inputs: Nodes, attributes: tuple[Any, ...]) -> TensorType:
+        """Return the type of the one output of this operator, which is not a composite, for some inputs."""
+        types = (() if self.is_view else attributes, *[node.type or type_of(node) for node in inputs])
+        known = self._result_types.get(types)
+        if known is None:
+            made = Node(self, inputs, attributes, *self._infer(inputs, attributes))
+            known = self._result_types[types] = type_of(made)
+        return known
+
     def _infer(self, inputs: tuple[Node | None, ...], attributes: tuple[Any, ...]) -> Any:
         if self.infer_rule is None:
             first = inputs[0]
@@ -408,11 +429,18 @@ class Operator:
         others, rule = self.gradient_call(node)
         arguments = (*(out_grad if node.outputs is not None else (out_grad,)), *others)
         if not self.is_view:
-            template = self._gradient_templates.find(arguments, node.attributes, rule)
+            template = self._gradient_templates.find(arguments, self.gradient_attributes(node), rule)
             if template is not None:
                 known: tuple[Node | None, ...] = template.apply(arguments)
                 return known
         return rule(arguments)
+
+    def gradient_attributes(self, node: Node) -> tuple[Any, ...]:
+        """Return those attributes of a node on which its gradient rule depends."""
+        rule = self.gradient_rule
+        if rule is None or not node.attributes:
+            return ()
+        return tuple(self.accepted(rule, node.attributes).values())
 
     def gradient_call(
         self, node: Node

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from .generic import GenericTemplate, Pattern, generalize, pattern_of
 from .node import FORGOTTEN, Node, Recipe, TensorType, creation_facts, new_node, statistics, type_of
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ class Label:
 class Template:
     """The nodes that a rule makes, in order; their inputs are arguments or earlier nodes."""
 
-    __slots__ = ("constants", "results", "steps")
+    __slots__ = ("constants", "generic", "results", "steps")
 
     def __init__(
         self,
@@ -93,6 +94,8 @@ class Template:
         self.constants = constants
         self.steps = steps
         self.results = results
+        #: the template for any extents that it was made from
+        self.generic: GenericTemplate | None = None
 
     def apply(self, arguments: Arguments) -> Any:
         """Return the results of the rule for arguments."""
@@ -159,10 +162,14 @@ FORGOTTEN.connect(_forget)
 class Templates:
     """The templates of one rule, by kind of call: attributes, types of arguments, and which arguments are the same."""
 
-    __slots__ = ("_kinds",)
+    __slots__ = ("_kinds", "_patterns", "asked")
 
     def __init__(self) -> None:
         self._kinds: dict[Any, Any] = {}
+        #: generic templates by attributes and pattern; the extents of a pattern that was seen once
+        self._patterns: dict[Any, Any] = {}
+        #: the places of arguments whose operators the rule asks for
+        self.asked: Places = ()
         _all.append(self._kinds)
 
     def known(self, arguments: Arguments, attributes: tuple[Any, ...]) -> tuple[Template | None, Places]:
@@ -173,7 +180,21 @@ class Templates:
             found = found.known.get(_operators(arguments, places))
         return (found if found.__class__ is Template else None), places
 
-    def find(self, arguments: Arguments, attributes: tuple[Any, ...], rule: Callable[[Any], Any]) -> Template | None:
+    def generic(self, arguments: Arguments, attributes: tuple[Any, ...]) -> GenericTemplate | None:
+        """Return the template for any extents that fits a call, if there is one."""
+        pattern = pattern_of(arguments, attributes)
+        if pattern is None:
+            return None
+        found = self._patterns.get(self._pattern_key(pattern, arguments, attributes))
+        return found if found.__class__ is GenericTemplate else None
+
+    def _pattern_key(self, pattern: Pattern, arguments: Arguments, attributes: tuple[Any, ...]) -> tuple[Any, ...]:
+        places = [place for place in self.asked if place < len(arguments) and arguments[place] is not None]
+        return attributes, pattern.key, _operators(arguments, tuple(places))
+
+    def find(
+        self, arguments: Arguments, attributes: tuple[Any, ...], rule: Callable[[Any], Any], at_once: bool = False
+    ) -> Template | None:
         """Return the template for a call; None if the rule must run.
 
         Parameters
@@ -184,36 +205,82 @@ class Templates:
             The attributes of the call.
         rule
             A function of such arguments, which is recorded at the second call of a kind.
+        at_once
+            Whether to record it at the first call.
         """
         kind = _kind(arguments, attributes)
         kinds = self._kinds
-        found = kinds.get(kind)
+        found: Any = kinds.get(kind)
         if found.__class__ is Template:
             return found
         if found is None:
             if len(kinds) >= MOST_KINDS:
                 kinds.clear()
-            kinds[kind] = _SEEN
-            return None
+            generic = self._from_pattern(arguments, attributes, rule)
+            if generic is not None:
+                self._keep(kind, arguments, generic)
+                return generic
+            found = kinds[kind] = _SEEN
+            if not at_once:
+                return None
         if found is _REFUSED:
             return None
         if found is _SEEN:
-            places, made = record(rule, arguments)
-            if not places:
-                kinds[kind] = made
-                return made if made.__class__ is Template else None
-            found = kinds[kind] = _ByOperator(places)
-            found.known[_operators(arguments, places)] = made
+            made = self._record(arguments, rule)
+            self._keep(kind, arguments, made)
             return made if made.__class__ is Template else None
-        operators = _operators(arguments, found.places)
-        made = found.known.get(operators)
+        made = found.known.get(_operators(arguments, found.places))
         if made is None:
-            places, made = record(rule, arguments)
-            if not set(places) <= set(found.places):
-                found = kinds[kind] = _ByOperator(tuple(sorted({*places, *found.places})))
-                operators = _operators(arguments, found.places)
-            found.known[operators] = made
+            made = self._record(arguments, rule)
+            self._keep(kind, arguments, made)
         return made if made.__class__ is Template else None
+
+    def _record(self, arguments: Arguments, rule: Callable[[Any], Any]) -> Any:
+        """Return the template of a call, or the mark for none; note what the rule asks for."""
+        asked, made = record(rule, arguments)
+        if not set(asked) <= set(self.asked):
+            self.asked = tuple(sorted({*asked, *self.asked}))
+            self._patterns.clear()
+        return made
+
+    def _keep(self, kind: Any, arguments: Arguments, made: Any) -> None:
+        """Keep the template of a kind of calls, or the mark for none."""
+        places = tuple([place for place in self.asked if place < len(arguments) and arguments[place] is not None])
+        if not places:
+            self._kinds[kind] = made
+            return
+        found = self._kinds.get(kind)
+        if found.__class__ is not _ByOperator or found.places != places:
+            found = self._kinds[kind] = _ByOperator(places)
+        found.known[_operators(arguments, places)] = made
+
+    def _from_pattern(
+        self, arguments: Arguments, attributes: tuple[Any, ...], rule: Callable[[Any], Any]
+    ) -> Template | None:
+        """Return the template of a call whose pattern is known with other extents."""
+        pattern = pattern_of(arguments, attributes)
+        if pattern is None:
+            return None
+        key = self._pattern_key(pattern, arguments, attributes)
+        found = self._patterns.get(key)
+        if found.__class__ is GenericTemplate:
+            return found.template(arguments)
+        if found is None:
+            if len(self._patterns) >= MOST_KINDS:
+                self._patterns.clear()
+            self._patterns[key] = pattern.extents
+        elif found is not _REFUSED and found != pattern.extents:
+            before = self.asked
+            made = self._record(arguments, rule)
+            if self.asked == before:
+                generic = (
+                    generalize(rule, arguments, attributes, made, record, before)
+                    if made.__class__ is Template
+                    else None
+                )
+                self._patterns[key] = generic or _REFUSED
+                return made if made.__class__ is Template else None
+        return None
 
 
 def _kind(arguments: Arguments, attributes: tuple[Any, ...]) -> tuple[Any, ...]:

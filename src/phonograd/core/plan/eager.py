@@ -25,7 +25,7 @@ import numpy as np
 
 from ..base.dtypes import convert_scalar
 from ..base.outside import is_from_outside
-from ..graph.node import FORGOTTEN, Node, Shape, of_one_call
+from ..graph.node import FORGOTTEN, Node, Shape, new_node, of_one_call
 from ..graph.operator import ABSENT, Array, item_operator
 from ..kernels.elementwise_loop import ElementwiseLoop, emit_rule
 from ..kernels.launch import Plan
@@ -41,12 +41,15 @@ from ..run.reference import ReferenceProgram, locate_error, order, resolve
 from ..run.ufuncs import ufunc_of
 from .disk import program_for
 from .eager_launch import fold, launch, multiply
-from .expansion import Order, lowering_of
+from .expansion import Order, has_shorter_form, lowerings_of
 
-__all__ = ["EagerProgram", "Function", "compute_into", "function_of", "memory_of", "own"]
+__all__ = ["EagerProgram", "Function", "compute_into", "function_for_any_shapes", "function_of", "memory_of", "own"]
 
 #: functions to keep, of either kind: a slice of other elements is another function
 MOST_FUNCTIONS = 8192
+
+#: functions to keep for each step of a gradient rule that were made for certain shapes
+MOST_SHAPES = 256
 
 Function = Callable[..., Any]
 
@@ -294,6 +297,36 @@ def function_of(node: Node, sources: Sequence[Node]) -> Function:
     return found
 
 
+def function_for_any_shapes(node: Node, sources: Sequence[Node]) -> Function:
+    """Return a function that computes a node, and nodes like it with inputs of other shapes."""
+    first = function_of(node, sources)
+    kinds = (node.operator, node.attributes, node.kind, *[source.kind for source in sources])
+    if kinds in _general:
+        return first
+    known: dict[Any, Function] = {tuple([source.shape for source in sources if source.operator is not _ABSENT]): first}
+
+    def call(*arrays: Any) -> Any:
+        shapes = tuple([array.shape for array in arrays if array is not None])
+        found = known.get(shapes)
+        if found is None:
+            if len(known) >= MOST_SHAPES:
+                known.clear()
+            found = known[shapes] = _function_for_shapes(node, sources, arrays)
+        return found(*arrays)
+
+    return call
+
+
+def _function_for_shapes(node: Node, sources: Sequence[Node], arrays: Sequence[Any]) -> Function:
+    """Return the function of a node like another one, on arrays."""
+    leaves = [
+        source if array is None else leaf(number, array.shape, source.dtype, source.context)
+        for number, (source, array) in enumerate(zip(sources, arrays))
+    ]
+    type_ = node.operator.result_type(tuple(leaves), node.attributes)
+    return function_of(new_node(node.operator, tuple(leaves), node.attributes, type_, None, None), leaves)
+
+
 class _Maker:
     """Makes the function of one node: the :class:`~phonograd.core.lower.lowering_protocol.Planner` of eager programs.
 
@@ -324,10 +357,13 @@ class _Maker:
         if alone.outputs is not None:
             self.evaluate(alone)
             return
-        lowering = lowering_of(alone)
-        if lowering.replaces_part:
+        candidates = lowerings_of(alone)
+        if candidates and candidates[-1].replaces_part:
             # its expansion tells of every element whether it is replaced
-            self.place(alone, lowering)
+            self.place(alone, candidates[-1])
+            return
+        if candidates and not candidates[0].is_expansion and not has_shorter_form(alone):
+            self.place(alone, candidates[0])
             return
         steps = Order([alone], [source for source in given if source.operator is not _ABSENT])
         if steps.nodes == [alone] and steps.expressions[alone] is alone:

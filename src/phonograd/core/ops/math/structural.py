@@ -15,7 +15,7 @@ import numpy as np
 from ...base.devices import CPU, Context
 from ...base.dtypes import DType, convert_scalar
 from ...graph.node import FORGOTTEN, Node, Shape, statistics
-from ...graph.operator import REGISTRY, Array, Operator, nothing, operator, single
+from ...graph.operator import REGISTRY, Array, nothing, operator, single
 from ...lower.lowering import SUPPORTED, Constant, Elementwise
 
 __all__ = [
@@ -98,18 +98,9 @@ def _copyto(data: Array, *, context: Any) -> Array:
     return data
 
 
-def _intern(op: Operator, attributes: tuple[Any, ...], shape: Shape, dtype: DType, context: Context) -> Node:
-    key = ((), attributes)
-    found = op.table.get(key)
-    if found is None:
-        statistics.nodes += 1
-        found = op.table.setdefault(key, Node(op, (), attributes, shape, dtype, context=context))
-    return single(found)
-
-
 def leaf(index: int, shape: Shape, dtype: DType, context: Context = CPU) -> Node:
     """Return the node of leaf number ``index``."""
-    return _intern(_leaf, (index, shape, dtype, context), shape, dtype, context)
+    return _leaf.source((index, shape, dtype, context), shape, dtype, context)
 
 
 #: the latest leaf of each of the first indices: the next one is usually the same
@@ -135,7 +126,7 @@ FORGOTTEN.connect(_forget_leaves)
 
 def constant(value: Any, dtype: DType) -> Node:
     """Return the node of a number: a 0-d constant that broadcasts. Its bits are the key, so 0.0 and -0.0 differ."""
-    return _intern(_constant, (_bytes_of(value, dtype), dtype), (), dtype, CPU)
+    return _constant.source((_bytes_of(value, dtype), dtype), (), dtype, CPU)
 
 
 #: numbers as bytes, by value and dtype
@@ -159,7 +150,7 @@ def _bytes_of(value: Any, dtype: DType) -> bytes:
 
 def full(shape: Shape, value: Any, dtype: DType, context: Context = CPU) -> Node:
     """Return the node of an array filled with a number."""
-    return _intern(_full, (shape, _bytes_of(value, dtype), dtype, context), shape, dtype, context)
+    return _full.source((shape, _bytes_of(value, dtype), dtype, context), shape, dtype, context)
 
 
 def constant_value(node: Node) -> Any:

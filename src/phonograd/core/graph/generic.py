@@ -1,0 +1,294 @@
+"""Generic templates: templates for calls of one kind with any extents.
+
+Takes rules from :mod:`phonograd.core.graph.templates`. A template is made for certain shapes. A program whose shapes
+are always new (batches of another size, sequences of another length) would run every rule each time. So a rule that
+meets another combination of extents is recorded for two more, made up, combinations. If all three templates have the
+same steps, and every number in them is the same or the same product of extents, then the steps hold for all
+combinations: the template of another one is made by inserting its extents.
+
+Combinations of extents of one *pattern* have the same places of zeros, ones, equal extents and extents that are numbers
+among the attributes, so a rule that tells such cases apart is recorded for each of them. The made-up extents are small
+in one combination and large in the other, so a rule that compares extents with a bound gives different templates, and
+there is no generic one.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from ..base.dtypes import DType
+from ..base.errors import MXNetError
+from .node import Node, Recipe, new_node, tensor_type, type_of
+
+if TYPE_CHECKING:
+    from .templates import Template
+
+__all__ = ["GenericTemplate", "Pattern", "generalize", "pattern_of"]
+
+#: made-up extents; a pattern with more different ones has no generic template
+_SMALL = (3, 5, 7, 11, 13, 17, 19, 23, 29, 31)
+_LARGE = (2003, 2011, 2017, 2027, 2029, 2039, 2053, 2063, 2069, 2081)
+
+Arguments = Sequence["Node | None"]
+
+
+class Pattern(NamedTuple):
+    """What calls with other extents have in common, and the extents of one call in order of appearance."""
+
+    key: tuple[Any, ...]
+    extents: tuple[int, ...]
+
+
+def pattern_of(arguments: Arguments, attributes: tuple[Any, ...]) -> Pattern | None:
+    """Return the pattern of the arguments of a call with attributes; None if one has several outputs."""
+    numbers: dict[int, int] = {number: number for number in _numbers_in(attributes)} if attributes else {}
+    fixed = len(numbers)
+    key: list[Any] = []
+    for node in arguments:
+        if node is None:
+            key.append(None)
+            continue
+        type_ = node.type or type_of(node)
+        if type_.outputs is not None:
+            return None
+        key.append(type_.family)
+        key.append(tuple([e if e < 2 else numbers.setdefault(e, fixed - 1 - len(numbers)) for e in type_.shape]))
+    if len(set(arguments)) != len(arguments):
+        key += [arguments.index(node) for node in arguments]
+    return Pattern(tuple(key), tuple(numbers)[fixed:])
+
+
+def _numbers_in(value: Any) -> list[int]:
+    """Return the numbers in attributes, in order: a rule may compare extents with them."""
+    if value.__class__ is int:
+        return [value]
+    return [number for part in value for number in _numbers_in(part)] if value.__class__ is tuple else []
+
+
+class _Product(NamedTuple):
+    """The product of some neighbouring extents of an argument, or a number made of it."""
+
+    argument: int
+    first: int
+    last: int
+    convert: Callable[[int], Any]
+
+
+def _same(value: int) -> int:
+    return value
+
+
+def _float(value: int) -> float:
+    return float(value)
+
+
+class _Inserted(NamedTuple):
+    """A tuple with products among its parts."""
+
+    parts: tuple[Any, ...]
+
+
+class _Differ(Exception):
+    """Two templates differ in more than extents."""
+
+
+class GenericTemplate:
+    """A template whose attributes are numbers, or products of extents of its arguments."""
+
+    __slots__ = ("_constants", "_results", "_steps", "fixed", "rule")
+
+    def __init__(self, constants: list[Any], steps: list[Any], results: Any) -> None:
+        self._constants, self._steps, self._results = constants, steps, results
+        #: the function of arrays that it stands for, if that holds for all extents
+        self.rule: Any = None
+        #: whether the attributes are the same for all extents
+        self.fixed = not any([_is_inserted(attributes) for _, _, attributes, *_ in (*constants, *steps)])
+
+    def template(self, arguments: Arguments) -> Template:
+        """Return the template for certain arguments."""
+        from .templates import Template
+
+        values: list[Any] = [*arguments]
+        constants: list[Node] = []
+        for declared, places, attributes, type_ in self._constants:
+            attributes = _insert(attributes, arguments)
+            if places:
+                made = declared.apply(tuple([values[place] for place in places]), attributes)
+            else:
+                made = declared.source(attributes, _insert(type_[0], arguments), *type_[1:])
+            constants.append(made)
+            values.append(made)
+        steps: list[Any] = []
+        for declared, places, attributes, item in self._steps:
+            inputs = tuple([values[place] for place in places])
+            attributes = _insert(attributes, arguments)
+            type_ = declared.result_type(inputs, attributes)
+            recipe = Recipe(attributes, type_) if item is None else None
+            steps.append((declared, places, attributes, type_, item, recipe))
+            values.append(new_node(declared, inputs, attributes, type_, None, None))
+        made = Template(constants, steps, self._results)
+        made.generic = self
+        return made
+
+
+def generalize(
+    rule: Callable[[Any], Any],
+    arguments: Arguments,
+    attributes: tuple[Any, ...],
+    first: Template,
+    record: Callable[[Callable[[Any], Any], Arguments], tuple[Sequence[int], Any]],
+    may_ask: Sequence[int],
+) -> GenericTemplate | None:
+    """Return the generic template of a rule, given its template for some arguments; None if there is none.
+
+    ``record`` records the rule; it may ask for the operators of the arguments at some places.
+    """
+    pattern = pattern_of(arguments, attributes)
+    if pattern is None or not pattern.extents:
+        return None
+    samples: list[tuple[Arguments, Template]] = [(arguments, first)]
+    numbers = _numbers_in(attributes)
+    for candidates in (_SMALL, _LARGE):
+        extents = [extent for extent in candidates if extent not in numbers]
+        if len(extents) < len(pattern.extents):
+            return None
+        others = dict(zip(pattern.extents, extents))
+        made_up = _with_extents(arguments, others)
+        try:
+            asked, template = record(rule, made_up)
+        except (MXNetError, AssertionError, ValueError, TypeError, IndexError, ZeroDivisionError):
+            # no such call exists: the extents depend on each other
+            return None
+        if not set(asked) <= set(may_ask) or template.__class__ is not first.__class__:
+            return None
+        samples.append((made_up, template))
+    try:
+        return _unify(samples)
+    except _Differ:
+        return None
+
+
+def _with_extents(arguments: Arguments, others: dict[int, int]) -> list[Node | None]:
+    """Return stand-ins for arguments with other extents."""
+    made: dict[Node, Node] = {}
+    for node in arguments:
+        if node is not None and node not in made:
+            type_ = type_of(node)
+            shape = tuple([others.get(extent, extent) for extent in type_.shape])
+            other = tensor_type(shape, type_.dtype, type_.context, type_.marked, None)
+            made[node] = new_node(node.operator, (), (), other, None, None)
+    return [None if node is None else made[node] for node in arguments]
+
+
+def _unify(samples: list[tuple[Arguments, Template]]) -> GenericTemplate:
+    """Return what three templates have in common."""
+    templates = [template for _, template in samples]
+    first = templates[0]
+    for other in templates[1:]:
+        if other.results != first.results or len(other.constants) != len(first.constants):
+            raise _Differ
+        if len(other.steps) != len(first.steps):
+            raise _Differ
+    unifier = _Unifier([arguments for arguments, _ in samples])
+    begin = len(samples[0][0])
+    constants = []
+    numbers = [{node: begin + number for number, node in enumerate(each.constants)} for each in templates]
+    for nodes in zip(*[each.constants for each in templates]):
+        places = [tuple([known[source] for source in node.inputs]) for node, known in zip(nodes, numbers)]
+        _check_same([(node.operator, place, node.kind) for node, place in zip(nodes, places)])
+        if nodes[0].outputs is not None or nodes[0].context is not nodes[1].context:
+            raise _Differ
+        attributes = unifier.unify([node.attributes for node in nodes], nodes[0].dtype)
+        shape = unifier.unify([node.shape for node in nodes], nodes[0].dtype)
+        constants.append((nodes[0].operator, places[0], attributes, (shape, nodes[0].dtype, nodes[0].context)))
+    steps = []
+    for parts in zip(*[each.steps for each in templates]):
+        declared, places, _, type_, item, _ = parts[0]
+        _check_same([(part[0], part[1], part[3].dtype) for part in parts])
+        items = [part[4] for part in parts]
+        if item is not None and (item is True or not all([_is_same_item(item, other) for other in items])):
+            raise _Differ
+        attributes = unifier.unify([part[2] for part in parts], type_.dtype) if item is None else ()
+        steps.append((declared, places, attributes, item))
+    return GenericTemplate(constants, steps, first.results)
+
+
+def _check_same(values: list[Any]) -> None:
+    if any([value != values[0] for value in values]):
+        raise _Differ
+
+
+def _is_same_item(one: Any, two: Any) -> bool:
+    if isinstance(one, int) or isinstance(two, int):
+        return type(one) is type(two) and one == two
+    return all([getattr(one, name) == getattr(two, name) for name in ("operator", "places", "attributes", "index")])
+
+
+class _Unifier:
+    """Finds the products of extents that numbers in three templates are."""
+
+    def __init__(self, samples: list[Arguments]) -> None:
+        shapes = [[() if node is None else node.shape for node in arguments] for arguments in samples]
+        #: where each product is found, by its values in the samples
+        self._products: dict[tuple[int, ...], tuple[int, int, int]] = {}
+        for argument, shape in enumerate(shapes[0]):
+            for first, last in itertools.combinations(range(len(shape) + 1), 2):
+                values = tuple([math.prod(sample[argument][first:last]) for sample in shapes])
+                self._products.setdefault(values, (argument, first, last))
+
+    def unify(self, values: list[Any], dtype: DType) -> Any:
+        """Return the common form of the attributes of a node in the samples."""
+        first = values[0]
+        if all([type(value) is type(first) and value == first for value in values[1:]]):
+            return first
+        if any([type(value) is not type(first) for value in values[1:]]):
+            raise _Differ
+        if type(first) is tuple:
+            if any([len(value) != len(first) for value in values[1:]]):
+                raise _Differ
+            return _Inserted(tuple([self.unify(list(parts), dtype) for parts in zip(*values)]))
+        if type(first) is int:
+            return self._product(tuple(values), _same)
+        if type(first) is float and all([value == int(value) for value in values]):
+            return self._product(tuple([int(value) for value in values]), _float)
+        if type(first) is bytes:
+            return self._bytes(values, dtype)
+        raise _Differ
+
+    def _product(self, values: tuple[int, ...], convert: Callable[[int], Any]) -> _Product:
+        place = self._products.get(values)
+        if place is None:
+            raise _Differ
+        return _Product(*place, convert)
+
+    def _bytes(self, values: list[bytes], dtype: DType) -> _Product:
+        """Return the form of the bytes of a constant: a product of extents as a number of a dtype, or its inverse."""
+        converted: list[Callable[[int], Any]] = [
+            lambda product: np.asarray(product, dtype).tobytes(),
+            lambda product: np.asarray(1 / product, dtype).tobytes(),
+        ]
+        for convert in converted:
+            for products, place in self._products.items():
+                if [convert(product) for product in products] == values:
+                    return _Product(*place, convert)
+        raise _Differ
+
+
+def _is_inserted(value: Any) -> bool:
+    return value.__class__ is _Product or value.__class__ is _Inserted
+
+
+def _insert(value: Any, arguments: Arguments) -> Any:
+    """Return attributes with the extents of arguments."""
+    if value.__class__ is _Inserted:
+        return tuple([_insert(part, arguments) for part in value.parts])
+    if value.__class__ is _Product:
+        node = arguments[value.argument]
+        assert node is not None
+        return value.convert(math.prod(node.shape[value.first : value.last]))
+    return value

@@ -1,0 +1,150 @@
+"""Generic templates: with extents that they were not made from, they are what the rules make."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from phonograd import autograd, nd
+from phonograd.core.base.dtypes import FLOAT32
+from phonograd.core.graph import generic, templates
+from phonograd.core.graph.node import Node
+from phonograd.core.graph.operator import REGISTRY, composite
+from phonograd.core.graph.templates import Template, Templates
+from phonograd.core.ops.math.structural import leaf
+
+from ..ops.checks import Sample
+from ..plan.test_samples import every_sample
+from .test_templates import _build, unregistered
+
+__all__ = ["unregistered"]
+
+#: extents that no generic template was made from
+_OTHERS = ((29, 31, 37, 41, 43, 47, 53, 59), (4, 6, 8, 10, 12, 14, 16, 18), (130, 257, 500, 64, 1000, 32, 96, 7))
+
+
+def _facts(template: Template) -> Any:
+    """Return all that determines the nodes a template makes."""
+    constants = [
+        (node.operator, node.attributes, node.shape, node.dtype, len(node.inputs)) for node in template.constants
+    ]
+    steps = []
+    for declared, places, attributes, type_, item, _ in template.steps:
+        label = (item.operator, item.places, item.attributes, item.index) if isinstance(item, templates.Label) else item
+        steps.append((declared, places, None if item is not None else attributes, type_, label))
+    return constants, steps, template.results
+
+
+def _check(rule: Callable[[Any], Any], arguments: Sequence[Any], attributes: tuple[Any, ...]) -> bool:
+    """Compare the generic template of a rule, if there is one, with what the rule makes of other extents."""
+    asked, first = templates.record(rule, arguments)
+    pattern = generic.pattern_of(arguments, attributes)
+    if not isinstance(first, Template) or pattern is None:
+        return False
+    found = generic.generalize(rule, arguments, attributes, first, templates.record, asked)
+    if found is None:
+        return False
+    for extents in _OTHERS:
+        others = generic._with_extents(arguments, dict(zip(pattern.extents, extents, strict=False)))
+        if generic.pattern_of(others, attributes) != (pattern.key, extents[: len(pattern.extents)]):
+            continue
+        _, expected = templates.record(rule, others)
+        assert isinstance(expected, Template)
+        assert _facts(found.template(others)) == _facts(expected)
+    return True
+
+
+@every_sample
+def test_generic_templates_hold_for_other_extents(sample: Sample, monkeypatch: pytest.MonkeyPatch) -> None:
+    def find(self: Any, arguments: Any, attributes: Any, rule: Any, at_once: bool = False) -> None:
+        _check(rule, arguments, attributes)
+
+    monkeypatch.setattr(Templates, "find", find)
+    _build(sample, 60)
+
+
+@pytest.mark.parametrize("name", ["mean", "dot", "log_softmax", "FullyConnected", "LayerNorm"])
+def test_common_operators_have_generic_templates(name: str) -> None:
+    shapes: dict[str, list[tuple[int, ...]]] = {
+        "dot": [(6, 9), (9, 14)],
+        "FullyConnected": [(6, 9), (14, 9), (14,)],
+        "LayerNorm": [(6, 9), (9,), (9,)],
+    }
+    nodes = tuple([leaf(n, shape, FLOAT32) for n, shape in enumerate(shapes.get(name, [(6, 9)]), 90_000)])
+    declared = REGISTRY[name]
+    parameters = {"num_hidden": 14} if name == "FullyConnected" else {}
+    if name == "FullyConnected":
+        # its parameter is an extent, so other extents are another kind of call
+        nodes = (leaf(90_000, (6, 9), FLOAT32), leaf(90_001, (14, 9), FLOAT32), leaf(90_002, (14,), FLOAT32))
+    attributes = declared.attributes_of(parameters)
+    named = dict(zip(declared.parameter_names, attributes, strict=True))
+    if declared.composite:
+        assert _check(lambda given: declared.function(*given, **named), nodes, attributes) == (name != "FullyConnected")
+
+
+def test_a_rule_with_a_bound_has_no_generic_template(unregistered: None) -> None:
+    @composite()
+    def _bounded(data: Any) -> Any:
+        return data * 2 if data.shape[0] > 100 else data + data
+
+    for extent in range(2, 300):
+        node = leaf(91_000, (extent,), FLOAT32)
+        expected = node * 2 if extent > 100 else node + node
+        assert _bounded(node).inputs[0] is expected
+
+
+def test_a_rule_that_tells_ones_apart(unregistered: None) -> None:
+    @composite()
+    def _squeezing(data: Any) -> Any:
+        return data * 2 if data.shape[1] == 1 else data + data
+
+    for extent in (*range(2, 30), 1, *range(30, 40), 1):
+        node = leaf(91_000, (5, extent), FLOAT32)
+        expected = node * 2 if extent == 1 else node + node
+        assert _squeezing(node).inputs[0] is expected
+
+
+def test_numbers_are_products_of_extents(unregistered: None) -> None:
+    reshape, full = REGISTRY["_reshape"], REGISTRY["_full"]
+    assert full.composite is False
+
+    @composite()
+    def _averaged(data: Any) -> Any:
+        rows, columns = data.shape
+        flat = reshape(data, shape=(rows * columns,))
+        return flat * (1 / (rows * columns)) + float(columns)
+
+    made = 0
+    for rows in range(2, 12):
+        node: Node = leaf(92_000, (rows, rows + 20), FLOAT32)
+        before = len(_averaged.body_templates._patterns)
+        result = _averaged(node)
+        made += len(_averaged.body_templates._patterns) > before
+        count = rows * (rows + 20)
+        expected = reshape(node, shape=(count,)) * (1 / count) + float(rows + 20)
+        assert result.inputs[0] is expected
+    assert made == 1
+    assert any([isinstance(found, generic.GenericTemplate) for found in _averaged.body_templates._patterns.values()])
+
+
+def test_gradients_of_new_shapes_are_right() -> None:
+    for extent in range(3, 40, 3):
+        x = nd.array(np.random.RandomState(extent).rand(extent, extent + 5).astype("float32"))
+        x.attach_grad()
+        with autograd.record():
+            y = nd.mean(nd.square(nd.tanh(x)) * nd.log_softmax(x).sum(axis=1, keepdims=True))
+        y.backward()
+        found = x.grad.asnumpy()
+        step = np.zeros(x.shape, "float32")
+        step[1, 2] = 1e-2
+
+        def value(array: np.ndarray) -> float:
+            a = array.astype("float64")
+            log_softmax = a - np.log(np.exp(a).sum(axis=1, keepdims=True))
+            return float((np.tanh(a) ** 2 * log_softmax.sum(axis=1, keepdims=True)).mean())
+
+        expected = (value(x.asnumpy() + step) - value(x.asnumpy() - step)) / 2e-2
+        np.testing.assert_allclose(found[1, 2], expected, rtol=2e-2, atol=1e-5)
