@@ -273,13 +273,11 @@ class Templates:
             before = self.asked
             made = self._record(arguments, rule)
             if self.asked == before:
-                generic = (
-                    generalize(rule, arguments, attributes, made, record, before)
-                    if made.__class__ is Template
-                    else None
-                )
-                self._patterns[key] = generic or _REFUSED
-                return made if made.__class__ is Template else None
+                if made.__class__ is not Template:
+                    self._patterns[key] = _REFUSED
+                    return None
+                self._patterns[key] = generalize(rule, arguments, attributes, made, record, before) or _REFUSED
+                return made
         return None
 
 
