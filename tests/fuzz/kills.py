@@ -1,7 +1,7 @@
 """Kill processes while they save, and look for files that are damaged or left behind.
 
-``python -m tests.fuzz.kills --kills 100`` prints what was found and fails if there is anything. Each process saves
-arrays to the same few targets, again and again, until it is killed at a random moment.
+``python -m tests.fuzz.kills --kills 100`` prints what was found and fails if there is anything. A server process forks
+for each case. The child saves arrays to the same few targets, again and again, until it is killed at a random moment.
 """
 
 from __future__ import annotations
@@ -29,26 +29,31 @@ from . import Counts
 #: elements of the arrays that are saved: large enough that most of the time is spent writing
 SIZE = 200_000
 
-WRITER = f"""
-import sys
+#: a process that forks for each line it reads; the child saves until it is killed
+SERVER = f"""
+import os, sys
 import phonograd as mx
 from phonograd import gluon, nd
-folder, first = sys.argv[1], int(sys.argv[2])
+folder = sys.argv[1]
 parameter = gluon.Parameter("w", shape=({SIZE},))
 parameter.initialize("zeros")
 trainer = gluon.Trainer([parameter], "sgd", {{"momentum": 0.5}})
 arrays = [nd.full(({SIZE},), number) for number in range(8)]
-print("ready", flush=True)
-number = first
-while True:
-    number += 1
-    array = arrays[number % 8]
-    nd.save(folder + "/a.params", {{"x": array, "y": array}})
-    mx.contrib.safetensors.save(folder + "/b.safetensors", {{"x": array, "y": array}})
-    trainer._updaters[0].states[0] = array
-    trainer._updaters[0].states_synced[0] = True
-    trainer.save_states(folder + "/c.states")
-    nd.save(folder + "/new-%d.params" % number, {{"x": array, "y": array}})
+nd.waitall()
+for line in sys.stdin:
+    child, number = os.fork(), int(line)
+    while not child:
+        number += 1
+        array = arrays[number % 8]
+        nd.save(folder + "/a.params", {{"x": array, "y": array}})
+        mx.contrib.safetensors.save(folder + "/b.safetensors", {{"x": array, "y": array}})
+        trainer._updaters[0].states[0] = array
+        trainer._updaters[0].states_synced[0] = True
+        trainer.save_states(folder + "/c.states")
+        nd.save(folder + "/new-%d.params" % number, {{"x": array, "y": array}})
+    print(child, flush=True)
+    os.waitpid(child, 0)
+    print("ended", flush=True)
 """
 
 
@@ -88,25 +93,23 @@ def search(budget_seconds: float, seed: int, counts: Counts, most: int) -> None:
     draw = random.Random(seed)
     end = time.monotonic() + budget_seconds
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        for number in range(most):
-            if number and time.monotonic() > end:
-                break
-            process = subprocess.Popen(
-                [sys.executable, "-c", WRITER, name, str(number * 1_000_000)], stdout=subprocess.PIPE
-            )
-            assert process.stdout is not None
-            if process.stdout.readline() != b"ready\n":
-                raise AssertionError("the writer did not start")
-            time.sleep(draw.uniform(0.01, 0.25))
-            os.kill(process.pid, signal.SIGKILL)
-            process.wait()
-            process.stdout.close()
-            counts.add("kills during saves")
-            for problem in check(folder):
-                counts.fail(f"kill {number}: {problem}")
-            for path in folder.glob("new-*"):
-                path.unlink()
+        folder, command = Path(name), [sys.executable, "-c", SERVER, name]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
+            assert server.stdin is not None
+            assert server.stdout is not None
+            for number in range(most):
+                if number and time.monotonic() > end:
+                    break
+                print(number * 1_000_000, file=server.stdin, flush=True)
+                child = int(server.stdout.readline())
+                time.sleep(draw.uniform(0.001, 0.25))
+                os.kill(child, signal.SIGKILL)
+                assert server.stdout.readline() == "ended\n", "the server has ended"
+                counts.add("kills during saves")
+                for problem in check(folder):
+                    counts.fail(f"kill {number}: {problem}")
+                for path in folder.glob("new-*"):
+                    path.unlink()
 
 
 def main() -> int:

@@ -6,7 +6,8 @@ writers of every format (arrays, symbols, traces) hand their chunks of bytes to 
 Where the system has unnamed files (Linux: ``O_TMPFILE``), the contents have no name until they are complete, so a
 killed process leaves nothing behind. A new target gets its name in one step (``linkat``). To replace an existing one
 takes two: a temporary name, then a rename. Elsewhere the contents are in a file with a temporary name from the start.
-The next program that saves in that directory removes temporary files that a killed process left.
+The next program that saves in that directory removes temporary files that a killed process left. It recognizes them by
+their locks, which end with their process.
 """
 
 from __future__ import annotations
@@ -29,8 +30,10 @@ except ImportError:  # Windows
 
 __all__ = ["AtomicFile", "obstacle", "write_atomically"]
 
-_TEMPORARY_NAME = re.compile(r"\.phonograd-[0-9a-f]{16}\.tmp")
-#: A file that was not written to for this long, and that no process has locked, is abandoned.
+#: names of files that are complete and about to be renamed (.tmp), and of files that are being written (.part)
+_TEMPORARY_NAME = re.compile(r"\.phonograd-[0-9a-f]{16}\.(tmp|part)")
+#: The first kind is locked before it gets its name: without a lock it is abandoned. The second kind is locked a moment
+#: after that, and may be on a file system without locks: it is abandoned if it was not written to for this long, too.
 _ABANDONED_SECONDS = 3600
 #: directories in which abandoned files were looked for
 _tidied: set[str] = set()
@@ -134,11 +137,15 @@ class AtomicFile:
                 self.stream.close()
                 return
             # the target exists: only a file with a name can replace it
-            self._temporary = _temporary_path(self._directory)
+            _lock(descriptor)
+            self._temporary = _temporary_path(self._directory, "tmp")
             if not _give_name(descriptor, self._temporary):
                 self._copy_contents(descriptor)
-        self.stream.close()
+        if fcntl is None:
+            # Windows renames only closed files; elsewhere the lock ends when the file is closed
+            self.stream.close()
         os.replace(self._temporary, self._target)
+        self.stream.close()
 
     def _copy_contents(self, descriptor: int) -> None:
         """Copy the unnamed file to one with a name, for file systems whose unnamed files cannot get one."""
@@ -190,8 +197,8 @@ def obstacle(path: str | os.PathLike[str]) -> str:
     return "" if os.access(folder, os.W_OK) else f"no files can be written to {folder}"
 
 
-def _temporary_path(directory: str) -> str:
-    return os.path.join(directory, f".phonograd-{os.urandom(8).hex()}.tmp")
+def _temporary_path(directory: str, kind: str) -> str:
+    return os.path.join(directory, f".phonograd-{os.urandom(8).hex()}.{kind}")
 
 
 def _open_unnamed(directory: str) -> int | None:
@@ -218,7 +225,8 @@ def _descriptor_path(descriptor: int) -> str:
 def _give_name(descriptor: int, path: str) -> bool:
     """Give an unnamed file a name; return whether that was possible."""
     try:
-        os.link(_descriptor_path(descriptor), path, follow_symlinks=True)
+        # Python follows symbolic links here only if it is given a directory, too (the path is absolute and needs none)
+        os.link(_descriptor_path(descriptor), path, src_dir_fd=descriptor, follow_symlinks=True)
     except OSError:
         # The name is taken, or the file system cannot do it. The caller takes another way, which shows other errors.
         return False
@@ -240,7 +248,7 @@ def _open_named(directory: str, wanted: str | os.PathLike[str]) -> tuple[int, st
     """
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
     while True:
-        path = _temporary_path(directory)
+        path = _temporary_path(directory, "part")
         try:
             # Not the tempfile module: it makes private files, and the umask cannot be read without changing it.
             descriptor = os.open(path, flags, 0o666)
@@ -248,21 +256,20 @@ def _open_named(directory: str, wanted: str | os.PathLike[str]) -> tuple[int, st
             continue
         except OSError as error:
             raise OSError(error.errno, error.strerror, os.fspath(wanted)) from None
-        # the lock, which ends with this process, shows others that the file is in use
-        _is_locked_by_us(descriptor)
+        _lock(descriptor)
         return descriptor, path
 
 
-def _is_locked_by_us(descriptor: int) -> bool:
-    """Lock a file unless another process has; return whether it is locked, or cannot be locked at all."""
+def _lock(descriptor: int) -> bool | None:
+    """Lock a file until it is closed or its process ends; False if another process has, None without locks."""
     if fcntl is None:
-        return True
+        return None
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     except OSError:
-        return True  # some network file systems have no locks
+        return None  # some network file systems have no locks
     return True
 
 
@@ -289,7 +296,8 @@ def _remove_if_abandoned(path: str) -> None:
         facts = os.fstat(descriptor)
         ours = not hasattr(os, "geteuid") or facts.st_uid == os.geteuid()
         idle = time.time() - facts.st_mtime > _ABANDONED_SECONDS
-        abandoned = ours and idle and stat.S_ISREG(facts.st_mode) and _is_locked_by_us(descriptor)
+        locked = _lock(descriptor) if ours and stat.S_ISREG(facts.st_mode) else False
+        abandoned = locked is not False and (idle or (locked is True and path.endswith(".tmp")))
     finally:
         os.close(descriptor)
     if abandoned:
