@@ -16,7 +16,6 @@ import numpy as np
 
 from ..oracle.case import Case, seeded
 from ..oracle.cases import families
-
 from .bases import BASES, RANDOM
 
 #: values of every type that users pass
@@ -76,11 +75,16 @@ def forms(value: Any) -> list[str]:
         texts = "np.int64({0})|{0}.0|'{0}'|np.array({0})|[{0}]|({0},)|np.float32({0})"
         return [text.format(value) for text in texts.split("|")]
     if isinstance(value, float):
-        return [text.format(value) for text in "np.float32({0})|'{0}'|np.array({0})|({0},)".split("|")]
+        return [text.format(value) for text in ["np.float32({0})", "'{0}'", "np.array({0})", "({0},)"]]
     if isinstance(value, (list, tuple)) and value:
         items = tuple(value)
         numpy = "(" + " ".join(f"np.int64({item})," if isinstance(item, int) else f"{item}," for item in items) + ")"
-        more = [(*items, 0), (*items, items[-1]), items[:-1], tuple(float(i) if isinstance(i, int) else i for i in items)]
+        more = [
+            (*items, 0),
+            (*items, items[-1]),
+            items[:-1],
+            tuple(float(i) if isinstance(i, int) else i for i in items),
+        ]
         longs = "(" + ", ".join(f"{item}L" for item in items) + ")"
         return [repr(list(items)), f"np.array({list(items)})", repr(str(items)), repr(str(list(items))), numpy] + [
             repr(other) for other in (*more, longs, str(items).replace(" ", ""), str(items[0]))
@@ -122,7 +126,9 @@ def find(module: Any, path: str) -> Any:
     return module
 
 
-def _arguments(case: Case, change: Change, names: list[str], wrap: Any, number: Any) -> tuple[list[Any], dict[str, Any]]:
+def _arguments(
+    case: Case, change: Change, names: list[str], wrap: Any, number: Any
+) -> tuple[list[Any], dict[str, Any]]:
     """Return the positional arguments and the keywords of a changed call."""
     arrays = case.make_inputs()
     what = change.text if change.kind == "inputs" else ""
@@ -177,6 +183,7 @@ def result_text(result: Any, values: bool) -> str:
 
 def array_outcome(mx: Any, path: str, case: Case, change: Change, names: list[str]) -> str:
     """Return the result of a changed call with arrays, or the type of its error."""
+
     def wrap(_: int, array: Any) -> Any:
         return mx.nd.array(array, dtype=array.dtype.name)
 

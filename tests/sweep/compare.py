@@ -14,8 +14,8 @@ import zlib
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from . import store
-from .calls import OUTCOMES, Change, bases, changes
+from . import inference, store
+from .calls import OUTCOMES, bases, changes
 from .reasons import REASONS
 
 #: outcomes that say nothing
@@ -73,6 +73,28 @@ def differences(mx: Any, part: int = 0, parts: int = 1, only: Any = ()) -> Itera
                     ours = OUTCOMES[kind](mx, path, case, change, recorded["arrays"])
                     if not agree(theirs, ours):
                         yield Difference(place, theirs, ours)
+
+
+@functools.cache
+def recorded_inference() -> dict[str, Any]:
+    """Return what MXNet infers."""
+    return store.load(store.INFERENCE)
+
+
+def inference_differences(mx: Any, only: Any = ()) -> Iterator[Difference]:
+    """Return the trials of :mod:`.inference` that differ."""
+    by_path = inference.cases_with_inputs()
+    for path, cases in recorded_inference().items():
+        if only and path not in only:
+            continue
+        known = {case.identifier: case for case in by_path[path]}
+        for identifier, recorded in cases.items():
+            case = known[identifier]
+            for trial in inference.trials(case, recorded["output"]):
+                theirs = recorded["trials"][trial.key]
+                ours = inference.outcome(mx, path, case, trial)
+                if theirs != ours and not (theirs[0] == ours[0] == "!"):
+                    yield Difference(f"{path} {trial.key}", theirs, ours)
 
 
 def reason_for(place: str) -> str | None:

@@ -9,6 +9,7 @@ from typing import Any
 
 HERE = Path(__file__).resolve().parent
 CALLS = HERE / "calls.json.gz"
+INFERENCE = HERE / "inference.json.gz"
 
 
 def save(path: Path, found: dict[str, Any]) -> None:

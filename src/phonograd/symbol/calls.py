@@ -355,10 +355,16 @@ class OperatorCall(Call):
 
     def _forward(self, inputs: list[Spec]) -> list[Spec] | None:
         """Return the specs of the outputs that follow from the inputs; None if too little is known."""
-        if any([shape is None for shape, _ in inputs]):
-            return None
-        if all([is_known(shape) for shape, _ in inputs]):
+        shapes = [shape for shape, _ in inputs]
+        if all([is_known(shape) for shape in shapes]):
             return self._outputs_for(inputs, 0)
+        rule = self.declared.interface.results
+        results = None if rule is None else self._ask(rule, shapes)
+        if results is not None:
+            missing = [None] * (len(self.output_names) - len(results))
+            return [(shape, None) for shape in (*results, *missing)]
+        if None in shapes:
+            return None
         tried = []
         for trial in _TRIALS:
             try:

@@ -32,6 +32,7 @@ from .observed import LISTENERS, observe_call
 
 __all__ = ["apply", "function_of", "invoke", "write"]
 
+
 class _Null:
     """MXNet's mark for "not given"."""
 

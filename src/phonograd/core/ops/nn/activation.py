@@ -15,6 +15,7 @@ from ...base.errors import MXNetError, format_shape
 from ...graph.interface import Interface, Onnx, Partial, merge, same_shapes
 from ...graph.node import Node
 from ...graph.operator import Array, composite, operator, single
+from ...graph.partial_shapes import first_results
 from ...lower import vector_math
 from ...lower.lowering import Elementwise
 from ..math.broadcasting import same_dtype
@@ -141,4 +142,5 @@ LeakyReLU.interface = Interface(
     initial={"gamma": '["Constant", {"value": 0.25}]'},
     outputs=lambda *, act_type: ("output", "mask") if act_type == "rrelu" else ("output",),
     shapes=_slopes,
+    results=first_results,
 )

@@ -10,7 +10,7 @@ import itertools
 from typing import Literal
 
 from ...base.errors import MXNetError, format_shape
-from ...graph.interface import Interface, type_of_first
+from ...graph.interface import Interface, Partials, same_shapes, type_of_first
 from ...graph.node import Node, Shape
 from ...graph.operator import composite
 from ...graph.parameters import Axis
@@ -297,4 +297,13 @@ def crop(*data: Node, offset: Shape = (0, 0), h_w: Shape = (0, 0), center_crop: 
 
 # -- symbol declarations
 
-broadcast_like.interface = Interface(types=type_of_first)
+
+def _like_results(inputs: Partials, *, lhs_axes: Axis, rhs_axes: Axis) -> Partials | None:
+    lhs, rhs = inputs
+    if lhs is None or rhs is None or len(lhs) != len(rhs) or lhs_axes is not None:
+        return None
+    return [tuple([b or a for a, b in zip(lhs, rhs, strict=True)])]
+
+
+reverse.interface = Interface(shapes=same_shapes)
+broadcast_like.interface = Interface(types=type_of_first, results=_like_results)
