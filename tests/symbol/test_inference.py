@@ -232,3 +232,31 @@ def test_files_say_that_shapes_are_those_of_numpy():
     assert facts() == {"mxnet_version": ["int", 10901]}
     with mx.util.np_shape(True):
         assert facts() == {"is_np_shape": ["int", 1], "mxnet_version": ["int", 10901]}
+
+
+@pytest.mark.parametrize(
+    "shape, call, expected",
+    [
+        ((-1, 3), lambda F, x, w: F.np.dot(x, w), (4, 3)),
+        ((-1, 3), lambda F, x, w: F.np.matmul(x, w), (4, 3)),
+        ((2, -1), lambda F, x, w: F.np.concatenate([x, w], axis=0), (2, 4)),
+    ],
+    ids=["dot", "matmul", "concatenate"],
+)
+def test_deferred_parameters_of_mx_np(shape, call, expected):
+    class Block(mx.gluon.HybridBlock):
+        def __init__(self):
+            super().__init__()
+            self.weight = self.params.get("weight", shape=shape, allow_deferred_init=True)
+
+        def hybrid_forward(self, F, x, weight):
+            return call(F, x, weight)
+
+    mx.npx.set_np()
+    try:
+        block = Block()
+        block.initialize()
+        block(mx.np.ones((2, 4)))
+        assert block.weight.shape == expected
+    finally:
+        mx.npx.reset_np()

@@ -34,12 +34,12 @@ def read_int(text: str) -> int:
 
 
 def read_float(text: str) -> float:
-    """Return a number; white space may precede it.
+    """Return a number; white space may surround it.
 
     >>> read_float("1e-2")
     0.01
     """
-    return float(_match(_FLOAT, text))
+    return float(_match(_FLOAT, text.rstrip()))
 
 
 def read_bool(text: str) -> bool:
@@ -99,6 +99,6 @@ def read_floats(text: str) -> float | tuple[float, ...]:
     """
 
     def item(text: str) -> float:
-        return read_float(text.rstrip())
+        return read_float(text)
 
     return item(text) if _FLOAT.fullmatch(text.rstrip()) else _read_tuple(text, item)

@@ -274,7 +274,11 @@ def crop(*data: Node, offset: Shape = (0, 0), h_w: Shape = (0, 0), center_crop: 
     image = data[0]
     if image.ndim != 4:
         raise MXNetError(f"Input data should be 4D in batch-num_filter-y-x, got {format_shape(image.shape)}")
-    size = data[1].shape[2:] if len(data) == 2 else h_w
+    size = data[1].shape[2:] if len(data) == 2 else h_w[:2]
+    if len(size) != 2:
+        raise MXNetError(f"Operator Crop needs the height and width of the result, but got {size}")
+    # as in MXNet, missing offsets are zero and more than two have no effect
+    offset = (*offset, 0, 0)[:2]
     begin: list[int] = []
     for position, word in enumerate(("height", "width")):
         space = image.shape[2 + position] - size[position]

@@ -33,6 +33,7 @@ from ..math.primitives import permute, reshape_to
 from ..math.structural import full
 
 __all__ = [
+    "concat_shapes",
     "concatenate",
     "expand_dims",
     "insert_axis",
@@ -365,7 +366,7 @@ def split_v2(data: Node, *, indices: Shape, axis: int = 1, squeeze_axis: bool = 
 # -- symbol declarations
 
 
-def _concat_shapes(inputs: Partials, outputs: Partials, *, dim: int) -> Partials:
+def concat_shapes(inputs: Partials, outputs: Partials, *, dim: int) -> Partials:
     """Return the input shapes of a concatenation: equal but for one axis, where one unknown size can be inferred."""
     known = next((shape for shape in (*inputs, outputs[0]) if shape is not None), None)
     if known is None or not -len(known) <= dim < len(known):
@@ -445,7 +446,7 @@ stack.interface = Interface(shapes=_stack_shapes)
 squeeze.interface = Interface(results=_squeeze_results)
 expand_dims.interface = Interface(shapes=_expand_dims_shapes)
 transpose.interface = Interface(shapes=_transpose_shapes)
-concat.interface = Interface(shapes=_concat_shapes)
+concat.interface = Interface(shapes=concat_shapes)
 slice_channel.interface = Interface(
     outputs=lambda *, num_outputs: num_outputs, numbered=True, shapes=_slice_channel_shapes
 )
