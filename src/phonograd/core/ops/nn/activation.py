@@ -12,6 +12,7 @@ from typing import Any, Literal
 import numpy as np
 
 from ...base.errors import MXNetError, format_shape
+from ...base.settings import has_mxnet_bug
 from ...graph.interface import Interface, Onnx, Partial, merge, same_shapes
 from ...graph.node import Node
 from ...graph.operator import Array, composite, operator, single
@@ -58,6 +59,8 @@ def Activation(data: Node, *, act_type: Literal["relu", "sigmoid", "softrelu", "
     x / (1 + abs(x)); ``tanh`` is the hyperbolic tangent.
     """
     demand_floating(data.dtype, "Activation")
+    if act_type == "relu" and has_mxnet_bug("relu_nan"):
+        return select(greater(data, 0), data, 0)
     return single(ACTIVATIONS[act_type](data))
 
 

@@ -11,6 +11,7 @@ import math
 from typing import Literal
 
 from ...base.errors import MXNetError, format_shape
+from ...base.settings import has_mxnet_bug
 from ...graph.interface import Interface, Onnx, Partial, is_known, merge, same_shapes
 from ...graph.node import Node, Shape
 from ...graph.operator import composite, single
@@ -107,6 +108,8 @@ def SoftmaxOutput(
         raise _label_shape_error("SoftmaxOutput", label.shape, label_shape, hint)
     labels = reshape_to(label, rows)
     classes = work[1]
+    if multi_output and smooth_alpha and has_mxnet_bug("smooth_alpha"):
+        smooth_alpha = 0.0
     others = smooth_alpha / (classes - 1) if classes > 1 else 0.0
     target = single(one_hot(labels, depth=classes, on_value=1 - smooth_alpha, off_value=others, dtype=data.dtype))
     if len(work) == 3:
