@@ -18,6 +18,7 @@ from .core.ops.math.structural import detach
 from .core.trace.trace import LOCAL
 from .ndarray.array import NDArray
 from .ndarray.creation import zeros
+from .symbol.extents import real_shape
 from .symbol.graph import Symbol
 
 __all__ = ["Executor", "bind_new_arrays"]
@@ -49,9 +50,17 @@ class Executor:
     """
 
     def __init__(
-        self, symbol: Symbol, args: Any, args_grad: Any, grad_req: Any, aux_states: Any = None, ctx: Any = None
+        self,
+        symbol: Symbol,
+        args: Any,
+        args_grad: Any,
+        grad_req: Any,
+        aux_states: Any = None,
+        ctx: Any = None,
+        groups: Mapping[str, Any] | None = None,
     ) -> None:
         names = symbol.list_arguments()
+        self._groups = {group: as_context(context) for group, context in (groups or {}).items()}
         self._symbol = symbol
         self._ctx: Context | None = None if ctx is None else as_context(ctx)
         self.arg_dict: dict[str, NDArray] = _complete(names, args, "args")
@@ -87,6 +96,7 @@ class Executor:
         inferred = self._symbol._infer(
             {name: array.shape for name, array in arrays.items()},
             {name: array._dtype for name, array in arrays.items()},
+            with_empty=True,
         )
         return [inferred.of(head) for head in self._symbol._heads]
 
@@ -109,7 +119,9 @@ class Executor:
     def outputs(self) -> list[NDArray]:
         """The outputs of the last forward pass; zeros before the first one."""
         if self._outputs is None:
-            self._outputs = [zeros(shape or (), self._ctx, dtype or _FLOAT32) for shape, dtype in self._output_specs()]
+            self._outputs = [
+                zeros(real_shape(shape or ()), self._ctx, dtype or _FLOAT32) for shape, dtype in self._output_specs()
+            ]
         return self._outputs
 
     @property
@@ -144,7 +156,9 @@ class Executor:
             if recorded and request != "null":
                 autograd.mark_variables(arguments[name], self.grad_dict[name], request)
         with autograd.record(train_mode=training) if recorded else autograd.pause(train_mode=training):
-            return self._symbol._run({**arguments, **self.aux_dict}, self._ctx, monitor, self._monitor_all)
+            return self._symbol._run(
+                {**arguments, **self.aux_dict}, self._ctx, monitor, self._monitor_all, self._groups
+            )
 
     def _feed(self, name: str, value: Any) -> None:
         target = self.arg_dict.get(name)
@@ -170,12 +184,12 @@ class Executor:
         """Compute the gradients of the last forward pass.
 
         ``out_grads`` are the gradients of the outputs: one array, a list, or a dictionary by output name; ones by
-        default. If the last pass was not for training, it is recomputed with the current arguments.
+        default. They are converted to the dtypes of the outputs and broadcast to their shapes; those of a list that
+        are too many are ignored. If the last pass was not for training, or if there was none, the outputs are computed
+        with the current arguments.
         """
         if set(self._requests.values()) <= {"null"}:
             return
-        if self._outputs is None:
-            raise MXNetError("backward: no forward pass has run; call forward(is_train=True) first")
         if self._recorded is None:
             self._recorded = self._compute(True, False, None)
         if isinstance(out_grads, Mapping):
@@ -185,12 +199,14 @@ class Executor:
         if out_grads is not None:
             if not isinstance(out_grads, (list, tuple)):
                 raise TypeError(f"out_grads must be an NDArray, a list or a dictionary of them, not {type(out_grads)}")
-            if len(out_grads) != len(self._recorded):
+            if len(out_grads) < len(self._recorded):
                 raise ValueError(f"there are {len(self._recorded)} outputs, but {len(out_grads)} gradients were given")
             for grad in out_grads:
                 if not isinstance(grad, NDArray):
                     raise TypeError("inputs must be NDArray")
-        grads = [None] * len(self._recorded) if out_grads is None else list(out_grads)
+        grads: list[NDArray | None] = [None] * len(self._recorded)
+        if out_grads is not None:
+            grads = [_fit(grad, head) for grad, head in zip(out_grads, self._recorded, strict=False)]
         pairs = [(head, grad) for head, grad in zip(self._recorded, grads, strict=True) if is_recorded(head)]
         if pairs:
             heads, wanted = [head for head, _ in pairs], [grad for _, grad in pairs]
@@ -230,7 +246,7 @@ class Executor:
                     raise ValueError(f'Find name "{name}" that is not in the {what}{nearest(name, list(own))}')
 
     def reshape(self, partial_shaping: bool = False, allow_up_sizing: bool = False, **kwargs: Any) -> Executor:
-        """Return an executor for other shapes, given by name; arrays of unchanged shape are shared."""
+        """Return an executor for other shapes, given by name; arrays share their memory if they do not grow."""
         arguments, _, states = self._symbol.infer_shape(**kwargs)
         if arguments is None:
             raise ValueError("Insufficient argument shapes provided.")
@@ -246,7 +262,7 @@ class Executor:
             name: _reshape_array(name, self.aux_dict[name], shape, partial_shaping, allow_up_sizing)
             for name, shape in zip(self._symbol.list_auxiliary_states(), states, strict=True)
         }
-        return Executor(self._symbol, new_args, new_grads, dict(self._requests), new_states, self._ctx)
+        return Executor(self._symbol, new_args, new_grads, dict(self._requests), new_states, self._ctx, self._groups)
 
     def get_optimized_symbol(self) -> Symbol:
         """Return the symbol that the executor computes: the bound one, because fusion happens below symbols."""
@@ -261,15 +277,31 @@ def _note(seen: list[tuple[str, NDArray]], name: str, node: Node) -> None:
     seen.append((name, make(detach(node), LOCAL.trace)))
 
 
+def _fit(grad: NDArray, head: NDArray) -> NDArray:
+    """Return a head gradient with the dtype and the shape of its head."""
+    if grad._dtype != head._dtype:
+        grad = grad.astype(head._dtype)
+    if grad.shape == head.shape:
+        return grad
+    try:
+        return grad.broadcast_to(head.shape)
+    except ValueError as error:
+        raise MXNetError(f"operands shape mismatch from.shape = {grad.shape} to.shape={head.shape}") from error
+
+
 def _reshape_array(name: str, old: NDArray, shape: tuple[int, ...], named: bool, allow_up_sizing: bool) -> NDArray:
     if old.shape == shape:
         return old
     if not named:
-        raise AssertionError(_CHANGED.format(name))
-    if int(np.prod(shape)) > old.size and not allow_up_sizing:
-        raise AssertionError(_LARGER.format(name))
-    new: NDArray = zeros(shape, old.context, old._dtype)
-    return new
+        raise MXNetError(_CHANGED.format(name))
+    size = int(np.prod(shape))
+    if size <= old.size:
+        smaller: NDArray = old.reshape((-1,))[:size].reshape(shape)
+        return smaller
+    if not allow_up_sizing:
+        raise MXNetError(_LARGER.format(name))
+    larger: NDArray = zeros(shape, old.context, old._dtype)
+    return larger
 
 
 def _by_name(names: list[str], given: Any, what: str) -> dict[str, Any]:
@@ -304,13 +336,19 @@ def bind_new_arrays(
     types: Mapping[str, Any],
     shapes: Mapping[str, Any],
     shared: Mapping[str, Mapping[str, NDArray]] | None = None,
+    groups: Mapping[str, Any] | None = None,
 ) -> Executor:
     """Return an executor with new arrays of zeros, whose shapes and dtypes follow from those given by name.
 
-    ``shared`` holds arrays to use instead of new ones: ``"args"``, ``"grads"`` and ``"states"`` by name.
+    ``shared`` holds arrays to use instead of new ones: ``"args"``, ``"grads"`` and ``"states"`` by name. Names of no
+    argument are ignored, as in MXNet.
     """
-    symbol._check_names({**shapes, **types}, "simple_bind")
-    inferred = symbol._infer(shapes, types, _FLOAT32)
+    inferred = symbol._infer(_known_names(symbol, shapes), _known_names(symbol, types), _FLOAT32)
+    places = {
+        entry.name: groups[entry.attributes["__ctx_group__"]]
+        for entry in symbol._entries()
+        if groups and entry.is_argument and entry.attributes.get("__ctx_group__") in groups
+    }
     arguments, _, states = symbol._specs_by_role(inferred)
     names, state_names = symbol.list_arguments(), symbol.list_auxiliary_states()
     unknown = [
@@ -328,8 +366,9 @@ def bind_new_arrays(
         known = (shared or {}).get(part, {})
         arrays = {}
         for name, (shape, dtype) in zip(keys, specs, strict=True):
-            arrays[name] = known[name] if name in known else zeros(shape, ctx, dtype)
-            if arrays[name].shape != shape:
+            extents = real_shape(shape)
+            arrays[name] = known[name] if name in known else zeros(extents, places.get(name, ctx), dtype)
+            if arrays[name].shape != extents:
                 raise MXNetError(f"{name} has the shape {arrays[name].shape} in the shared executor, but {shape} here")
         return arrays
 
@@ -340,4 +379,9 @@ def bind_new_arrays(
     wanted = [name for name in names if requests.get(name, "null") != "null"]
     grads = make_arrays(wanted, [spec for name, spec in zip(names, arguments, strict=True) if name in wanted], "grads")
     args = make_arrays(names, arguments, "args")
-    return Executor(symbol, args, grads, requests, make_arrays(state_names, states, "states"), ctx)
+    return Executor(symbol, args, grads, requests, make_arrays(state_names, states, "states"), ctx, groups)
+
+
+def _known_names(symbol: Symbol, given: Mapping[str, Any]) -> dict[str, Any]:
+    names = set(symbol.list_inputs())
+    return {name: value for name, value in given.items() if name in names}

@@ -85,11 +85,57 @@ def test_backward_without_training():
     """A pass that was not for training is differentiated as it was: Dropout keeps everything."""
     net = sym.Dropout(X * X, p=0.5)
     executor = net.bind(mx.cpu(), [nd.array([1.0, 2.0])], [nd.zeros((2,))])
-    with pytest.raises(MXNetError, match="no forward pass has run"):
-        executor.backward()
+    executor.backward(nd.ones((2,)))
+    assert values(executor.grad_dict["x"]) == [2, 4]
     assert values(executor.forward()[0]) == [1, 4]
     executor.backward(nd.ones((2,)))
     assert values(executor.grad_dict["x"]) == [2, 4]
+
+
+@pytest.mark.parametrize(
+    "grads, expected",
+    [
+        (nd.array([1, 2], dtype="float64"), [2, 4]),
+        ([nd.array([1, 2], dtype="int32")], [2, 4]),
+        (nd.array([3]), [6, 6]),
+        ([nd.ones((2,)), nd.ones((5,))], [2, 2]),
+    ],
+    ids=["float64", "int32", "broadcast", "too many"],
+)
+def test_head_gradients_are_converted(grads, expected):
+    executor = (X * 2).simple_bind(mx.cpu(), x=(2,))
+    executor.forward(is_train=True)
+    executor.backward(grads)
+    assert values(executor.grad_dict["x"]) == expected
+
+
+def test_head_gradients_that_do_not_fit():
+    executor = (X * 2).simple_bind(mx.cpu(), x=(2, 3))
+    executor.forward(is_train=True)
+    with pytest.raises(MXNetError, match="operands shape mismatch"):
+        executor.backward(nd.ones((4,)))
+
+
+def test_groups_compute_on_their_contexts():
+    with mx.AttrScope(ctx_group="a"):
+        first = sym.FullyConnected(X, num_hidden=3, name="first")
+    with mx.AttrScope(ctx_group="b"):
+        second = sym.FullyConnected(first, num_hidden=2, name="second")
+    groups = {"a": mx.cpu(0), "b": mx.cpu(1)}
+    executor = second.simple_bind(mx.cpu(0), group2ctx=groups, x=(2, 4))
+    for array in executor.arg_arrays:
+        array[:] = 1
+    executor.forward(is_train=True)
+    executor.backward(nd.ones((2, 2)))
+    assert executor.outputs[0].context == mx.cpu(1)
+    contexts = [array.context.device_id for array in executor.arg_arrays]
+    assert contexts == [array.context.device_id for array in executor.grad_arrays] == [0, 0, 0, 1, 1]
+    assert executor.outputs[0].asnumpy().tolist() == [[16, 16], [16, 16]]
+    assert executor.grad_dict["x"].asnumpy().tolist() == [[6] * 4] * 2
+    given = {"x": nd.ones((2,)), "y": nd.ones((2,), ctx=mx.cpu(1))}
+    with mx.AttrScope(ctx_group="b"):
+        total = X + sym.var("y")
+    assert total.bind(mx.cpu(0), given, group2ctx=groups).forward()[0].context == mx.cpu(1)
 
 
 def test_nothing_to_differentiate():
@@ -137,8 +183,8 @@ def test_simple_bind_chooses_types():
     assert executor.forward()[0].dtype == np.float64
     with pytest.raises(MXNetError, match=r"cannot decide shapes for the following arguments.*x: None, fc_weight: None"):
         net.simple_bind(mx.cpu())
-    with pytest.raises(MXNetError, match=r"simple_bind: Keyword argument name y not found"):
-        net.simple_bind(mx.cpu(), y=(1,))
+    # names of no argument are ignored
+    assert net.simple_bind(mx.cpu(), x=(3, 4), y=(1,), force_rebind=True).outputs[0].shape == (3, 2)
 
 
 def test_parameters_are_copied():
@@ -168,12 +214,18 @@ class TestReshape:
         other.backward(nd.ones((2, 2)))
         assert executor.grad_dict["fc_bias"].asnumpy().tolist() == [2, 2]
 
+    def test_smaller_arrays_share_memory(self):
+        executor = sym.FullyConnected(X, num_hidden=2, name="fc").simple_bind(mx.cpu(), x=(3, 4))
+        other = executor.reshape(x=(2, 4))
+        other.arg_dict["x"][:] = 7
+        assert executor.arg_dict["x"].asnumpy()[:, 0].tolist() == [7, 7, 0]
+
     def test_what_must_be_allowed(self):
         executor = sym.FullyConnected(X, num_hidden=2, name="fc").simple_bind(mx.cpu(), x=(3, 4))
-        with pytest.raises(AssertionError, match="set allow_up_sizing=True"):
+        with pytest.raises(MXNetError, match="set allow_up_sizing=True"):
             executor.reshape(x=(5, 4))
         assert executor.reshape(allow_up_sizing=True, x=(5, 4)).arg_dict["x"].shape == (5, 4)
-        with pytest.raises(AssertionError, match="Shape of unspecified array arg:fc_weight changed"):
+        with pytest.raises(MXNetError, match="Shape of unspecified array arg:fc_weight changed"):
             executor.reshape(x=(3, 2))
         assert executor.reshape(partial_shaping=True, x=(3, 2)).arg_dict["fc_weight"].shape == (2, 2)
         with pytest.raises(ValueError, match="Insufficient argument shapes"):
@@ -195,6 +247,14 @@ def test_monitors():
     inputs = ["x", "fc_data", "fc_weight", "fc_weight", "fc_bias", "fc_bias"]
     assert seen == [*inputs, "fc_output", "r_data", "r_output"]
     assert "Op:FullyConnected, Name=fc" in executor.debug_str()
+
+
+def test_monitors_see_hidden_outputs():
+    executor = sym.BatchNorm(X, name="bn").simple_bind(mx.cpu(), x=(2, 3))
+    seen = []
+    executor.set_monitor_callback(lambda name, array: seen.append(name))
+    executor.forward(is_train=True)
+    assert seen == ["bn_output", "bn_mean", "bn_var"]
 
 
 def test_mistakes():

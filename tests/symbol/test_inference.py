@@ -1,8 +1,11 @@
 """Shapes and dtypes of graphs, inferred in both directions."""
 
+import json
+
 import numpy as np
 import pytest
 
+import phonograd as mx
 from phonograd import sym
 from phonograd.core.base.errors import MXNetError
 
@@ -194,3 +197,66 @@ def test_what_does_not_fit_stays_open():
     graph = sym.elemwise_add(sym.reshape(sym.var("x", shape=(0, 4)), shape=(-1, 3)), sym.var("known", shape=(2, 3)))
     shapes, _, _ = graph.infer_shape_partial()
     assert dict(zip(graph.list_arguments(), shapes, strict=True))["x"] == (0, 4)
+
+
+def test_given_shapes_and_dtypes_replace_declared_ones():
+    x = mx.sym.var("x", shape=(2, 3), dtype="float64")
+    assert (x * 2).infer_shape(x=(4, 3))[1] == [(4, 3)]
+    assert (x * 2).infer_type(x="float32")[1] == [np.float32]
+    assert (x * 2).simple_bind(mx.cpu(), x=(4, 3)).outputs[0].shape == (4, 3)
+    assert (x * 2).bind(mx.cpu(), {"x": mx.nd.ones((4, 3))}).forward()[0].shape == (4, 3)
+
+
+def test_unknown_parts_with_numpy_shapes():
+    dot = mx.sym.dot(mx.sym.var("x"), mx.sym.var("w"))
+    dense = mx.sym.FullyConnected(mx.sym.var("x"), num_hidden=3, name="fc")
+    with mx.util.np_shape(True):
+        assert dot.infer_shape_partial() == ([None, None], [None], [])
+        assert dot.infer_shape_partial(x=(2, -1)) == ([(2, -1), None], [None], [])
+        assert dot.infer_shape(x=(2, -1)) == (None, None, None)
+        assert dense.infer_shape_partial(x=(-1, 4)) == ([(-1, 4), (3, 4), (3,)], [(-1, 3)], [])
+        # an axis of size zero is known
+        assert dense.infer_shape(x=(0, 4)) == ([(0, 4), (3, 4), (3,)], [(0, 3)], [])
+        joined = mx.sym.concat(mx.sym.var("x"), mx.sym.var("y"), dim=0)
+        assert joined.infer_shape(x=(0, 4), y=(2, 4))[1] == [(2, 4)]
+        assert mx.sym.zeros((0, 2)).infer_shape()[1] == [(0, 2)]
+        assert (mx.sym.var("x") * 2).infer_shape(x=())[1] == [()]
+    assert dot.infer_shape_partial() == ([(), ()], [()], [])
+    assert mx.sym.zeros((-1, 2)).infer_shape() == (None, None, None)
+
+
+def test_files_say_that_shapes_are_those_of_numpy():
+    def facts():
+        return json.loads((mx.sym.var("x") * 2).tojson())["attrs"]
+
+    assert facts() == {"mxnet_version": ["int", 10901]}
+    with mx.util.np_shape(True):
+        assert facts() == {"is_np_shape": ["int", 1], "mxnet_version": ["int", 10901]}
+
+
+@pytest.mark.parametrize(
+    "shape, call, expected",
+    [
+        ((-1, 3), lambda F, x, w: F.np.dot(x, w), (4, 3)),
+        ((-1, 3), lambda F, x, w: F.np.matmul(x, w), (4, 3)),
+        ((2, -1), lambda F, x, w: F.np.concatenate([x, w], axis=0), (2, 4)),
+    ],
+    ids=["dot", "matmul", "concatenate"],
+)
+def test_deferred_parameters_of_mx_np(shape, call, expected):
+    class Block(mx.gluon.HybridBlock):
+        def __init__(self):
+            super().__init__()
+            self.weight = self.params.get("weight", shape=shape, allow_deferred_init=True)
+
+        def hybrid_forward(self, F, x, weight):
+            return call(F, x, weight)
+
+    mx.npx.set_np()
+    try:
+        block = Block()
+        block.initialize()
+        block(mx.np.ones((2, 4)))
+        assert block.weight.shape == expected
+    finally:
+        mx.npx.reset_np()

@@ -26,11 +26,7 @@ WAIVERS = {
     ("contrib.isfinite", "error"): "MXNet has it for arrays only",
     ("contrib.boolean_mask", "error"): "the shape of its output depends on values",
     ("fill_element_0index", "error"): "MXNet names its inputs inconsistently",
-    ("scatter_nd", "shapes"): "the shape is a parameter; here it is known when all inputs are",
-    ("amp_multicast", "shapes"): "shapes of outputs are known when those of all inputs are",
-    ("multi_sum_sq", "shapes"): "shapes of outputs are known when those of all inputs are",
     ("multi_sum_sq", "types"): "dtypes are not filled in",
-    ("multi_all_finite", "shapes"): "shapes of outputs are known when those of all inputs are",
     ("where", "types"): "two dtypes that differ are an error when it is computed",
     ("SoftmaxOutput", "shapes"): "MXNet infers a label that it then refuses",
 }

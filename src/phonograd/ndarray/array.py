@@ -380,7 +380,7 @@ class NDArray(_Base, dense=True):
 
     def broadcast_to(self, shape: Any) -> NDArray:
         """Repeat the array along axes of extent 1, and along new leading axes, to the given shape."""
-        target = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
+        target = tuple([int(extent) for extent in np.ravel(shape)])
         missing = len(target) - self.ndim
         extents = (1,) * missing + self.shape
         if missing < 0 or any([own not in (1, wanted) for own, wanted in zip(extents, target, strict=True)]):

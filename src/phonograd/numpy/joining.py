@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 
 from ..core.base.errors import MXNetError
+from ..core.graph.interface import Interface, Partials
 from ..core.graph.node import Node, Shape
 from ..core.ops.math.primitives import reshape_to
+from ..core.ops.shape.shape import concat_shapes, split_at, stack_nodes
 from ..core.ops.shape.shape import concatenate as joined
-from ..core.ops.shape.shape import split_at, stack_nodes
 from ..ndarray.array import NDArray
 from .creation import array
 from .declaration import expression, public
@@ -43,6 +44,13 @@ def _concatenate(*seq: Node, axis: int | None = 0) -> Node:
         if node.ndim != nodes[0].ndim:
             raise MXNetError("all the input arrays must have same number of dimensions, in concatenate")
     return joined(nodes, axis)
+
+
+def _concatenate_shapes(inputs: Partials, outputs: Partials, *, axis: int | None) -> Partials:
+    return inputs if axis is None else concat_shapes(inputs, outputs, dim=axis)
+
+
+_concatenate.interface = Interface(shapes=_concatenate_shapes)
 
 
 @expression("_stack")

@@ -9,6 +9,7 @@ import numpy as np
 
 from ..core.base.dtypes import FLOAT64, INT64
 from ..core.base.errors import MXNetError
+from ..core.graph.interface import Interface, Partial, Partials
 from ..core.graph.node import Node, Shape
 from ..core.graph.operator import REGISTRY, single
 from ..core.ops.math.broadcasting import broadcast
@@ -85,10 +86,44 @@ def matmul(a: Node, b: Node) -> Node:
     return reshape_to(multiply_matrices(left, right), (*lead, *rows, *columns))
 
 
+def _share(first: Partial, second: Partial, left: int, right: int) -> tuple[Partial, Partial]:
+    """Return two partial shapes in which one axis of the first is as long as one of the second."""
+    if first is None or second is None or left >= len(first) or right >= len(second):
+        return first, second
+    extent = first[left] or second[right]
+
+    def fill(shape: Shape, axis: int) -> Shape:
+        return (*shape[:axis], shape[axis] or extent, *shape[axis + 1 :])
+
+    return fill(first, left), fill(second, right)
+
+
+def _product_shapes(inputs: Partials, outputs: Partials) -> Partials:
+    """Return the shapes of the factors: the last axis of a is as long as the second-to-last one of b."""
+    first, second = inputs
+    if not first or not second:
+        return inputs
+    return _share(first, second, len(first) - 1, max(len(second) - 2, 0))
+
+
+dot.interface = matmul.interface = Interface(shapes=_product_shapes)
+
+
 @expression("_tensordot")
 def _tensordot(a: Node, b: Node, *, left: Shape, right: Shape) -> Node:
     """Return the sum of products over the given axes of a and b."""
     return contract(a, b, whole_axes(left, a.ndim, "tensordot"), whole_axes(right, b.ndim, "tensordot"))
+
+
+def _tensordot_shapes(inputs: Partials, outputs: Partials, *, left: Shape, right: Shape) -> Partials:
+    first, second = inputs
+    if first is not None and second is not None:
+        for axis, other in zip(left, right, strict=True):
+            first, second = _share(first, second, axis % len(first or (1,)), other % len(second or (1,)))
+    return [first, second]
+
+
+_tensordot.interface = Interface(shapes=_tensordot_shapes)
 
 
 @public()

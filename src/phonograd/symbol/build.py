@@ -255,5 +255,7 @@ def _texts(declared: Operator, parameters: Mapping[str, Parameter], given: Mappi
         elif key in HIDDEN:
             texts[hidden_key(key)] = str(value)
         elif parameters or declared.variadic:
-            declared.reject_unknown([key])  # operators without parameters ignore all keywords, as in MXNet
+            declared.reject_unknown([key])
+        else:
+            texts[key] = text_of(value)  # operators without parameters keep any keyword, as in MXNet
     return texts

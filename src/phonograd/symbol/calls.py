@@ -25,9 +25,11 @@ from ..core.graph.operator import ABSENT, NAMES, REGISTRY, Operator
 from ..core.ops.math.structural import copy_to_context, leaf
 from ..core.trace.flags import FLAGS, RECORDING
 from ..core.trace.trace import LOCAL, Trace
+from ..util import is_np_shape
+from .extents import as_partial
 
 if TYPE_CHECKING:
-    from .entry import Head
+    from .entry import Entry, Head
 
 __all__ = ["Call", "Environment", "OperatorCall", "Spec", "call_of", "current_name", "known_operator", "special"]
 
@@ -67,10 +69,24 @@ class Environment:
     values between two calls are held as arrays, which move from one trace to the next.
     """
 
-    def __init__(self, context: Context | None, training: bool, careful: bool = False) -> None:
+    def __init__(
+        self,
+        context: Context | None,
+        training: bool,
+        careful: bool = False,
+        groups: Mapping[str, Context] | None = None,
+    ) -> None:
         self.context = context
         self.training = training
         self.careful = careful
+        #: the contexts of entries by their attribute ``ctx_group``
+        self.groups = groups
+
+    def place(self, entry: Entry) -> Context | None:
+        """Return the context on which an entry computes; None if it is that of its inputs."""
+        if not self.groups:
+            return None
+        return self.groups.get(entry.attributes.get("__ctx_group__", ""), self.context)
 
     @property
     def trace(self) -> Trace:
@@ -215,7 +231,7 @@ class OperatorCall(Call):
         if self.visible > len(self.output_names):
             self.output_names = default_output_names(self.visible)
         # 0 in the shape of a new array is an unknown extent, such as the batch size of a cell's first state
-        self.is_open = not self.argument_names and 0 in (self._shape() or ())
+        self.is_open = not self.argument_names and min(self._shape() or (1,)) <= 0
 
     def _shape(self) -> Any:
         """Return the shape parameter of an operator that creates an array, or None."""
@@ -355,10 +371,20 @@ class OperatorCall(Call):
 
     def _forward(self, inputs: list[Spec]) -> list[Spec] | None:
         """Return the specs of the outputs that follow from the inputs; None if too little is known."""
-        if any([shape is None for shape, _ in inputs]):
+        shapes = [shape for shape, _ in inputs]
+        if all([is_known(shape) for shape in shapes]):
+            found = self._outputs_for(inputs, 0)
+            if self.is_open or is_np_shape():
+                # the shape of a new array is written as users write shapes
+                return [(None if shape is None else as_partial(shape), dtype) for shape, dtype in found]
+            return found
+        rule = self.declared.interface.results
+        results = None if rule is None else self._ask(rule, shapes)
+        if results is not None:
+            missing = [None] * (len(self.output_names) - len(results))
+            return [(shape, None) for shape in (*results, *missing)]
+        if None in shapes:
             return None
-        if all([is_known(shape) for shape, _ in inputs]):
-            return self._outputs_for(inputs, 0)
         tried = []
         for trial in _TRIALS:
             try:

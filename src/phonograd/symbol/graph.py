@@ -25,10 +25,12 @@ from ..core.ops.math.structural import detach
 from ..core.trace.flags import is_training
 from ..core.trace.trace import LOCAL, ready_trace
 from ..ndarray.array import NDArray
+from ..util import is_np_shape
 from . import json_format
 from .arithmetic import Arithmetic
 from .calls import Environment, Spec
 from .entry import Entry, Head, copy_graph, entries_of, hidden_key, substitute
+from .extents import as_partial, real_shape
 from .graph_to_nodes import Closed, Monitor, run
 from .inference import Inferred, infer
 
@@ -271,13 +273,20 @@ class Symbol(_Base):
         given = {**dict(zip(names, args, strict=False)), **kwargs}
         return {name: value for name, value in given.items() if value is not None}
 
-    def _infer(self, shapes: Mapping[str, Any], dtypes: Mapping[str, Any], fill: Any = None) -> Inferred:
+    def _infer(
+        self,
+        shapes: Mapping[str, Any],
+        dtypes: Mapping[str, Any],
+        fill: Any = None,
+        with_empty: bool | None = None,
+    ) -> Inferred:
+        """Return what follows from shapes and dtypes by name; :func:`.inference.as_partial` says what 0 means."""
         specs: dict[str, Spec] = {}
         for name in {**shapes, **dtypes}:
             shape = shapes.get(name)
             dtype = dtypes.get(name)
             specs[name] = (
-                None if shape is None else _shape(shape, name) or None,
+                None if shape is None else as_partial(_shape(shape, name), with_empty),
                 None if dtype is None else as_dtype(dtype),
             )
         return infer(self._heads, specs, fill)
@@ -301,13 +310,26 @@ class Symbol(_Base):
         parts = self._specs_by_role(inferred)
         if not all([is_known(shape) for part in parts for shape, _ in part]):
             return None, None, None
-        shapes = [[shape for shape, _ in part] for part in parts]
+        shapes = [[real_shape(shape or ()) for shape, _ in part] for part in parts]
         return shapes[0], shapes[1], shapes[2]
 
     def infer_shape_partial(self, *args: Any, **kwargs: Any) -> tuple[Any, Any, Any]:
-        """Return the known parts of shapes: () for an unknown shape, 0 for an unknown extent."""
+        """Return the known parts of shapes: () for an unknown shape, 0 for an unknown extent.
+
+        With NumPy shapes, None is an unknown shape and -1 an unknown extent.
+        """
         inferred = self._infer(self._arguments_by_name(args, kwargs, "shapes", "infer_shape_partial"), {})
-        shapes = [[shape or () for shape, _ in part] for part in self._specs_by_role(inferred)]
+        nothing, unknown = (None, -1) if is_np_shape() else ((), 0)
+        shapes = [
+            [nothing if shape is None else real_shape(shape, unknown) for shape, _ in part]
+            for part in self._specs_by_role(inferred)
+        ]
+        return shapes[0], shapes[1], shapes[2]
+
+    def _partial_shapes(self, given: Mapping[str, Any]) -> tuple[Any, Any, Any]:
+        """Return the known parts of shapes, () and 0 for unknown ones whatever semantics is on."""
+        roles = self._specs_by_role(self._infer(given, {}, with_empty=False))
+        shapes = [[shape or () for shape, _ in part] for part in roles]
         return shapes[0], shapes[1], shapes[2]
 
     def infer_type(self, *args: Any, **kwargs: Any) -> tuple[Any, Any, Any]:
@@ -332,13 +354,14 @@ class Symbol(_Base):
         context: Context | None,
         monitor: Monitor | None = None,
         monitor_inputs: bool = False,
+        groups: Mapping[str, Context] | None = None,
     ) -> list[NDArray]:
         """Return the outputs for arrays by name; updates arrays that operators change in place."""
         trace = ready_trace()
         nodes: dict[str, Node] = {name: node_in(array, trace) for name, array in arrays.items()}
         entries = self._entries()
         careful = any([not entry.is_argument and entry.call.looks_at_values for entry in entries])
-        environment = Environment(context, is_training(), careful)
+        environment = Environment(context, is_training(), careful, groups)
         outputs, changed = run(self._heads, entries, nodes, environment, self._closed, monitor, monitor_inputs)
         trace = LOCAL.trace
         # outputs are arrays of mx.np if any input is
@@ -379,11 +402,12 @@ class Symbol(_Base):
         """Return an :class:`~phonograd.executor.Executor` that computes with given arrays.
 
         ``args``, ``args_grad`` and ``aux_states`` are lists in the order of :meth:`list_arguments` and
-        :meth:`list_auxiliary_states`, or dictionaries by name. ``group2ctx`` and ``shared_exec`` have no effect here.
+        :meth:`list_auxiliary_states`, or dictionaries by name. ``group2ctx`` has the contexts of operators by their
+        attribute ``ctx_group``. ``shared_exec`` has no effect here.
         """
         from ..executor import Executor
 
-        executor = Executor(self, args, args_grad, grad_req, aux_states, ctx)
+        executor = Executor(self, args, args_grad, grad_req, aux_states, ctx, group2ctx)
         executor.check_shapes()
         return executor
 
@@ -401,11 +425,12 @@ class Symbol(_Base):
     ) -> Any:
         """Return an executor with new zero-filled arrays, whose shapes follow from the shapes given by name.
 
-        ``type_dict`` gives dtypes by name; the default is float32. The other arguments have no effect here.
+        ``type_dict`` gives dtypes by name; the default is float32. ``group2ctx`` has the contexts of arguments and
+        operators by their attribute ``ctx_group``. The other arguments, and names of no argument, have no effect.
         """
         from ..executor import bind_new_arrays
 
-        return bind_new_arrays(self, ctx, grad_req, type_dict or {}, kwargs)
+        return bind_new_arrays(self, ctx, grad_req, type_dict or {}, kwargs, groups=group2ctx)
 
     if not TYPE_CHECKING:
 
@@ -419,7 +444,7 @@ def _shape(value: Any, name: str) -> tuple[int, ...]:
     if isinstance(value, (int, np.integer)):
         value = (value,)
     try:
-        return tuple([max(operator.index(extent), 0) for extent in value])
+        return tuple([operator.index(extent) for extent in value])
     except TypeError:
         raise TypeError(f"the shape of {name} must be a tuple of integers, not {value!r}") from None
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from ..core.base.errors import MXNetError
 from ..core.graph.node import Node
+from ..core.ops.math.structural import copy_to_context
 from .calls import Call, Environment
 from .entry import Entry, Head
 from .inference import infer
@@ -53,6 +54,9 @@ def run(
         if entry.is_argument:
             continue
         inputs = [environment.node(value(source)) for source in entry.inputs]
+        place = environment.place(entry)
+        if place is not None:
+            inputs = [copy_to_context(node, place) for node in inputs]
         if monitor is not None and monitor_inputs:
             _show_inputs(entry, inputs, monitor)
         try:
@@ -67,7 +71,7 @@ def run(
             if source.is_argument:
                 changed[source.name] = environment.keep(node)
         if monitor is not None:
-            for name, node in zip(entry.output_names()[: entry.visible()], outputs, strict=False):
+            for name, node in zip(entry.output_names(), outputs, strict=False):
                 monitor(name, node)
     # an output that is an argument has the original value
     results = [environment.node(kept[head[0].name] if head[0].is_argument else value(head)) for head in heads]

@@ -15,6 +15,7 @@ from ..core.base.errors import MXNetError
 from ..core.graph.interface import merge
 from .calls import Spec
 from .entry import Entry, Head, entries_of
+from .extents import as_partial
 
 __all__ = ["Inferred", "infer"]
 
@@ -29,14 +30,14 @@ def declared_spec(entry: Entry) -> Spec:
         try:
             extents = ast.literal_eval(text)
             extents = (extents,) if isinstance(extents, int) else extents
-            shape = tuple([max(int(extent), 0) for extent in extents])
+            shape = as_partial([int(extent) for extent in extents])
         except (ValueError, SyntaxError, TypeError):
             raise MXNetError(f"variable {entry.name} has the invalid shape {text!r}") from None
     code = entry.attributes.get("__dtype__")
     if code in (None, "-1"):
-        return shape or None, None
+        return shape, None
     try:
-        return shape or None, _BY_CODE.get(str(code)) or as_dtype(code)
+        return shape, _BY_CODE.get(str(code)) or as_dtype(code)
     except (TypeError, KeyError) as error:
         raise MXNetError(f"variable {entry.name} has the invalid type {code!r}: {error}") from None
 
@@ -75,7 +76,9 @@ def infer(heads: Iterable[Head], given: Mapping[str, Spec], fill_dtype: DType | 
     inferred = Inferred(entries_of(heads))
     for entry in inferred.entries:
         if entry.is_argument and entry.name in given:
-            inferred.note((entry, 0), given[entry.name])
+            # what is given replaces what the argument declares
+            (shape, dtype), (declared_shape, declared_dtype) = given[entry.name], inferred.specs[entry][0]
+            inferred.specs[entry] = [(declared_shape if shape is None else shape, dtype or declared_dtype)]
     _repeat(inferred)
     if fill_dtype is not None:
         for entry in inferred.entries:

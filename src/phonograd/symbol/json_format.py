@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NoReturn
 
 from ..core.base.errors import MXNetError
+from ..util import is_np_shape
 from .calls import Call, call_of, current_name, special
 from .entry import HIDDEN, NULL, Entry, Head, copy_graph, entries_of, hidden_key
 
@@ -62,6 +63,8 @@ def write(heads: Iterable[Head]) -> str:
     """Return a graph as JSON text."""
     graph = _graph(list(heads))
     graph["attrs"] = {"mxnet_version": ["int", _VERSION]}
+    if is_np_shape():
+        graph["attrs"] = {"is_np_shape": ["int", 1], **graph["attrs"]}
     return _text(graph, 0)
 
 

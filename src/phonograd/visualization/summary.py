@@ -94,7 +94,7 @@ def summary_of(
 
 def _parameters(symbol: Symbol, given: Mapping[str, Any]) -> dict[Entry, int]:
     """Return the sizes of learned arguments: those that are not given, labels, or auxiliary or initial states."""
-    shapes = dict(zip(symbol.list_arguments(), symbol.infer_shape_partial(**given)[0]))
+    shapes = dict(zip(symbol.list_arguments(), symbol._partial_shapes(given)[0]))
     entries = symbol._entries()
     labels = {
         source

@@ -203,7 +203,7 @@ def _infer(
     internals = symbol.get_internals()
     shapes = {**{name: array.shape for name, array in known.items()}, **dict(zip(inputs.names, inputs.shapes))}
     # shape inference cannot use the shape of a 0-d parameter
-    _, found, _ = internals.infer_shape_partial(**{name: shape for name, shape in shapes.items() if shape})
+    _, found, _ = internals._partial_shapes({name: shape for name, shape in shapes.items() if shape})
     types = {**{name: array.dtype for name, array in known.items()}, **dict(zip(inputs.names, inputs.types))}
     _, kinds, _ = internals.infer_type_partial(**types)
     for (entry, _), shape in zip(internals._heads, found):

@@ -33,9 +33,6 @@ from .observed import LISTENERS, observe_call
 
 __all__ = ["apply", "function_of", "invoke", "write"]
 
-#: arguments that every generated function takes and ignores
-_IGNORED = frozenset(("name", "attr", "__layout__", "num_args"))
-
 
 class _Null:
     """MXNet's mark for "not given"."""
@@ -90,7 +87,7 @@ def invoke(
             return result
     context = extra.pop("ctx", None)
     for name in extra:
-        if name not in _IGNORED and not (declared.tolerates and declared.tolerates(name, extra[name])):
+        if not (declared.tolerates and declared.tolerates(name, extra[name])):
             _refuse_unknown(declared, name)
     if declared.on_numbers is not None and not any([isinstance(value, Handle) for value in inputs]):
         differing = [(p, v) for p, v in zip(visible(declared), given, strict=True) if v is not p.default]
@@ -404,9 +401,14 @@ def _advice(declared: Operator, value: Any) -> str:
 
 
 def _refuse_unknown(declared: Operator, name: str) -> None:
-    """Raise for a keyword that is no parameter. As in MXNet, operators without parameters ignore all keywords."""
+    """Raise for a keyword that is no parameter.
+
+    As in MXNet, operators without parameters ignore all keywords, and all operators ignore those between underscores.
+    """
     known = [p.name for p in visible(declared)]
-    if not known and not declared.variadic:
+    if (not known and not declared.variadic) or (name.startswith("__") and name.endswith("__")):
+        return
+    if declared.variadic and name == declared.interface.count:
         return
     raise MXNetError(
         f"Cannot find argument '{name}', Possible Arguments: {', '.join(known) or 'none'}, "

@@ -18,7 +18,18 @@ from typing import Any
 from .errors import nearest
 from .signals import Signal
 
-__all__ = ["CHANGED", "CPU_LEVELS", "Settings", "current", "fix", "override", "update"]
+__all__ = [
+    "CHANGED",
+    "CPU_LEVELS",
+    "MXNET_BUGS",
+    "Settings",
+    "bugs_in",
+    "current",
+    "fix",
+    "has_mxnet_bug",
+    "override",
+    "update",
+]
 
 #: values of the setting ``cpu_level``
 CPU_LEVELS = ("native", "x86-64-v4", "x86-64-v3", "x86-64-v2", "x86-64")
@@ -100,6 +111,13 @@ class Settings:
     """Let ``mx.gpu(i)`` mean ``mx.cpu(i)``, with one warning, so that scripts that name GPUs run unchanged."""
     states_format: str = "safetensors"
     """The format of new files of optimizer states: 'safetensors', or 'mxnet' for files that MXNet 1.9.1 reads."""
+    mxnet_bugs: str = ""
+    """Bugs of MXNet 1.9.1 to reproduce, names separated by commas, for programs that rely on them: 'relu_nan' and
+    'smooth_alpha' (docs/compatibility.md describes them). It cannot change once one of their operators was called."""
+
+
+#: the bugs of MXNet that can be reproduced
+MXNET_BUGS = ("relu_nan", "smooth_alpha")
 
 
 def _from_environment() -> Settings:
@@ -129,8 +147,22 @@ def _check(settings: Settings) -> Settings:
         raise ValueError(f"tiers must be 'background', 'blocking' or 'plan', not {settings.tiers!r}")
     if settings.states_format not in ("safetensors", "mxnet"):
         raise ValueError(f"states_format must be 'safetensors' or 'mxnet', not {settings.states_format!r}")
+    unknown = set(bugs_in(settings)) - set(MXNET_BUGS)
+    if unknown:
+        raise ValueError(f"mxnet_bugs may have {', '.join(MXNET_BUGS)}, not {', '.join(sorted(unknown))}")
     _check_cpu_level(settings.cpu_level)
     return settings
+
+
+def bugs_in(settings: Settings) -> list[str]:
+    """Return the bugs of MXNet that settings ask for."""
+    return [name.strip() for name in settings.mxnet_bugs.split(",") if name.strip()]
+
+
+def has_mxnet_bug(name: str) -> bool:
+    """Return whether operators reproduce a bug of MXNet. Their expressions are cached, so the answer never changes."""
+    fix("mxnet_bugs", "operators that depend on it were called")
+    return name in bugs_in(_current)
 
 
 def _check_cpu_level(level: str) -> None:

@@ -68,6 +68,9 @@ class Interface:
     """Initializers of the variables that a symbol creates for inputs, by input name."""
     shapes: Callable[..., Partials] | None = None
     """Infers the partial shapes of inputs from the partial shapes of inputs and outputs, and parameters."""
+    results: Callable[..., Partials | None] | None = None
+    """Infers the partial shapes of outputs from partial shapes of inputs, some of them unknown. If there is no rule, or
+    if it returns None, trial values for unknown extents show which extents of outputs depend on them."""
     types: Callable[..., tuple[DTypes, DTypes]] | None = None
     """Infers the dtypes of inputs and outputs from the known ones and parameters; by default all are equal."""
 
@@ -158,8 +161,9 @@ def outputs_of_type(dtype: DType) -> Callable[..., tuple[DTypes, DTypes]]:
 
 def type_of_first(inputs: DTypes, outputs: DTypes) -> tuple[DTypes, DTypes]:
     """Return dtypes: those of the outputs equal that of the first input, the others are independent."""
-    known = all([dtype is not None for dtype in inputs])
-    return inputs, [inputs[0] if known else None] * len(outputs)
+    first = inputs[0] or outputs[0]
+    known = all([dtype is not None for dtype in inputs[1:]])
+    return [first, *inputs[1:]], [first if known else None] * len(outputs)
 
 
 def leave_out(name: str, parameter: str) -> Callable[..., Sequence[str]]:

@@ -4,11 +4,11 @@ A declaration annotates its keyword-only arguments with one of these words. The 
 in MXNet, including the strings of symbol files such as ``"(3, 3)"``, and reaches the operator in one hashable form.
 
 =====================  =====================================================================
-``int``                an integer (also ``True``, NumPy integers, ``"3"``)
+``int``                an integer (also equal values such as 3.0, NumPy integers, ``"3"``)
 ``float``              a number, as a Python float
 ``bool``               a boolean (also 0, 1, ``"True"``)
-``str``                a string
-``Shape``              a tuple of integers; one integer means a tuple of one
+``str``                a string; other values as text
+``Shape``              a tuple of integers, also a list or a NumPy array; one integer means a tuple of one
 ``Floats``             a tuple of numbers
 ``Axis``               None, an integer, or a tuple of integers
 ``DType``              a NumPy dtype supported by arrays
@@ -34,6 +34,7 @@ import numpy as np
 
 from ..base.dtypes import as_dtype
 from ..base.errors import MXNetError
+from .parameter_text import read_bool, read_float, read_floats, read_int, read_optional_ints, read_shape
 
 __all__ = ["REQUIRED", "Axis", "Count", "Counts", "Floats", "Number", "Numbers", "OptionalInts", "Parameter"]
 
@@ -56,17 +57,20 @@ class _Required:
 REQUIRED: Any = _Required()
 
 
-def _literal(text: str) -> Any:
-    try:
-        return ast.literal_eval(text)
-    except (ValueError, SyntaxError, RecursionError, MemoryError):
-        # the last two for deeply nested text
-        raise ValueError(text) from None
+def _plain(value: Any) -> Any:
+    """Return NumPy's scalars and arrays as Python's numbers and lists."""
+    if isinstance(value, np.ndarray):
+        if value.ndim > 1:
+            raise ValueError(value)
+        return value.tolist()
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def _integer(value: Any) -> int:
     if isinstance(value, str):
-        value = _literal(value)
+        return read_int(value)
+    value = _plain(value)
+    # equal values mean equal calls: 2.0 is 2, True is 1
     if isinstance(value, float) and value.is_integer():
         return int(value)
     return _operator.index(value)
@@ -88,59 +92,57 @@ _NEGATIVE_ZERO = _NegativeZero(-0.0)
 
 
 def _number(value: Any) -> float:
-    if not isinstance(value, (str, int, float, np.number, np.bool_)):
-        raise TypeError(value)
-    number = float(value)
+    if isinstance(value, str):
+        number = read_float(value)
+    else:
+        value = _plain(value)
+        if not isinstance(value, (int, float)):
+            raise TypeError(value)
+        number = float(value)
     return number if number or math.copysign(1.0, number) > 0 else _NEGATIVE_ZERO
 
 
 def _truth(value: Any) -> bool:
     if isinstance(value, str):
-        if value.lower() in ("true", "1"):
-            return True
-        if value.lower() in ("false", "0"):
-            return False
+        return read_bool(value)
+    value = _plain(value)
+    if not isinstance(value, (int, float)) or value not in (0, 1):
         raise ValueError(value)
-    if isinstance(value, (bool, int, np.bool_, np.integer)):
-        return bool(value)
-    raise TypeError(value)
+    return bool(value)
 
 
-def _string(value: Any) -> str:
-    if not isinstance(value, str):
+def _items(value: Any, numbers: tuple[type, ...]) -> list[Any]:
+    """Return the items of a sequence; one number stands for a sequence of one."""
+    value = _plain(value)
+    if isinstance(value, numbers):
+        return [value]
+    if not isinstance(value, (list, tuple, range)):
         raise TypeError(value)
-    return value
+    return list(value)
 
 
 def _shape(value: Any) -> tuple[int, ...]:
     if isinstance(value, str):
-        value = _literal(value)
-    if isinstance(value, (int, np.integer)):
-        return (int(value),)
-    return tuple([_integer(extent) for extent in value])
+        value = read_shape(value)
+    return tuple([_integer(extent) for extent in _items(value, (int, float))])
 
 
 def _optional_integers(value: Any) -> tuple[int | None, ...]:
     if isinstance(value, str):
-        value = _literal(value)
-    if isinstance(value, (int, np.integer)) or value is None:
-        value = (value,)
-    return tuple([None if item is None else _integer(item) for item in value])
+        value = read_optional_ints(value)
+    return tuple([None if item is None else _integer(item) for item in _items(value, (int, float, type(None)))])
 
 
 def _floats(value: Any) -> tuple[float, ...]:
     if isinstance(value, str):
-        value = _literal(value)
-    if isinstance(value, (int, float, np.number)):
-        return (_number(value),)
-    return tuple([_number(item) for item in value])
+        value = read_floats(value)
+    return tuple([_number(item) for item in _items(value, (int, float))])
 
 
 def _axis(value: Any) -> int | tuple[int, ...] | None:
     if isinstance(value, str):
-        value = _literal(value)
-    if value is None:
-        return None
+        value = read_shape(value)
+    value = _plain(value)
     if isinstance(value, (list, tuple)):
         return tuple([_integer(item) for item in value])
     return _integer(value)
@@ -150,7 +152,7 @@ _CONVERTERS: dict[str, Callable[[Any], Any]] = {
     "int": _integer,
     "float": _number,
     "bool": _truth,
-    "str": _string,
+    "str": str,
     "Shape": _shape,
     "OptionalInts": _optional_integers,
     "Floats": _floats,
@@ -200,7 +202,7 @@ class Parameter:
         self.kind = text
         self.choices: tuple[str, ...] = ()
         if text.startswith("Literal["):
-            self.choices = tuple(_literal(f"({text[len('Literal[') : -1]},)"))
+            self.choices = tuple(ast.literal_eval(f"({text[len('Literal[') : -1]},)"))
             self.convert: Callable[[Any], Any] = self._choose
             self.description = "{" + ", ".join(repr(choice) for choice in sorted(self.choices)) + "}"
         elif text in _CONVERTERS:
@@ -221,13 +223,11 @@ class Parameter:
 
     def accept(self, value: Any, operator_name: str) -> Any:
         """Return the canonical form of a value, or raise MXNetError naming the operator and the parameter."""
-        if value is None and (self.optional or self.default is None):
-            return None
-        if isinstance(value, str) and value == "None" and self.optional:
+        if (value is None or (isinstance(value, str) and value == "None")) and (self.optional or self.default is None):
             return None
         try:
             return self.convert(value)
-        except (TypeError, ValueError, KeyError):
+        except (TypeError, ValueError, KeyError, OverflowError):
             pass
         if self.choices:
             raise MXNetError(

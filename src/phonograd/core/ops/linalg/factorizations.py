@@ -15,9 +15,10 @@ from typing import Any
 import numpy as np
 
 from ...base.errors import MXNetError, format_shape
-from ...graph.interface import Interface
+from ...graph.interface import Interface, Partials, same_shapes
 from ...graph.node import Node
 from ...graph.operator import Array, Spec, operator, single
+from ...graph.partial_shapes import same_results
 from ..math.broadcasting import sum_to
 from ..math.comparison import equal
 from ..math.primitives import matmul, reshape_to, select, swap_last
@@ -156,6 +157,9 @@ def potri_shape(A: Node) -> Spec:
     require_matrices("_linalg_potri", A)
     require_square("_linalg_potri", A, "No square matrix as input to potri.")
     return A.shape, A.dtype
+
+
+potrf.interface = potri.interface = Interface(shapes=same_shapes, results=same_results)
 
 
 @potri.gradient
@@ -363,4 +367,12 @@ def slogdet_grad(out_grads: tuple[Node | None, Node | None], outs: tuple[Node, N
 
 det.interface = Interface(outputs=3, shown=1)
 slogdet.interface = Interface(outputs=4, shown=2)
-gelqf.interface = syevd.interface = Interface(outputs=2)
+
+
+def _gelqf_results(inputs: Partials) -> Partials:
+    data = inputs[0]
+    return [None, None] if data is None else [data, (*data[:-1], data[-2])]
+
+
+gelqf.interface = Interface(outputs=2, results=_gelqf_results)
+syevd.interface = Interface(outputs=2)

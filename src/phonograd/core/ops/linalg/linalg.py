@@ -14,6 +14,7 @@ import math
 import numpy as np
 
 from ...base.errors import MXNetError, format_shape
+from ...graph.interface import Interface, Partial, Partials, merge
 from ...graph.node import Node, Shape
 from ...graph.operator import Array, Spec, composite, operator, single
 from ...lower.lowering import Expansion, Location
@@ -411,3 +412,41 @@ def maketrian_shape(A: Node, *, offset: int) -> Spec:
 @maketrian.gradient
 def maketrian_grad(out_grad: Node, out: Node, A: Node, *, offset: int, lower: bool) -> Node:
     return single(extracttrian(out_grad, offset=offset, lower=lower))
+
+
+# -- symbol declarations
+
+
+def _product_shape(first: Partial, second: Partial, *, transpose_a: bool, transpose_b: bool, axis: int) -> Partial:
+    """Return the shape of a matrix product with unknown extents."""
+    if first is None or second is None or len(first) != len(second) or len(first) < 2 or axis != -2:
+        return None
+    batch = merge(first[:-2], second[:-2])
+    return (*(batch or ()), first[-1 if transpose_a else -2], second[-2 if transpose_b else -1])
+
+
+def _gemm_shapes(inputs: Partials, outputs: Partials, *, transpose_a: bool, transpose_b: bool, axis: int) -> Partials:
+    """Return the shapes of the operands; C has the shape of the product."""
+    product = _product_shape(*inputs[:2], transpose_a=transpose_a, transpose_b=transpose_b, axis=axis)
+    return [*inputs[:2], merge(merge(inputs[2], outputs[0]), product)]
+
+
+def _triangular_shapes(inputs: Partials, outputs: Partials, *, rightside: bool) -> Partials:
+    """Return the shapes of a square matrix and of the matrices that it multiplies."""
+    square, other = inputs[0], merge(inputs[1], outputs[0])
+    place = -1 if rightside else -2
+    if square is not None and len(square) > 1:
+        size = square[-1] or square[-2]
+        square = (*square[:-2], size, size)
+        if other is not None and len(other) == len(square):
+            known = [*square[:-2], 0, 0]
+            known[place] = size
+            other = merge(other, tuple(known))
+    if other is not None and len(other) > 1:
+        square = merge(square, (*other[:-2], other[place], other[place]))
+    return [square, other]
+
+
+gemm.interface = Interface(shapes=_gemm_shapes, results=lambda inputs: [inputs[2]])
+trmm.interface = trsm.interface = Interface(shapes=_triangular_shapes, results=lambda inputs: [inputs[1]])
+sumlogdiag.interface = Interface(results=lambda inputs: [None if inputs[0] is None else inputs[0][:-2] or (1,)])

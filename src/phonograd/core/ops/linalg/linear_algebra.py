@@ -12,7 +12,7 @@ from typing import Literal
 
 from ...base.dtypes import is_floating
 from ...base.errors import MXNetError, format_shape
-from ...graph.interface import Interface, Partial, leave_out, merge
+from ...graph.interface import Interface, Partial, leave_out, merge, same_shapes
 from ...graph.node import Node, Shape
 from ...graph.operator import composite, single
 from ..math.broadcasting import same_dtype
@@ -309,4 +309,5 @@ def _dense_shapes(inputs: list[Partial], outputs: list[Partial], *, num_hidden: 
     return shapes[: len(inputs)]
 
 
+div_sqrt_dim.interface = Interface(shapes=same_shapes)
 FullyConnected.interface = Interface(arguments=leave_out("bias", "no_bias"), shapes=_dense_shapes)

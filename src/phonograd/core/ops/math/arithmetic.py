@@ -18,6 +18,7 @@ from ...base.errors import MXNetError, format_shape
 from ...graph.interface import Interface, Onnx, same_shapes
 from ...graph.node import Node
 from ...graph.operator import Array, Operator, composite, declare, operator, single
+from ...graph.partial_shapes import broadcast_results
 from ...lower import vector_math
 from ...lower.ir.emitter import Emitter, Value
 from ...lower.lowering import FLOATS, NUMBERS, Elementwise
@@ -78,6 +79,7 @@ def _binary(
             reference,
             name=name,
             infer=infer,
+            interface=Interface(results=broadcast_results),
             gradient=gradient,
             with_scalars=word,
             answers=answers,

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from ...graph.interface import Onnx
+from ...graph.interface import Interface, Onnx
 from ...graph.operator import Array, Operator, declare, nothing
+from ...graph.partial_shapes import broadcast_results
 from ...lower.ir.emitter import Emitter, Value
 from ...lower.lowering import SUPPORTED, Elementwise
 from .broadcasting import broadcast_shapes, same_dtype
@@ -34,6 +35,7 @@ def _declare(
             reference,
             name=f"broadcast_{word}",
             infer=_infer,
+            interface=Interface(results=broadcast_results),
             gradient=nothing,
             with_scalars=word,
             answers=ufunc.__name__,

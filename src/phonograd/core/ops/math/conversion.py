@@ -115,7 +115,7 @@ def _common_types(
     return inputs, [chosen] * len(outputs)
 
 
-cast_.interface = clip.interface = Interface(shapes=same_shapes)
+cast_.interface = clip.interface = quadratic.interface = Interface(shapes=same_shapes)
 amp_cast.interface = Interface(shapes=same_shapes, types=_cast_types)
 amp_multicast.interface = Interface(
     count="num_outputs",
@@ -123,4 +123,5 @@ amp_multicast.interface = Interface(
     outputs=lambda *, num_outputs: num_outputs,
     shapes=lambda inputs, outputs: [merge(shape, out) for shape, out in zip(inputs, outputs, strict=True)],
     types=_common_types,
+    results=list,
 )

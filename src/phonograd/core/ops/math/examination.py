@@ -11,6 +11,7 @@ from ...base.errors import MXNetError, format_shape
 from ...graph.interface import Interface, Onnx, outputs_of_type
 from ...graph.node import Node
 from ...graph.operator import Array, Spec, composite, nothing, operator, single
+from ...graph.partial_shapes import constant_results
 from ...lower.lowering import FLOATS, Expansion
 from ..reduce.reduction import min_axes
 from .broadcasting import same_dtype, sum_to
@@ -135,5 +136,10 @@ def multi_all_finite_shape(*data: Node) -> Spec:
 # -- symbol declarations
 
 allclose.interface = Interface(types=outputs_of_type(np.dtype("uint8")))
-multi_all_finite.interface = Interface(count="num_arrays", each="array_{}", types=outputs_of_type(np.dtype("float32")))
-all_finite.interface = Interface(types=outputs_of_type(np.dtype("float32")))
+multi_all_finite.interface = Interface(
+    count="num_arrays",
+    each="array_{}",
+    types=outputs_of_type(np.dtype("float32")),
+    results=constant_results(lambda **_: (1,)),
+)
+all_finite.interface = Interface(types=outputs_of_type(np.dtype("float32")), results=constant_results(lambda **_: (1,)))

@@ -12,9 +12,11 @@ from typing import Any, Literal
 import numpy as np
 
 from ...base.errors import MXNetError, format_shape
+from ...base.settings import has_mxnet_bug
 from ...graph.interface import Interface, Onnx, Partial, merge, same_shapes
 from ...graph.node import Node
 from ...graph.operator import Array, composite, operator, single
+from ...graph.partial_shapes import first_results
 from ...lower import vector_math
 from ...lower.lowering import Elementwise
 from ..math.broadcasting import same_dtype
@@ -57,6 +59,8 @@ def Activation(data: Node, *, act_type: Literal["relu", "sigmoid", "softrelu", "
     x / (1 + abs(x)); ``tanh`` is the hyperbolic tangent.
     """
     demand_floating(data.dtype, "Activation")
+    if act_type == "relu" and has_mxnet_bug("relu_nan"):
+        return select(greater(data, 0), data, 0)
     return single(ACTIVATIONS[act_type](data))
 
 
@@ -141,4 +145,5 @@ LeakyReLU.interface = Interface(
     initial={"gamma": '["Constant", {"value": 0.25}]'},
     outputs=lambda *, act_type: ("output", "mask") if act_type == "rrelu" else ("output",),
     shapes=_slopes,
+    results=first_results,
 )

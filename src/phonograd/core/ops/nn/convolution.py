@@ -386,12 +386,22 @@ def _deconvolution_extent(reach: Shape, stride: Shape, pad: Shape, adj: Shape) -
 # -- symbol declarations
 
 
+def _extents_before(data: Shape, out: Shape, kernel: Shape, stride: Shape, dilate: Shape, pad: Shape) -> Shape:
+    """Return the extents of the data of a convolution; unknown ones follow from those of the output, as in MXNet."""
+    ones = (1,) * len(kernel)
+    parts = zip(data, out, kernel, stride or ones, dilate or ones, pad or (0,) * len(kernel), strict=False)
+    return tuple([d or (o and (o - 1) * s + (k - 1) * e + 1 - 2 * p) for d, o, k, s, e, p in parts])
+
+
 def _convolution_shapes(name: str, weight_shape: Any) -> Any:
     def rule(
         inputs: list[Partial],
         outputs: list[Partial],
         *,
         kernel: Shape,
+        stride: Shape,
+        dilate: Shape,
+        pad: Shape,
         num_filter: int,
         num_group: int,
         layout: str | None,
@@ -403,6 +413,8 @@ def _convolution_shapes(name: str, weight_shape: Any) -> Any:
         if out is not None and len(out) == len(data):
             # the state shapes of convolutional cells get their batch size from this rule
             data = (data[0] or out[0], *data[1:])
+            if name == "Convolution" and (layout is None or layout.startswith("NC")):
+                data = (*data[:2], *_extents_before(data[2:], out[2:], kernel, stride, dilate, pad))
         weight: Shape = weight_shape(data, kernel=kernel, num_filter=num_filter, num_group=num_group, layout=layout)
         shapes: list[Partial] = [data, weight, (num_filter,)]
         return shapes[: len(inputs)]

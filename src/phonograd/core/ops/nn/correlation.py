@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from ...base.errors import MXNetError, format_shape
-from ...graph.interface import Interface
+from ...graph.interface import Interface, Partials
 from ...graph.node import Node
 from ...graph.operator import composite
+from ...graph.partial_shapes import merge_all
 from ..math.broadcasting import sum_to
 from ..math.elementary import abs_
 from ..math.primitives import embed, slice_step
@@ -103,4 +104,9 @@ def correlation(
 
 # -- symbol declarations
 
-correlation.interface = Interface(outputs=("output", "first", "second"), shown=1)
+
+def _equal_inputs(inputs: Partials, outputs: Partials) -> Partials:
+    return [merge_all(inputs)] * len(inputs)
+
+
+correlation.interface = Interface(outputs=("output", "first", "second"), shown=1, shapes=_equal_inputs)

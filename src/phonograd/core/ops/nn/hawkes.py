@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ...base.dtypes import INT32, DType
 from ...base.errors import MXNetError, format_shape
 from ...graph.interface import Interface, separate_types
 from ...graph.node import Node
@@ -107,4 +108,12 @@ def hawkes_log_likelihood(
     return sum_axes(total - expected, (1,)), kept * state
 
 
-hawkes_log_likelihood.interface = Interface(outputs=("output", "out_state"), types=separate_types(5))
+def _mark_types(
+    inputs: list[DType | None], outputs: list[DType | None]
+) -> tuple[list[DType | None], list[DType | None]]:
+    """Return dtypes: marks are int32, all others are equal."""
+    found, results = separate_types(5)(inputs, outputs)
+    return [*found[:5], found[5] or INT32, *found[6:]], list(results)
+
+
+hawkes_log_likelihood.interface = Interface(outputs=("output", "out_state"), types=_mark_types)

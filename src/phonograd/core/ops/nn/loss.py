@@ -11,9 +11,11 @@ import math
 from typing import Literal
 
 from ...base.errors import MXNetError, format_shape
-from ...graph.interface import Interface, Onnx, Partial, merge, same_shapes
+from ...base.settings import has_mxnet_bug
+from ...graph.interface import Interface, Onnx, Partial, is_known, merge, same_shapes
 from ...graph.node import Node, Shape
 from ...graph.operator import composite, single
+from ...graph.partial_shapes import first_results
 from ...graph.shapes import without
 from ..math.arithmetic import maximum
 from ..math.broadcasting import broadcast, sum_to
@@ -106,6 +108,8 @@ def SoftmaxOutput(
         raise _label_shape_error("SoftmaxOutput", label.shape, label_shape, hint)
     labels = reshape_to(label, rows)
     classes = work[1]
+    if multi_output and smooth_alpha and has_mxnet_bug("smooth_alpha"):
+        smooth_alpha = 0.0
     others = smooth_alpha / (classes - 1) if classes > 1 else 0.0
     target = single(one_hot(labels, depth=classes, on_value=1 - smooth_alpha, off_value=others, dtype=data.dtype))
     if len(work) == 3:
@@ -237,11 +241,15 @@ def _class_labels(
     inputs: list[Partial], outputs: list[Partial], *, multi_output: bool, preserve_shape: bool
 ) -> list[Partial]:
     data = merge(inputs[0], outputs[0])
-    if data is None or inputs[1] is not None:
-        return [data, inputs[1]]
+    label = inputs[1]
+    if data is None or is_known(label):
+        return [data, label]
     if multi_output and len(data) > 1:
-        return [data, (data[0], math.prod(data[2:]))]
-    return [data, data[:-1] if preserve_shape else data[:1]]
+        expected: Partial = (data[0], math.prod(data[2:]))
+    else:
+        expected = data[:-1] if preserve_shape else data[:1]
+    # labels may also have the shape of the data, and other forms
+    return [data, merge(label, expected) if label is None or len(label) == len(expected or ()) else label]
 
 
 def _row_labels(inputs: list[Partial], outputs: list[Partial]) -> list[Partial]:
@@ -256,8 +264,8 @@ def _regression_labels(inputs: list[Partial], outputs: list[Partial]) -> list[Pa
     return [data, data[:1] if len(data) == 2 and data[1] == 1 else data]
 
 
-SoftmaxOutput.interface = Interface(shapes=_class_labels)
-SVMOutput.interface = Interface(shapes=_row_labels)
-LinearRegressionOutput.interface = Interface(shapes=_regression_labels)
+SoftmaxOutput.interface = Interface(shapes=_class_labels, results=first_results)
+SVMOutput.interface = Interface(shapes=_row_labels, results=first_results)
+LinearRegressionOutput.interface = Interface(shapes=_regression_labels, results=first_results)
 MAERegressionOutput.interface = LogisticRegressionOutput.interface = LinearRegressionOutput.interface
 MakeLoss.interface = Interface(shapes=same_shapes)

@@ -288,9 +288,14 @@ def _output_counts(name: str, extent: Shape, kernel: Shape, stride: Shape, pad: 
 
 
 def _complete(name: str, word: str, spatial: int, value: Shape, default: int) -> Shape:
-    """Return a parameter with one entry per spatial axis; the default is also the minimum."""
+    """Return a parameter with one entry per spatial axis; the default is also the minimum.
+
+    As in MXNet, strides and paddings may have more entries, which have no effect.
+    """
     if not value:
         return (default,) * spatial
+    if len(value) > spatial and word != "kernel" and min(value) >= default:
+        value = value[:spatial]
     if len(value) != spatial:
         raise MXNetError(
             f"{word} {format_shape(value)} must have {spatial} entries, one per spatial axis of the data, "

@@ -349,7 +349,7 @@ def _recurrent_shapes(
     projection_size: int | None,
 ) -> list[Partial]:
     data = inputs[0]
-    if data is None or len(data) != 3 or not data[2]:
+    if data is None or len(data) != 3:
         return inputs
     form = _Form(
         mode=mode,
@@ -361,14 +361,36 @@ def _recurrent_shapes(
         clip_nan=False,
     )
     stack = num_layers * form.directions
-    known: list[Partial] = [data, (form.parameter_count(data[2]),), (stack, data[1], form.output_size)]
+    parameters = form.parameter_count(data[2]) if data[2] else 0
+    known: list[Partial] = [data, (parameters,), (stack, data[1], form.output_size)]
     if mode == "lstm":
         known.append((stack, data[1], state_size))
     return [*known, (data[1],)][: len(inputs)]
 
 
+def _recurrent_results(
+    inputs: list[Partial],
+    *,
+    mode: str,
+    state_size: int,
+    num_layers: int,
+    bidirectional: bool,
+    projection_size: int | None,
+    state_outputs: bool,
+) -> list[Partial] | None:
+    data = inputs[0]
+    if data is None or len(data) != 3:
+        return None
+    directions = 2 if bidirectional else 1
+    size = projection_size or state_size
+    stack = num_layers * directions
+    shapes: list[Partial] = [(*data[:2], directions * size), (stack, data[1], size), (stack, data[1], state_size)]
+    return shapes[: _outputs(mode=mode, state_outputs=state_outputs)]
+
+
 RNN.interface = Interface(
     arguments=_recurrent_arguments,
+    results=_recurrent_results,
     outputs=lambda *, mode, state_outputs: ("output", "state_output", "statecell_output")[
         : _outputs(mode=mode, state_outputs=state_outputs)
     ],

@@ -13,6 +13,7 @@ from ...base.errors import MXNetError, format_shape
 from ...graph.interface import Interface, Partial, Partials, merge
 from ...graph.node import Node
 from ...graph.operator import Operator, composite, single
+from ...graph.partial_shapes import first_results, merge_all
 from ..math.elementary import exp, log, log1p, square
 from ..math.primitives import reshape_to
 from ..math.special import BlockGrad, gammaln
@@ -128,9 +129,9 @@ def pdf_dirichlet(sample: Node, alpha: Node, *, is_log: bool = False) -> Node:
 def _leading(inputs: Partials, outputs: Partials) -> Partials:
     """Return the shapes of samples and parameters; all begin with the axes of the first parameter."""
     sample: Partial = merge(inputs[0], outputs[0])
-    common: Partial = None
-    for shape in inputs[1:]:
-        common = merge(common, shape)
+    common = merge_all(inputs[1:])
+    if sample is not None and common is not None:
+        common = merge(common, sample[: len(common)])
     return [sample, *[common] * (len(inputs) - 1)]
 
 
@@ -144,4 +145,16 @@ _SCALAR: tuple[Operator, ...] = (
     pdf_generalized_negative_binomial,
 )
 for _operator in _SCALAR:
-    _operator.interface = Interface(shapes=_leading)
+    _operator.interface = Interface(shapes=_leading, results=first_results)
+
+
+def _dirichlet_shapes(inputs: Partials, outputs: Partials) -> Partials:
+    sample, alpha = inputs
+    if sample is not None and alpha is not None and 1 <= len(alpha) <= len(sample):
+        alpha = merge(alpha, (*sample[: len(alpha) - 1], sample[-1]))
+    return [sample, alpha]
+
+
+pdf_dirichlet.interface = Interface(
+    shapes=_dirichlet_shapes, results=lambda inputs: [None if inputs[0] is None else inputs[0][:-1] or (1,)]
+)

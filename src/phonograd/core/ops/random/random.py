@@ -22,7 +22,7 @@ import numpy as np
 
 from ...base.dtypes import FLOAT16, UINT32, DType, is_floating
 from ...base.errors import MXNetError, format_shape
-from ...graph.interface import Interface
+from ...graph.interface import Interface, Partials, merge
 from ...graph.node import Node, Shape
 from ...graph.operator import (
     REGISTRY,
@@ -35,6 +35,7 @@ from ...graph.operator import (
     operator,
     single,
 )
+from ...graph.partial_shapes import merge_all
 from ...lower.ir import philox_ir
 from ...lower.lowering import Either, Expansion, Lowering, Random
 from ...lower.philox import exponential, integers, normal, uniform
@@ -513,3 +514,31 @@ def sample_unique_zipfian_shape(counter: Node, *, range_max: int, shape: Shape |
             f"_sample_unique_zipfian"
         )
     return [(shape, INT64), (shape[:1], INT64)]
+
+
+# -- symbol declarations
+
+
+def _sample_shapes(inputs: Partials, outputs: Partials, *, shape: Shape) -> Partials:
+    """Return the shapes of the parameters of a distribution: all equal, and the first axes of the output."""
+    common, out = merge_all(inputs), outputs[0]
+    if out is not None and len(out) > len(shape):
+        common = merge(common, out[: len(out) - len(shape)])
+    return [common] * len(inputs)
+
+
+def _sample_results(inputs: Partials, *, shape: Shape) -> Partials:
+    common = merge_all(inputs)
+    return [None if common is None else common + shape]
+
+
+for _sampler in (
+    sample_uniform,
+    sample_normal,
+    sample_exponential,
+    sample_gamma,
+    sample_poisson,
+    sample_negative_binomial,
+    sample_generalized_negative_binomial,
+):
+    _sampler.interface = Interface(shapes=_sample_shapes, results=_sample_results)

@@ -16,10 +16,11 @@ import numpy as np
 
 from ...base.dtypes import BOOL, UINT8, DType
 from ...base.errors import MXNetError, format_shape
-from ...graph.interface import Interface, Onnx, outputs_of_type
+from ...graph.interface import Interface, Onnx, Partials, outputs_of_type, same_shapes
 from ...graph.node import Node, Shape
 from ...graph.operator import Array, Operator, Spec, composite, declare, nothing, operator, single
 from ...graph.parameters import Axis
+from ...graph.partial_shapes import constant_results
 from ...graph.shapes import real_axes, real_axis, reduction_axes, with_ones, without
 from ...lower.ir.emitter import Emitter, Value
 from ...lower.lowering import FLOATS, INTEGERS, Cumulative, Either, Expansion, Reduction
@@ -426,9 +427,22 @@ def argmax_channel_shape(data: Node) -> Spec:
 def _norm_types(
     inputs: list[DType | None], outputs: list[DType | None], *, out_dtype: DType | None
 ) -> tuple[list[DType | None], list[DType | None]]:
-    return inputs, [out_dtype or inputs[0]]
+    data = inputs[0] or (outputs[0] if out_dtype is None else None)
+    return [data], [out_dtype or data]
+
+
+def _cumsum_shapes(inputs: Partials, outputs: Partials, *, axis: int | None) -> Partials:
+    return inputs if axis is None else same_shapes(inputs, outputs)
+
+
+cumsum.interface = Interface(shapes=_cumsum_shapes)
 
 
 norm.interface = Interface(types=_norm_types)
 moments.interface = Interface(outputs=2)
-multi_sum_sq.interface = Interface(count="num_arrays", each="array_{}", types=outputs_of_type(np.dtype("float32")))
+multi_sum_sq.interface = Interface(
+    count="num_arrays",
+    each="array_{}",
+    types=outputs_of_type(np.dtype("float32")),
+    results=constant_results(lambda *, num_arrays, **_: (num_arrays,)),
+)

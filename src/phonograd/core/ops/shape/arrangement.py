@@ -10,7 +10,7 @@ import itertools
 from typing import Literal
 
 from ...base.errors import MXNetError, format_shape
-from ...graph.interface import Interface, type_of_first
+from ...graph.interface import Interface, Partials, same_shapes, type_of_first
 from ...graph.node import Node, Shape
 from ...graph.operator import composite
 from ...graph.parameters import Axis
@@ -274,7 +274,11 @@ def crop(*data: Node, offset: Shape = (0, 0), h_w: Shape = (0, 0), center_crop: 
     image = data[0]
     if image.ndim != 4:
         raise MXNetError(f"Input data should be 4D in batch-num_filter-y-x, got {format_shape(image.shape)}")
-    size = data[1].shape[2:] if len(data) == 2 else h_w
+    size = data[1].shape[2:] if len(data) == 2 else h_w[:2]
+    if len(size) != 2:
+        raise MXNetError(f"Operator Crop needs the height and width of the result, but got {size}")
+    # as in MXNet, missing offsets are zero and more than two have no effect
+    offset = (*offset, 0, 0)[:2]
     begin: list[int] = []
     for position, word in enumerate(("height", "width")):
         space = image.shape[2 + position] - size[position]
@@ -297,4 +301,13 @@ def crop(*data: Node, offset: Shape = (0, 0), h_w: Shape = (0, 0), center_crop: 
 
 # -- symbol declarations
 
-broadcast_like.interface = Interface(types=type_of_first)
+
+def _like_results(inputs: Partials, *, lhs_axes: Axis, rhs_axes: Axis) -> Partials | None:
+    lhs, rhs = inputs
+    if lhs is None or rhs is None or len(lhs) != len(rhs) or lhs_axes is not None:
+        return None
+    return [tuple([b or a for a, b in zip(lhs, rhs, strict=True)])]
+
+
+reverse.interface = Interface(shapes=same_shapes)
+broadcast_like.interface = Interface(types=type_of_first, results=_like_results)

@@ -6,7 +6,7 @@ import numpy as np
 
 from ...base.dtypes import INT64
 from ...base.errors import MXNetError, format_shape
-from ...graph.interface import Interface, outputs_of_type
+from ...graph.interface import Interface, Partials, merge, outputs_of_type
 from ...graph.node import Node, Shape
 from ...graph.operator import Array, Spec, nothing, operator, single
 from ...lower.lowering import Expansion
@@ -129,4 +129,11 @@ def index_array_shape(data: Node, *, axes: Shape | None) -> Spec:
 
 # -- symbol declarations
 
+
+def _ravel_shapes(inputs: Partials, outputs: Partials, *, shape: Shape | None) -> Partials:
+    out = outputs[0]
+    return inputs if out is None or len(out) != 1 else [merge(inputs[0], (len(shape or ()), *out))]
+
+
+ravel_multi_index.interface = Interface(shapes=_ravel_shapes)
 index_array.interface = Interface(types=outputs_of_type(np.dtype("int64")))

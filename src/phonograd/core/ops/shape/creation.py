@@ -15,6 +15,7 @@ from ...base.errors import MXNetError, format_shape
 from ...graph.interface import Interface, outputs_of_type
 from ...graph.node import Node, Shape
 from ...graph.operator import Array, Spec, composite, nothing, operator, single
+from ...graph.partial_shapes import constant_results
 from ...graph.shapes import real_axis
 from ...lower.lowering import Coordinate, Expansion
 from ..math.broadcasting import broadcast
@@ -245,4 +246,7 @@ def arange_like_shape(data: Node, *, repeat: int, axis: int | None) -> Any:
 
 # -- symbol declarations
 
-shape_array.interface = size_array.interface = Interface(types=outputs_of_type(INT64))
+shape_array.interface = Interface(
+    types=outputs_of_type(INT64), results=lambda inputs: [(0 if inputs[0] is None else len(inputs[0]),)]
+)
+size_array.interface = Interface(types=outputs_of_type(INT64), results=constant_results(lambda **_: (1,)))

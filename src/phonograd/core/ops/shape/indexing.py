@@ -16,6 +16,7 @@ from ...base.errors import MXNetError, format_shape
 from ...graph.interface import Interface, Partial, merge, separate_types
 from ...graph.node import Node, Shape
 from ...graph.operator import Array, Spec, composite, nothing, operator, single
+from ...graph.partial_shapes import constant_results, merge_all
 from ...lower.lowering import Expansion
 from ..math.arithmetic import maximum, minimum
 from ..math.broadcasting import same_dtype
@@ -394,11 +395,53 @@ def _table_types(
 def _row_types(
     inputs: list[DType | None], outputs: list[DType | None]
 ) -> tuple[list[DType | None], list[DType | None]]:
-    return [inputs[0], inputs[1] or np.dtype("int32")], [inputs[0]]
+    values = inputs[0] or outputs[0]
+    return [values, inputs[1] or np.dtype("int32")], [values]
 
 
-take.interface = pick.interface = gather_nd.interface = Interface(types=separate_types(1))
-scatter_nd.interface = Interface(types=separate_types(1))
+def _picked(data: Partial, axis: int | None, keepdims: bool) -> Partial:
+    """Return the shape of the elements that pick chooses."""
+    if data is None or axis is None or not -len(data) <= axis < len(data):
+        return None
+    place = axis % len(data)
+    return (*data[:place], *(1,) * keepdims, *data[place + 1 :]) or (1,)
+
+
+def _pick_shapes(inputs: list[Partial], outputs: list[Partial], *, axis: int | None, keepdims: bool) -> list[Partial]:
+    """Return the shapes of data and index; the index has the shape of the output, with or without the axis."""
+    data, index, out = *inputs, outputs[0]
+    if data is None or axis is None or not -len(data) <= axis < len(data):
+        return inputs
+    place = axis % len(data)
+    if out is not None and len(out) == len(data) - (not keepdims):
+        known = out if keepdims else (*out[:place], 0, *out[place:])
+        data = merge(data, (*known[:place], 0, *known[place + 1 :]))
+    kept = index is not None and len(index) == len(data or ())
+    return [data, merge(index, _picked(data, axis, kept))]
+
+
+def _pick_results(inputs: list[Partial], *, axis: int | None, keepdims: bool) -> list[Partial]:
+    return [_picked(inputs[0], axis, keepdims)]
+
+
+def _where_shapes(inputs: list[Partial], outputs: list[Partial]) -> list[Partial]:
+    """Return the shapes of a choice: x, y and the output are equal; the condition is equal too, or has a row each."""
+    condition, common = inputs[0], merge_all([*inputs[1:], outputs[0]])
+    if condition is not None and common is not None:
+        if len(condition) == len(common):
+            condition = common = merge(condition, common)
+        elif len(condition) == 1:
+            condition = merge(condition, common[:1])
+            common = merge(common, (*(condition or ()), *common[1:]))
+    return [condition, common, common]
+
+
+_contrib_index_copy.interface = Interface(types=separate_types(1))
+take.interface = gather_nd.interface = Interface(types=separate_types(1))
+pick.interface = Interface(types=separate_types(1), shapes=_pick_shapes, results=_pick_results)
+scatter_nd.interface = Interface(types=separate_types(1), results=constant_results(lambda *, shape, **_: shape))
 batch_take.interface = Interface(types=_row_types)
-where.interface = Interface(types=separate_types(0))
+where.interface = Interface(
+    types=separate_types(0), shapes=_where_shapes, results=lambda inputs: [merge_all(inputs[1:])]
+)
 embedding.interface = sparse_embedding.interface = Interface(shapes=_table_shapes, types=_table_types)

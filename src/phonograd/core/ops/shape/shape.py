@@ -18,6 +18,7 @@ from ...graph.interface import Interface, Partial, Partials, merge
 from ...graph.node import Node, Shape
 from ...graph.operator import REGISTRY, Array, Spec, composite, operator, single
 from ...graph.parameters import Axis
+from ...graph.partial_shapes import merge_all
 from ...graph.shapes import (
     concatenated_shape,
     infer_reshape,
@@ -32,6 +33,7 @@ from ..math.primitives import permute, reshape_to
 from ..math.structural import full
 
 __all__ = [
+    "concat_shapes",
     "concatenate",
     "expand_dims",
     "insert_axis",
@@ -367,7 +369,7 @@ def split_v2(data: Node, *, indices: Shape, axis: int = 1, squeeze_axis: bool = 
 # -- symbol declarations
 
 
-def _concat_shapes(inputs: Partials, outputs: Partials, *, dim: int) -> Partials:
+def concat_shapes(inputs: Partials, outputs: Partials, *, dim: int) -> Partials:
     """Return the input shapes of a concatenation: equal but for one axis, where one unknown size can be inferred."""
     known = next((shape for shape in (*inputs, outputs[0]) if shape is not None), None)
     if known is None or not -len(known) <= dim < len(known):
@@ -424,10 +426,30 @@ def _slice_channel_shapes(
     return [data]
 
 
-reshape.interface = Interface(shapes=_reshape_shapes)
+def _reshape_results(inputs: Partials, *, shape: Shape, reverse: bool) -> Partials | None:
+    return [shape] if shape and min(shape) > 0 and not reverse else None
+
+
+def _squeeze_results(inputs: Partials, *, axis: Axis) -> Partials | None:
+    """Return an unknown shape if an unknown extent may be one."""
+    data = inputs[0]
+    return [None] if axis is None and data is not None and 0 in data else None
+
+
+def _stack_shapes(inputs: Partials, outputs: Partials, *, axis: int) -> Partials:
+    """Return the input shapes of a stack: all equal, and the shape of the output without the new axis."""
+    common, out = merge_all(inputs), outputs[0]
+    if out is not None and -len(out) <= axis < len(out):
+        common = merge(common, without(out, (axis % len(out),)))
+    return [common] * len(inputs)
+
+
+reshape.interface = Interface(shapes=_reshape_shapes, results=_reshape_results)
+stack.interface = Interface(shapes=_stack_shapes)
+squeeze.interface = Interface(results=_squeeze_results)
 expand_dims.interface = Interface(shapes=_expand_dims_shapes)
 transpose.interface = Interface(shapes=_transpose_shapes)
-concat.interface = Interface(shapes=_concat_shapes)
+concat.interface = Interface(shapes=concat_shapes)
 slice_channel.interface = Interface(
     outputs=lambda *, num_outputs: num_outputs, numbered=True, shapes=_slice_channel_shapes
 )

@@ -6,7 +6,7 @@ import builtins
 
 from ...base.dtypes import DType
 from ...base.errors import MXNetError, format_shape
-from ...graph.interface import Interface, type_of_first
+from ...graph.interface import Interface, Partials, type_of_first
 from ...graph.node import Node, Shape
 from ...graph.operator import Array, Spec, composite, operator
 from ...graph.parameters import OptionalInts
@@ -137,4 +137,13 @@ def _slice_assign_scalar(
 
 # -- symbol declarations
 
-slice_like.interface = Interface(types=type_of_first)
+
+def _slice_like_results(inputs: Partials, *, axes: Shape) -> Partials | None:
+    data, like = inputs
+    if data is None or like is None or (not axes and len(data) != len(like)):
+        return None
+    chosen = [axis % len(data) for axis in axes] or range(len(data))
+    return [tuple([like[axis] if axis in chosen and axis < len(like) else e for axis, e in enumerate(data)])]
+
+
+slice_like.interface = Interface(types=type_of_first, results=_slice_like_results)

@@ -7,6 +7,7 @@ Expressions have no storage type: every value is a dense array. The storage type
 from __future__ import annotations
 
 from ...base.errors import MXNetError, format_shape
+from ...graph.interface import Interface, same_shapes
 from ...graph.node import Node
 from ...graph.operator import REGISTRY, composite, single
 from ..math.structural import full
@@ -25,6 +26,9 @@ def cast_storage(data: Node, *, stype: str) -> Node:
     if stype == "row_sparse" and not data.shape:
         raise MXNetError("cast_storage: an array without axes has no rows")
     return single(REGISTRY["identity"].apply((data,), ()))
+
+
+cast_storage.interface = Interface(shapes=same_shapes)
 
 
 @composite(aliases=("sparse_retain",))

@@ -15,9 +15,11 @@ from typing import Any
 
 import numpy as np
 
+from ...graph.interface import Interface, same_shapes
 from ...graph.node import Node
 from ...graph.operator import REGISTRY, composite, single
 from ...graph.parameters import Number
+from ...graph.partial_shapes import same_results
 from ..math.arithmetic import power
 from ..math.broadcasting import broadcast
 from ..math.comparison import not_equal
@@ -244,6 +246,9 @@ def multi_lars(
     """
     size, slope = F.sqrt(weights_sum_sq), F.sqrt(grads_sum_sq)
     return single(lrs * rules.lars_rate(F, size, slope, wds, rescale_grad, eta, eps))
+
+
+multi_lars.interface = Interface(shapes=same_shapes, results=same_results)
 
 
 def _lamb_formula(p: Any, weight: Node, grad: Node, mean: Node, var: Node) -> Any:

@@ -12,7 +12,7 @@ import numpy as np
 
 from ...base.dtypes import INT64, DType
 from ...base.errors import MXNetError, format_shape
-from ...graph.interface import Interface, leave_out
+from ...graph.interface import Interface, Partials, leave_out
 from ...graph.node import Node, Shape
 from ...graph.operator import Array, Spec, composite, operator, single
 from ..math.arithmetic import maximum, minimum
@@ -393,4 +393,10 @@ def rotated_adjoint_grad(
     return single(rotated_roi_align.apply((out_grad, rois), (pooled_size, spatial_scale, sampling_ratio))), None
 
 
-deformable_psroi_pooling.interface = Interface(arguments=leave_out("trans", "no_trans"))
+def _pooled_results(inputs: Partials, *, output_dim: int, pooled_size: int) -> Partials:
+    rois = inputs[1]
+    return [None if rois is None or len(rois) != 2 else (rois[0], output_dim, pooled_size, pooled_size)]
+
+
+psroi_pooling.interface = Interface(results=_pooled_results)
+deformable_psroi_pooling.interface = Interface(arguments=leave_out("trans", "no_trans"), results=_pooled_results)

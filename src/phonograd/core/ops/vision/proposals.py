@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ...base.errors import MXNetError, format_shape
-from ...graph.interface import Interface
+from ...graph.interface import Interface, Partials
 from ...graph.node import Node
 from ...graph.operator import Array, Spec, nothing, operator
 from ...graph.parameters import Floats
@@ -173,8 +173,16 @@ def _declare(name: str, is_multiple: bool, doc: str) -> Any:
         count = images[0] * rpn_post_nms_top_n
         return [((count, 5), cls_prob.dtype), ((count, 1), cls_prob.dtype)]
 
-    declared.interface = Interface(outputs=("output", "score"))
+    declared.interface = Interface(outputs=("output", "score"), shapes=_input_shapes)
     return declared
+
+
+def _input_shapes(inputs: Partials, outputs: Partials) -> Partials:
+    """Return the shapes of scores, boxes and sizes of images: boxes have four numbers for two scores."""
+    scores = inputs[0]
+    if scores is None or len(scores) != 4:
+        return inputs
+    return [scores, (scores[0], 2 * scores[1], *scores[2:]), (scores[0], 3)]
 
 
 _DOC = """Return region proposals (count, 5) for {images}: rows (image, x1, y1, x2, y2), best first.
