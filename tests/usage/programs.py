@@ -1,5 +1,5 @@
 """Import the modules that declare programs."""
 
-from . import modules, sparse_training, stores
+from . import data, learning, modules, numpy_arrays, sparse_training, stores, words
 
-MODULES = (modules, sparse_training, stores)
+MODULES = (data, learning, modules, numpy_arrays, sparse_training, stores, words)

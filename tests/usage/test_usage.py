@@ -22,6 +22,7 @@ WHY = {
     "words": "both raise, with another type of error",
     "refused": "MXNet lets a mistake pass, here it is an error",
     "value": "MXNet's value is an accident",
+    "array": "NumPy computes this in MXNet; here results are arrays, and keep the dtype of their arguments",
     "design": "docs/compatibility.md describes the difference",
 }
 
