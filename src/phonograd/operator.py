@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from .core.array.handle import as_class
 from .core.backward.function import as_recorded, record_call, sources_of
 from .core.base.devices import current_context
 from .core.base.errors import MXNetError, nearest
+from .core.events import CUSTOM_OPERATORS, LISTENING, USER_SCOPE, Range
 from .core.graph.operator import REGISTRY
 from .core.trace.flags import FLAGS, RECORDING, TRAINING, flags_set_to
 from .ndarray.array import NDArray
@@ -205,7 +207,7 @@ class _Call:
         sources = sources_of(self.inputs) if flags & RECORDING else []
         # the operator gets its own array objects on the same memory, so that anything it attaches stays local
         seen = [array.detach() for array in self.inputs]
-        with flags_set_to(flags & ~RECORDING):
+        with flags_set_to(flags & ~RECORDING), self._observed(""):
             self.op.forward(int(bool(flags & TRAINING)), ["write"] * len(self.outputs), seen, self.outputs, self.aux)
         if record_call(self.name, self.backward, sources, self.outputs, self.attributes):
             self.requests = ["write" if node.marked else "null" for _, node in sources]
@@ -216,8 +218,18 @@ class _Call:
         """Return the gradients of the inputs."""
         grads = [zeros(array.shape, array.context, array.dtype) for array in self.inputs]
         in_grads = [as_class(grad, array._result_class) for grad, array in zip(grads, self.inputs, strict=True)]
-        self.op.backward(self.requests, list(out_grads), list(self.inputs), list(self.outputs), in_grads, self.aux)
+        with self._observed("_backward_"):
+            self.op.backward(self.requests, list(out_grads), list(self.inputs), list(self.outputs), in_grads, self.aux)
         return in_grads
+
+    def _observed(self, prefix: str) -> AbstractContextManager[Any]:
+        """Return a scope in which profilers see the Python code of the operator, under MXNet's name for it."""
+        if not LISTENING[USER_SCOPE]:
+            return nullcontext()
+        entry = Range(USER_SCOPE)
+        entry.kind, entry.domain = "custom", CUSTOM_OPERATORS
+        entry.before(f"{prefix}{self.name}::pure_python")
+        return entry
 
 
 # -- MXNet's first forms of custom operators: instances that are called as ``op(data)``

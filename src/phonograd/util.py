@@ -144,9 +144,17 @@ def _wrap_with_switch(function: _Decorated, switch: ThreadState[bool | None], ac
     return cast(_Decorated, wrapper)
 
 
+#: methods that mean something else if a class overrides them
+_OVERRIDDEN = ("forward", "hybrid_forward")
+
+
 def _decorate_with_switch(func: _Decorated, switch: ThreadState[bool | None], decorator: str) -> _Decorated:
     """Return a function or class whose code runs with a switch on."""
     if inspect.isclass(func):
+        for name, member in inspect.getmembers(func, inspect.isfunction):
+            # methods of users' classes around it: initialize then makes arrays of mx.np, too
+            if name not in vars(func) and not name.startswith("_") and name not in _OVERRIDDEN:
+                setattr(func, name, _wrap_with_switch(member, switch, True))
         for name, member in list(vars(func).items()):
             if isinstance(member, staticmethod | classmethod):
                 setattr(func, name, type(member)(_wrap_with_switch(member.__func__, switch, True)))
@@ -167,7 +175,7 @@ def _decorate_with_switch(func: _Decorated, switch: ThreadState[bool | None], de
 def use_np_shape(func: _Decorated) -> _Decorated:
     """Return a function or class whose code runs with NumPy shapes on.
 
-    For a class, this wraps each of its own methods, properties, static methods and class methods.
+    For a class, this wraps its methods, and its own properties, static methods and class methods.
 
     >>> @use_np_shape
     ... def question():

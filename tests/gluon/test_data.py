@@ -1,10 +1,12 @@
 """Datasets, samplers, batchify functions, loaders and transformations."""
 
+import gzip
 import io
 import logging
 import os
 import pickle
 import signal
+import struct
 import subprocess
 import sys
 import textwrap
@@ -424,3 +426,20 @@ def test_pillow_is_asked_for(monkeypatch):
     monkeypatch.setitem(sys.modules, "PIL.Image", None)
     with pytest.raises(ModuleNotFoundError, match=r"phonograd\[image\]"):
         mx.image.imdecode(b"abc")
+
+
+def test_labels_of_digits_are_arrays_of_the_chosen_kind(tmp_path, monkeypatch):
+    images = np.arange(3 * 784, dtype=np.uint8).reshape(3, 28, 28)
+    for name, content in (
+        ("images-idx3", struct.pack(">IIII", 2051, 3, 28, 28) + images.tobytes()),
+        ("labels-idx1", struct.pack(">II", 2049, 3) + bytes([5, 0, 4])),
+    ):
+        (tmp_path / f"train-{name}-ubyte.gz").write_bytes(gzip.compress(content))
+    monkeypatch.setattr(data.vision.datasets, "has_files", lambda root, files: True)
+    digits = data.vision.MNIST(root=str(tmp_path))
+    assert type(digits[0][1]) is not mx.np.ndarray
+    with mx.util.np_shape(True), mx.util.np_array(True):
+        digits = data.vision.MNIST(root=str(tmp_path))
+        image, label = digits[0]
+        assert (type(image), type(label)) == (mx.np.ndarray, mx.np.ndarray)
+        assert (label.shape, label.dtype, int(label)) == ((), np.int32, 5)

@@ -213,23 +213,23 @@ def test_states_on_several_contexts(tmp_path: Path) -> None:
 def test_store_of_several_keys() -> None:
     store = mx.kv.create("device")
     assert (store.type, store.rank, store.num_workers) == ("device", 0, 1)
-    store.init(["a", 3], [nd.ones((2,)), nd.zeros((1,))])
-    store.push(["a", 3], [[nd.ones((2,)), nd.ones((2,), ctx=mx.cpu(1))], [nd.ones((1,))]])
+    store.init(["a", "c"], [nd.ones((2,)), nd.zeros((1,))])
+    store.push(["a", "c"], [[nd.ones((2,)), nd.ones((2,), ctx=mx.cpu(1))], [nd.ones((1,))]])
     outputs = [nd.zeros((2,)), nd.zeros((1,))]
-    store.pull(["a", 3], out=outputs)
+    store.pull(["a", "c"], out=outputs)
     assert [out.asnumpy().tolist() for out in outputs] == [[2, 2], [1]]
     values = [nd.full((2,), 3), nd.full((2,), 4, ctx=mx.cpu(1))]
     store.pushpull("a", values)
     assert [value.asnumpy().tolist() for value in values] == [[7, 7], [7, 7]]
-    store.push(["a", 3, "a"], [nd.ones((2,)), nd.ones((1,)), nd.full((2,), 5)])
-    store.pull(["a", 3], out=outputs)
+    store.push(["a", "c", "a"], [nd.ones((2,)), nd.ones((1,)), nd.full((2,), 5)])
+    store.pull(["a", "c"], out=outputs)
     assert [out.asnumpy().tolist() for out in outputs] == [[6, 6], [1]]
     with pytest.raises(mx.MXNetError, match="key b has not been inited"):
         store.push("b", nd.ones((1,)))
     with pytest.raises(mx.MXNetError, match="duplicate init"):
         store.init("a", nd.ones((2,)))
-    with pytest.raises(mx.MXNetError, match=r"key 3 has shape \(1,\), and out \(2,\)"):
-        store.pull(3, out=nd.zeros((2,)))
+    with pytest.raises(mx.MXNetError, match=r"key c has shape \(1,\), and out \(2,\)"):
+        store.pull("c", out=nd.zeros((2,)))
 
 
 def test_rows_of_a_store() -> None:

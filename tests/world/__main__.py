@@ -1,12 +1,14 @@
 """Install libraries that were written for MXNet, run their models and tests, and write the table of counts.
 
-``python -m tests.world [--only NAME ...] [--sources DIRECTORY] [--oracle] [--write]``. Each library gets an environment
-in ``~/.cache/phonograd-world``, with this library as ``mxnet``; ``--oracle`` makes a second one with real MXNet 1.9.1
-(Python 3.11). The tests of a library are those of its repository at the tag of the installed version: they are cloned,
-or taken from ``DIRECTORY/<name>``. Results are kept in ``tests/world/results.json``.
+``python -m tests.world [--only NAME ...] [--sources DIRECTORY] [--oracle] [--again] [--write]``. Each library gets an
+environment in ``~/.cache/phonograd-world``, with this library as ``mxnet``; ``--oracle`` makes a second one with real
+MXNet 1.9.1 (Python 3.11). The tests of a library are those of its repository at the tag of the installed version: they
+are cloned, or taken from ``DIRECTORY/<name>``. They run file by file. Results are kept in ``tests/world/results.json``,
+so an interrupted run continues where it stopped; ``--again`` runs everything again.
 """
 
 import argparse
+import fcntl
 import json
 import os
 import re
@@ -49,29 +51,54 @@ COMMON = [
 ]
 
 
+#: seconds for one test, and for all tests of a file
+SECONDS_TEST, SECONDS_FILE = 150, 1200
+
+
 @dataclass
 class Library:
-    """A library: its package and version, its repository and tag, and the arguments of its tests."""
+    """A library: its package and version, its repository and tag, its tests and the arguments of pytest."""
 
     name: str
     package: str
     repository: str
     tag: str
-    tests: list[str] = field(default_factory=list)
+    tests: str = ""
+    arguments: list[str] = field(default_factory=list)
+    #: a script that prints one line of JSON for each model
+    script: str = ""
+    what: str = "unit tests that pass"
 
 
 LIBRARIES = {
     each.name: each
     for each in (
-        Library("gluoncv", "gluoncv==0.10.5", "https://github.com/dmlc/gluon-cv", "v0.10.0"),
+        Library(
+            "gluoncv-models",
+            "gluoncv==0.10.5",
+            "https://github.com/dmlc/gluon-cv",
+            "v0.10.0",
+            script="gluoncv_models.py",
+            what="models that build and compute",
+        ),
+        Library("gluoncv", "gluoncv==0.10.5", "https://github.com/dmlc/gluon-cv", "v0.10.0", "tests/unittests"),
         Library(
             "gluonnlp",
             "gluonnlp==0.10.0",
             "https://github.com/dmlc/gluon-nlp",
             "v0.10.0",
-            ["tests/unittest", "-m", "not remote_required and not gpu"],
+            "tests/unittest",
+            ["-m", "not remote_required and not gpu"],
         ),
-        Library("gluonts", "gluonts==0.13.7", "https://github.com/awslabs/gluonts", "v0.13.7", ["test/mx"]),
+        Library("gluonts", "gluonts==0.13.7", "https://github.com/awslabs/gluonts", "v0.13.7", "test/mx"),
+        Library(
+            "gluonts-estimators",
+            "gluonts==0.13.7",
+            "https://github.com/awslabs/gluonts",
+            "v0.13.7",
+            script="gluonts_estimators.py",
+            what="estimators that train, predict, and predict again after serialization",
+        ),
     )
 }
 
@@ -90,7 +117,7 @@ def environment(oracle):
         subprocess.run(["python3.11", "-m", "venv", place], check=True)
         install = [python, "-m", "pip", "install", "--quiet"]
         subprocess.run([*install, *(ORACLE if oracle else OURS), *COMMON], check=True)
-        packages = [library.package for library in LIBRARIES.values()]
+        packages = sorted({library.package for library in LIBRARIES.values()})
         subprocess.run([*install, "--no-deps", *packages], check=True)
         ready.touch()
     return python
@@ -115,44 +142,63 @@ def variables(oracle):
     return {**os.environ, "PYTHONPATH": f"{source}:{source / 'phonograd' / 'compat' / 'mxnet_path'}"}
 
 
-def count_models(oracle):
-    """Return the number of GluonCV's models that run and of those tried, and the errors."""
-    command = [environment(oracle), Path(__file__).with_name("gluoncv_models.py")]
-    found = [json.loads(line) for line in run(command, env=variables(oracle)).splitlines() if line.startswith("{")]
-    errors = {each["model"]: each["error"] for each in found if "error" in each}
-    return {"passed": len(found) - len(errors), "total": len(found), "failures": errors}
+def run_script(library, oracle, known):
+    """Yield the name and the result of each model or estimator that the script of a library tries."""
+    command = [environment(oracle), Path(__file__).with_name(library.script), "--skip", *known]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=variables(oracle)
+    ) as process:
+        for line in process.stdout:
+            if line.startswith("{"):
+                found = json.loads(line)
+                failures = [f"{found['name']}: {found['error']}"] if "error" in found else []
+                yield found["name"], {"passed": 1 - len(failures), "total": 1, "failures": failures}
 
 
-def count_tests(library, sources, oracle):
-    """Return the number of a library's tests that pass and of those run, and the names of the others."""
+def run_files(library, sources, oracle, known):
+    """Yield the name and the result of each file of tests."""
+    source = source_of(library, sources)
     command = [environment(oracle), "-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "ignore", "--tb=no", "-rfE"]
-    output = run(
-        [*command, "--timeout", "120", "--continue-on-collection-errors", *library.tests],
-        cwd=source_of(library, sources),
-        env=variables(oracle),
-    )
-    return summary_of(output)
+    for path in sorted((source / library.tests).rglob("test_*.py")):
+        name = str(path.relative_to(source))
+        if name in known:
+            continue
+        arguments = ["--timeout", str(SECONDS_TEST), *library.arguments, name]
+        try:
+            output = run([*command, *arguments], cwd=source, env=variables(oracle), timeout=SECONDS_FILE)
+        except subprocess.TimeoutExpired:
+            yield name, {"passed": 0, "total": 0, "failures": [f"{name}: more than {SECONDS_FILE} seconds"]}
+            continue
+        yield name, summary_of(output)
 
 
 def summary_of(output):
     """Return the counts in the output of pytest."""
     numbers = {kind: int(number) for number, kind in re.findall(r"(\d+) (passed|failed|errors?|xpassed)", output)}
     failures = re.findall(r"^(?:FAILED|ERROR) (\S+)", output, re.MULTILINE)
-    passed = numbers.get("passed", 0)
-    return {"passed": passed, "total": passed + numbers.get("failed", 0), "failures": failures}
+    passed, errors = numbers.get("passed", 0), numbers.get("error", 0) + numbers.get("errors", 0)
+    return {"passed": passed, "total": passed + numbers.get("failed", 0) + errors, "failures": failures}
+
+
+def sums(results, name):
+    """Return the counts of a library here and with MXNet, over the parts that both have run if both have any."""
+    kinds = {kind: results.get(name, {}).get(kind, {}) for kind in ("here", "mxnet")}
+    used = [set(parts) for parts in kinds.values() if parts]
+    common = set.intersection(*used) if used else set()
+    return {
+        kind: tuple(sum([parts[part][count] for part in common]) for count in ("passed", "total")) if parts else None
+        for kind, parts in kinds.items()
+    }
 
 
 def table(results):
     """Return the lines of the table in docs/compatibility.md."""
     lines = ["| library | what | here | MXNet 1.9.1 |", "|---|---|---|---|"]
     for name, library in LIBRARIES.items():
-        what = "models that build and compute" if not library.tests else "unit tests that pass"
-        cells = [
-            f"{found['passed']:,} of {found['total']:,}" if (found := results.get(name, {}).get(kind)) else "not run"
-            for kind in ("here", "mxnet")
-        ]
-        if cells != ["not run"] * 2:
-            lines.append(f"| {library.package.replace('==', ' ')} | {what} | {cells[0]} | {cells[1]} |")
+        counts = sums(results, name)
+        if any(counts.values()):
+            cells = ["{:,} of {:,}".format(*counts[kind]) if counts[kind] else "not run" for kind in ("here", "mxnet")]
+            lines.append(f"| {library.package.replace('==', ' ')} | {library.what} | {cells[0]} | {cells[1]} |")
     return lines
 
 
@@ -164,24 +210,42 @@ def write(results):
     PAGE.write_text(before + "\n".join([BEGIN, *table(results), END]) + after, encoding="utf-8")
 
 
+def stored():
+    """Return the results of earlier runs."""
+    return json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
+
+
+def store(name, kind, part, found):
+    """Add a result to those of earlier runs, and of other processes that run at the same time."""
+    with open(RESULTS.with_suffix(".lock"), "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        results = stored()
+        results.setdefault(name, {}).setdefault(kind, {})[part] = found
+        RESULTS.write_text(json.dumps(results, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+
+
 def main():
     """Run the libraries and write the results."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", nargs="*", default=list(LIBRARIES), choices=list(LIBRARIES))
     parser.add_argument("--sources", help="a directory with the repositories of the libraries")
     parser.add_argument("--oracle", action="store_true", help="run with real MXNet 1.9.1 instead")
+    parser.add_argument("--again", action="store_true", help="run again what has results already")
     parser.add_argument("--write", action="store_true", help="write docs/compatibility.md")
     arguments = parser.parse_args()
-    results = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
+    kind = "mxnet" if arguments.oracle else "here"
     for name in arguments.only:
         library = LIBRARIES[name]
-        oracle = arguments.oracle
-        found = count_tests(library, arguments.sources, oracle) if library.tests else count_models(oracle)
-        results.setdefault(name, {})["mxnet" if oracle else "here"] = found
-        print(f"{library.package}: {found['passed']} of {found['total']}", file=sys.stderr)
-        RESULTS.write_text(json.dumps(results, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+        known = {} if arguments.again else stored().get(name, {}).get(kind, {})
+        if library.script:
+            parts = run_script(library, arguments.oracle, known)
+        else:
+            parts = run_files(library, arguments.sources, arguments.oracle, known)
+        for part, found in parts:
+            store(name, kind, part, found)
+            print(f"{part}: {found['passed']} of {found['total']}", file=sys.stderr, flush=True)
     if arguments.write:
-        write(results)
+        write(stored())
 
 
 if __name__ == "__main__":

@@ -1,9 +1,10 @@
 """Build every model of GluonCV and compute its outputs for one random input; print a line of JSON for each.
 
 Run it with a Python that has GluonCV and ``mxnet``, real or not. Arguments are names of models; without any, all models
-are tried. int8 models are skipped: they need MXNet's quantized operators.
+are tried, but those after ``--skip``. int8 models are skipped: they need MXNet's quantized operators.
 """
 
+import inspect
 import json
 import signal
 import sys
@@ -66,15 +67,31 @@ def shapes(outputs):
     return list(getattr(outputs, "shape", ()))
 
 
+def options_of(name):
+    """Return arguments with which a model is built without files of weights."""
+    from gluoncv.model_zoo import model_zoo
+
+    options = {"pretrained": False}
+    function = model_zoo._models[name]
+    # many functions pass their keywords on, so their text tells which ones they know
+    text = inspect.getsource(function) + inspect.getsource(sys.modules[function.__module__])
+    if "pretrained_base" in text:
+        options["pretrained_base"] = False
+    if "classes" in inspect.signature(function).parameters and "custom" in name:
+        options["classes"] = ["one", "two"]
+    if name.startswith("custom_"):
+        options["classes"] = ["one", "two"]
+    if "transfer" in inspect.signature(function).parameters:
+        options["transfer"] = None
+    return options
+
+
 def compute(name):
     """Build a model, compute its outputs and return their shapes."""
     import mxnet as mx
     from gluoncv.model_zoo import get_model
 
-    try:
-        net = get_model(name, pretrained=False, pretrained_base=False)
-    except (TypeError, Warning):
-        net = get_model(name, pretrained=False)
+    net = get_model(name, **options_of(name))
     net.initialize()
     outputs = net(*inputs(name))
     mx.nd.waitall()
@@ -92,8 +109,12 @@ def main():
     from gluoncv.model_zoo import get_model_list
 
     signal.signal(signal.SIGALRM, stop)
-    for name in sys.argv[1:] or sorted(get_model_list()):
-        if name.endswith("_int8"):
+    chosen, skipped = sys.argv[1:], []
+    if "--skip" in chosen:
+        place = chosen.index("--skip")
+        chosen, skipped = chosen[:place], chosen[place + 1 :]
+    for name in chosen or sorted(get_model_list()):
+        if name.endswith("_int8") or name in skipped:
             continue
         began = time.time()
         signal.alarm(SECONDS_EACH)
@@ -102,7 +123,7 @@ def main():
         except Exception as error:
             result = {"error": f"{type(error).__name__}: {str(error)[:300]}"}
         signal.alarm(0)
-        print(json.dumps({"model": name, "seconds": round(time.time() - began, 1), **result}), flush=True)
+        print(json.dumps({"name": name, "seconds": round(time.time() - began, 1), **result}), flush=True)
 
 
 if __name__ == "__main__":

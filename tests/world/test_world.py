@@ -11,8 +11,9 @@ def test_the_page_shows_the_stored_results():
     shown = text.split(world.BEGIN)[1].split(world.END)[0].strip().splitlines()
     assert shown == world.table(results)
     for by_kind in results.values():
-        for found in by_kind.values():
-            assert found["passed"] + len(found["failures"]) >= found["total"]
+        for parts in by_kind.values():
+            for found in parts.values():
+                assert found["passed"] + len(found["failures"]) >= found["total"]
 
 
 def test_counts_are_read_from_the_output_of_pytest():
@@ -20,6 +21,9 @@ def test_counts_are_read_from_the_output_of_pytest():
     assert world.summary_of(output) == {"passed": 1440, "total": 1443, "failures": ["tests/a.py::test_x"]}
 
 
-def test_rows_of_libraries_that_were_not_run_are_omitted():
-    results = {"gluonnlp": {"here": {"passed": 3, "total": 4, "failures": ["a"]}}}
-    assert world.table(results)[2:] == ["| gluonnlp 0.10.0 | unit tests that pass | 3 of 4 | not run |"]
+def test_only_parts_that_both_ran_are_compared():
+    one, two = {"passed": 3, "total": 4, "failures": ["a"]}, {"passed": 5, "total": 5, "failures": []}
+    results = {"gluonnlp": {"here": {"a.py": one, "b.py": two}}}
+    assert world.table(results)[2:] == ["| gluonnlp 0.10.0 | unit tests that pass | 8 of 9 | not run |"]
+    results["gluonnlp"]["mxnet"] = {"a.py": {"passed": 4, "total": 4, "failures": []}}
+    assert world.table(results)[2:] == ["| gluonnlp 0.10.0 | unit tests that pass | 3 of 4 | 4 of 4 |"]

@@ -1,6 +1,6 @@
 """Gradient compression: values in one or two bits, with the error added to the next value of the same key.
 
-Takes arrays by key from :class:`phonograd.kvstore.DistributedKVStore`; all ranks exchange their codes, and each decodes
+Takes arrays by key from stores (:mod:`phonograd.kvstore.kvstore`); all ranks exchange their codes, and each decodes
 and adds up all of them in the order of ranks, so that all have the same bits.
 """
 
@@ -45,6 +45,12 @@ class Compression:
             sums[key] = make_concrete(total.reshape(value.shape), value.context)
             start += codes.size
         return sums
+
+    def as_sent(self, key: Any, value: NDArray) -> NDArray:
+        """Return a value as another device receives it."""
+        found = self.decompress(self.compress(key, read(value)), value.size)
+        sent: NDArray = make_concrete(found.reshape(value.shape), value.context)
+        return sent
 
     def compress(self, key: Any, value: Array) -> Array:
         """Return the bytes to send for a value, and keep the error for the next one of its key."""

@@ -136,9 +136,13 @@ class Trainer:
 
     def _init_kvstore(self) -> None:
         wanted, on_store = self._kvstore_params["kvstore"], self._kvstore_params["update_on_kvstore"]
+        sparse_weights = any([parameter._stype != "default" for parameter in self._params])
+        sparse_grads = any([parameter._grad_stype != "default" for parameter in self._params])
+        if sparse_weights and on_store is False:
+            raise ValueError("Cannot set update_on_kvstore=False when sparse weights are present.")
         if wanted is None or isinstance(wanted, stores.KVStoreBase):
             self._kvstore = wanted
-        elif len(self._contexts) > 1 or is_distributed(wanted):
+        elif len(self._contexts) > 1 or sparse_weights or is_distributed(wanted):
             self._kvstore = stores.create(wanted)
         if self._kvstore is not None:
             if self._compression_params:
@@ -149,6 +153,8 @@ class Trainer:
             if on_store is None:
                 # a store of several processes is in all of them, so the trainer can update as well, without copies
                 on_store = can and not isinstance(self._kvstore, stores.DistributedKVStore)
+                # only the rows of sparse gradients travel, not whole weights
+                on_store = on_store and (sparse_weights or not sparse_grads)
             self._update_on_kvstore = bool(on_store)
             if self._update_on_kvstore:
                 self._kvstore.set_optimizer(self._optimizer)

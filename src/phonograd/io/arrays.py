@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,6 +17,7 @@ from .iteration import DataBatch, DataDesc, DataIter
 
 __all__ = ["NDArrayIter"]
 
+Rows = np.ndarray[Any, Any]
 _HANDLES = ("pad", "discard", "roll_over")
 
 
@@ -96,17 +98,20 @@ class NDArrayIter(DataIter):
     ) -> None:
         super().__init__(batch_size)
         if last_batch_handle not in _HANDLES:
-            raise ValueError(f"last_batch_handle must be one of {', '.join(_HANDLES)}, not {last_batch_handle!r}")
+            warnings.warn(
+                f"last_batch_handle must be one of {', '.join(_HANDLES)}, not {last_batch_handle!r}; an incomplete "
+                "last batch is discarded",
+                stacklevel=2,
+            )
+            last_batch_handle = "discard"
         if batch_size < 1:
             raise ValueError(f"batch_size must be positive, not {batch_size}")
         self.data = _name_arrays(data, False, data_name)
         self.label = _name_arrays(label, True, label_name)
         self.num_data = self.data[0][1].shape[0]
         for name, value in self.data + self.label:
-            if value.shape[0] != self.num_data:
+            if value.shape[0] < self.num_data:
                 raise ValueError(f"{name} has {value.shape[0]} examples, but {self.data[0][0]} has {self.num_data}")
-        if self.num_data < 1:
-            raise ValueError("there are no examples to iterate over")
         self.idx = np.arange(self.num_data)
         #: the example at each position; every shuffle permutes the previous order
         self._order = self.idx.copy()
@@ -181,7 +186,17 @@ class NDArrayIter(DataIter):
 
     def _take_batch(self, named: list[tuple[str, NDArray]]) -> list[NDArray]:
         chosen = self._examples()
-        return [concrete(_rows(value, chosen), CPU) for _, value in named]
+        pad = self.getpad() if self.cursor >= 0 else 0
+        return [concrete(_rows(value, self._with_rest(chosen, pad, value)), CPU) for _, value in named]
+
+    def _with_rest(self, chosen: Rows, pad: int, value: NDArray) -> Rows:
+        """Return the examples of a batch; a last batch that is padded also has those behind the end of the data.
+
+        An array may have more examples than the data: MXNet's last batch contains them.
+        """
+        if not pad or value.shape[0] == self.num_data:
+            return chosen
+        return np.concatenate([chosen[:-pad], np.arange(self.num_data, value.shape[0]), chosen[-pad:]])
 
     def getdata(self) -> list[NDArray]:
         """Return the arrays of the batch."""

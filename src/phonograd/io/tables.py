@@ -119,8 +119,8 @@ class MNISTIter(RoundIter):
         The dtype of data and labels.
     data_name, label_name
         The names in descriptions.
-    input_shape
-        Has no effect, as in MXNet, whose examples pass it: `flat` selects the shape of an image.
+    input_shape, data_shape
+        Have no effect, as in MXNet, whose examples pass them: `flat` selects the shape of an image.
     """
 
     def __init__(
@@ -140,6 +140,7 @@ class MNISTIter(RoundIter):
         data_name: str = "data",
         label_name: str = "softmax_label",
         input_shape: tuple[int, ...] | None = None,
+        data_shape: tuple[int, ...] | None = None,
     ) -> None:
         images, labels = read_idx(image, 3), read_idx(label, 1)
         if len(images) != len(labels):

@@ -10,6 +10,8 @@ import hashlib
 from collections.abc import Collection, Iterator
 from typing import Any
 
+import numpy as np
+
 from ..ndarray.array import NDArray
 
 __all__ = ["KVStoreBase", "create"]
@@ -102,7 +104,7 @@ def create(name: str = "local") -> KVStoreBase:
     if name in _SYNCHRONOUS:
         return DistributedKVStore(name)
     if name in _LOCAL:
-        return KVStore("local" if name.startswith("local") else "device")
+        return KVStore("device" if name == "nccl" else name)
     if "async" in name:
         raise ValueError(f"there is no KVStore of type {name!r}: {_ASYNCHRONOUS}")
     raise ValueError(
@@ -135,8 +137,11 @@ def name_keys(keys: Collection[Any]) -> str:
 def pairs(key: Any, value: Any) -> Iterator[tuple[Any, list[NDArray]]]:
     """Yield each key with its values: one array, or one array per context."""
     if not isinstance(key, (list, tuple)):
+        assert isinstance(key, (str, int, np.integer)), f"unexpected type for keys: {type(key)}, not int or str"
         yield key, [value] if isinstance(value, NDArray) else list(value)
         return
+    kinds = {isinstance(one, str) for one in key}
+    assert len(kinds) <= 1, f"inconsistent types of keys: {key}"
     assert len(key) == len(value), f"there are {len(key)} keys, but {len(value)} values"
     for one, values in zip(key, value):
         yield from pairs(one, values)

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .. import autograd
+from ..core.base.devices import Context
 from ..core.base.errors import MXNetError
 from ..core.base.files import write_atomically
 from ..distributed.arrays import add_up, add_up_rows, broadcast
@@ -20,7 +21,7 @@ from ..distributed.communicator import Communicator
 from ..distributed.compression import Compression, make_compression
 from ..distributed.world import world
 from ..ndarray.array import NDArray
-from ..ndarray.sparse import RowSparseNDArray
+from ..ndarray.sparse import RowSparseNDArray, unique_rows
 from ..optimizer import Optimizer, Updater, get_updater
 from .base import KVStoreBase, name_keys, pairs, values_by_key, with_rows
 
@@ -30,14 +31,20 @@ __all__ = ["DistributedKVStore", "KVStore"]
 class KVStore(KVStoreBase):
     """Store arrays in this process."""
 
+    #: whether values are added up in this process alone
+    _in_process = True
+
     def __init__(self, kind: str = "local") -> None:
         self._kind = kind
         self._values: dict[Any, NDArray] = {}
         self._updater: Callable[[Any, NDArray, NDArray], Any] | None = None
+        #: whether keys are strings, known from the first key on
+        self._words: bool | None = None
+        self._compression: Compression | None = None
 
     @property
     def type(self) -> str:
-        """The type of the store: 'local' or 'device'."""
+        """The type of the store, for example 'local' or 'device'."""
         return self._kind
 
     @staticmethod
@@ -51,12 +58,20 @@ class KVStore(KVStoreBase):
         """Store arrays under new keys."""
         found: dict[Any, NDArray] = {}
         for one, values in pairs(key, value):
+            self._check_kind(one)
             if one in self._values or one in found:
                 raise MXNetError(
                     f"duplicate init of key {one}. Please double check if you called kv.init or kv.broadcast"
                 )
             found[one] = values[0].copy()
         self._values.update(self._take_first(found))
+
+    def _check_kind(self, key: Any) -> None:
+        """Raise an error if the kind of a key, a string or a number, differs from that of the first key."""
+        if self._words is None:
+            self._words = isinstance(key, str)
+        elif self._words != isinstance(key, str):
+            raise MXNetError("mixed key types are not allowed: all keys of a store are strings, or all are integers")
 
     def _take_first(self, values: dict[Any, NDArray]) -> dict[Any, NDArray]:
         """Return the values of the first process."""
@@ -74,7 +89,7 @@ class KVStore(KVStoreBase):
             stored = [self._stored_value(one) for one in found]
             totals = self._add_up(
                 {
-                    one: functools.reduce(operator.add, [part.as_in_context(own.context) for part in values])
+                    one: functools.reduce(operator.add, self._received(one, values, own.context))
                     for (one, values), own in zip(found.items(), stored)
                 }
             )
@@ -86,6 +101,13 @@ class KVStore(KVStoreBase):
             else:
                 for (one, total), own in zip(totals.items(), stored):
                     self._updater(one, total, own)
+
+    def _received(self, key: Any, values: list[NDArray], context: Context) -> list[NDArray]:
+        """Return the values of all contexts on one context."""
+        if self._compression is not None and self._in_process:
+            code = self._compression
+            values = [code.as_sent((key, number), value) for number, value in enumerate(values)]
+        return [value.as_in_context(context) for value in values]
 
     def _add_up(self, values: dict[Any, NDArray]) -> dict[Any, NDArray]:
         """Return the sums of values over all processes."""
@@ -134,11 +156,22 @@ class KVStore(KVStoreBase):
                     raise MXNetError(f"row_sparse_pull needs row_sparse arrays, but out is {target.stype}")
                 stored = self._stored_value(one)
                 whole = stored if isinstance(stored, RowSparseNDArray) else stored.tostype("row_sparse")
-                whole.retain(rows).as_in_context(target.context).copyto(target)
+                whole.retain(unique_rows(rows, whole.context)).as_in_context(target.context).copyto(target)
 
     def set_gradient_compression(self, compression_params: dict[str, Any]) -> None:
-        """Raise ValueError: a store in one process sends nothing that could be compressed."""
-        raise ValueError("Gradient compression is not supported for this type of kvstore")
+        """Send pushed values in fewer bits from now on. The error of each value is added to the next one of its key.
+
+        A store in one process compresses what contexts send to each other, if its type names devices.
+
+        Parameters
+        ----------
+        compression_params
+            ``{"type": "2bit", "threshold": 0.5}`` sends -threshold, 0 or threshold for each element. The type '1bit'
+            sends -1 or 1, depending on the threshold. The type 'none' sends all bits.
+        """
+        if self._in_process and "device" not in self._kind:
+            raise ValueError("Gradient compression is not supported for this type of kvstore; use 'device'")
+        self._compression = make_compression(compression_params)
 
     def set_optimizer(self, optimizer: Optimizer) -> None:
         """Update stored values by an optimizer from now on: pushed values are gradients."""
@@ -186,10 +219,11 @@ class DistributedKVStore(KVStore):
         The processes; all that were launched together by default.
     """
 
+    _in_process = False
+
     def __init__(self, kind: str = "dist_sync", group: Communicator | None = None) -> None:
         super().__init__(kind)
         self._group = world() if group is None else group
-        self._compression: Compression | None = None
 
     @property
     def rank(self) -> int:
@@ -218,17 +252,6 @@ class DistributedKVStore(KVStore):
         for one, value in rows.items():
             sums[one] = add_up_rows(self._group, value, f"push of rows of {one}")
         return {one: sums[one] for one in values}
-
-    def set_gradient_compression(self, compression_params: dict[str, Any]) -> None:
-        """Send pushed values in fewer bits from now on. The error of each value is added to the next one of its key.
-
-        Parameters
-        ----------
-        compression_params
-            ``{"type": "2bit", "threshold": 0.5}`` sends -threshold, 0 or threshold for each element. The type '1bit'
-            sends -1 or 1, depending on the threshold. The type 'none' sends all bits.
-        """
-        self._compression = make_compression(compression_params)
 
     def set_optimizer(self, optimizer: Optimizer) -> None:
         """Update stored values by an optimizer from now on: pushed values are gradients."""

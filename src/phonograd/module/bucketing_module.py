@@ -63,17 +63,18 @@ class BucketingModule(BaseModule):
         super().__init__(logger)
         if default_bucket_key is None:
             raise AssertionError("BucketingModule needs a default_bucket_key, the key of the largest bucket")
-        self._generator = sym_gen
-        self._default_key = default_bucket_key
+        self._sym_gen = sym_gen
+        self._default_bucket_key = default_bucket_key
         self._options = {
             "logger": logger,
             "context": context,
+            "work_load_list": work_load_list,
             "fixed_param_names": fixed_param_names,
             "state_names": state_names,
         }
-        self._modules: dict[Any, Module] = {}
+        self._buckets: dict[Any, Module] = {}
         self._symbols: dict[Any, Symbol] = {}
-        self._key: Any = None
+        self._curr_bucket_key: Any = None
         self._grad_req: Any = "write"
         self._monitor: Any = None
         self._loaded: tuple[Arrays, Arrays] | None = None
@@ -81,25 +82,30 @@ class BucketingModule(BaseModule):
 
     def _make_module(self, key: Any) -> Module:
         """Create a module for a bucket."""
-        symbol, data_names, label_names = self._generator(key)
+        symbol, data_names, label_names = self._sym_gen(key)
         return Module(self._symbols.get(key, symbol), data_names, label_names, **self._options)
+
+    @property
+    def _curr_module(self) -> Module | None:
+        """The module of the current bucket, or None before ``bind``."""
+        return self._buckets.get(self._curr_bucket_key)
 
     @property
     def _current(self) -> Module:
         need(self.binded, "BucketingModule", "bind")
-        return self._modules[self._key]
+        return self._buckets[self._curr_bucket_key]
 
     # -- inputs and outputs
 
     @property
     def data_names(self) -> Sequence[str]:
         """The names of the inputs of the current bucket."""
-        return self._current.data_names if self.binded else list(self._generator(self._default_key)[1] or [])
+        return self._current.data_names if self.binded else list(self._sym_gen(self._default_bucket_key)[1] or [])
 
     @property
     def output_names(self) -> Sequence[str]:
         """The names of the outputs of the current bucket."""
-        return self._current.output_names if self.binded else self._generator(self._default_key)[0].list_outputs()
+        return self._current.output_names if self.binded else self._sym_gen(self._default_bucket_key)[0].list_outputs()
 
     @property
     def data_shapes(self) -> Any:
@@ -133,10 +139,10 @@ class BucketingModule(BaseModule):
         kept = self.get_params() if self.binded and self.params_initialized else self._loaded
         self.for_training, self.inputs_need_grad = wanted.for_training, wanted.inputs_need_grad
         self._grad_req = wanted.grad_req
-        module = self._make_module(self._default_key)
+        module = self._make_module(self._default_bucket_key)
         module.bind(*wanted._replace(force_rebind=False))
-        self._modules = {self._default_key: module}
-        self._key = self._default_key
+        self._buckets = {self._default_bucket_key: module}
+        self._curr_bucket_key = self._default_bucket_key
         self.binded = True
         if kept is not None:
             self.set_params(*kept)
@@ -145,41 +151,41 @@ class BucketingModule(BaseModule):
     def switch_bucket(self, bucket_key: Any, data_shapes: Any, label_shapes: Any = None) -> None:
         """Switch to another bucket; a new bucket is bound to inputs of the given shapes."""
         need(self.binded, "switch_bucket", "bind")
-        if bucket_key not in self._modules:
-            default = self._modules[self._default_key]
+        if bucket_key not in self._buckets:
+            default = self._buckets[self._default_bucket_key]
             module = self._make_module(bucket_key)
             unknown = sorted(set(module._param_names) - set(default._param_names))
             if unknown:
                 raise MXNetError(
                     f"bucket {bucket_key!r} has the parameters {', '.join(unknown)}, which the default bucket "
-                    f"{self._default_key!r} lacks: the default bucket must have all parameters"
+                    f"{self._default_bucket_key!r} lacks: the default bucket must have all parameters"
                 )
             module.bind(
                 data_shapes, label_shapes, self.for_training, self.inputs_need_grad, False, default, self._grad_req
             )
             if self._monitor is not None:
                 module.install_monitor(self._monitor)
-            self._modules[bucket_key] = module
-        self._key = bucket_key
+            self._buckets[bucket_key] = module
+        self._curr_bucket_key = bucket_key
 
     def prepare(self, data_batch: DataBatch, sparse_row_id_fn: Any = None) -> None:
         """Bind the bucket of the next batch if it is new."""
         self._need_params("prepare")
-        before = self._key
+        before = self._curr_bucket_key
         self.switch_bucket(data_batch.bucket_key, data_batch.provide_data, data_batch.provide_label)
-        self._key = before
+        self._curr_bucket_key = before
 
     # -- parameters
 
     def get_params(self) -> tuple[Arrays, Arrays]:
         """Return copies of the parameters and of the auxiliary states, by name."""
         self._need_params("get_params")
-        return self._modules[self._default_key].get_params()
+        return self._buckets[self._default_bucket_key].get_params()
 
     def _init_params(self, wanted: Values) -> None:
         need(self.binded, "init_params", "bind")
-        self._modules[self._default_key].init_params(*wanted)
-        for module in self._modules.values():
+        self._buckets[self._default_bucket_key].init_params(*wanted)
+        for module in self._buckets.values():
             module.params_initialized = True
 
     def get_states(self, merge_multi_context: bool = True) -> list[NDArray]:
@@ -194,9 +200,9 @@ class BucketingModule(BaseModule):
 
     def _init_optimizer(self, kvstore: Any, optimizer: Any, optimizer_params: Any, force_init: bool) -> None:
         # the default bucket numbers the parameters of all buckets
-        default = self._modules[self._default_key]
+        default = self._buckets[self._default_bucket_key]
         default.init_optimizer(kvstore, optimizer, optimizer_params, force_init)
-        for module in self._modules.values():
+        for module in self._buckets.values():
             if module is not default:
                 module.borrow_optimizer(default)
 
@@ -237,7 +243,7 @@ class BucketingModule(BaseModule):
         """Install a monitor of the values of all buckets."""
         need(self.binded, "install_monitor", "bind")
         self._monitor = mon
-        for module in self._modules.values():
+        for module in self._buckets.values():
             module.install_monitor(mon)
 
     # -- files
@@ -248,11 +254,11 @@ class BucketingModule(BaseModule):
         The keys, which must be integers, are written to ``prefix.buckets``.
         """
         self._need_params("save_checkpoint")
-        if not all([isinstance(key, int) for key in self._modules]):
-            raise MXNetError(f"save_checkpoint: bucket keys must be integers, not {list(self._modules)}")
-        for key, module in self._modules.items():
+        if not all([isinstance(key, int) for key in self._buckets]):
+            raise MXNetError(f"save_checkpoint: bucket keys must be integers, not {list(self._buckets)}")
+        for key, module in self._buckets.items():
             module.symbol.save(f"{prefix}-{key}-symbol.json", remove_amp_cast=remove_amp_cast)
-        ndarray.save(f"{prefix}.buckets", ndarray.array(list(self._modules), dtype="int32"))
+        ndarray.save(f"{prefix}.buckets", ndarray.array(list(self._buckets), dtype="int32"))
         self.save_params(f"{prefix}-{epoch:04d}.params")
 
     @staticmethod

@@ -1,7 +1,7 @@
-"""Bind a symbol on several devices, each of which computes a part of the batch, for code that uses MXNet's group.
+"""Bind a symbol on several devices, each of which computes a part of the batch.
 
-:class:`phonograd.module.Module` computes batches as a whole; its ``_exec_group`` is a group around its one executor.
-Takes executors from :mod:`phonograd.executor` and the division of batches from :mod:`phonograd.executor_manager`.
+:class:`phonograd.module.Module` computes through a group, which it keeps as ``_exec_group``. Takes executors from
+:mod:`phonograd.executor` and the division of batches from :mod:`phonograd.executor_manager`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ..io import DataDesc
 from ..ndarray.array import NDArray
 from ..ndarray.creation import concatenate
 
-__all__ = ["DataParallelExecutorGroup", "group_of_one"]
+__all__ = ["DataParallelExecutorGroup"]
 
 
 def _load_data(batch: Any, targets: Sequence[Any], major_axis: Sequence[int]) -> None:
@@ -30,7 +30,7 @@ def _load_label(batch: Any, targets: Sequence[Any], major_axis: Sequence[int]) -
     _load_general(batch.label, targets)
 
 
-def _merge_multi_context(outputs: Sequence[Sequence[NDArray]], major_axis: Sequence[int]) -> list[NDArray]:
+def _merge_multi_context(outputs: Sequence[Sequence[Any]], major_axis: Sequence[int]) -> list[NDArray]:
     """Return arrays joined from their parts on each device, along the axis of the batch."""
     return [
         parts[0] if len(parts) == 1 or axis < 0 else concatenate(list(parts), axis=axis)
@@ -40,6 +40,13 @@ def _merge_multi_context(outputs: Sequence[Sequence[NDArray]], major_axis: Seque
 
 def _describe(shapes: Any) -> list[DataDesc]:
     return [each if isinstance(each, DataDesc) else DataDesc(*each) for each in shapes or ()]
+
+
+def _mean(parts: Sequence[NDArray]) -> NDArray:
+    """Return the mean of arrays on several devices, on the first of them."""
+    total: Any = sum([part.as_in_context(parts[0].context) for part in parts[1:]], parts[0])
+    mean: NDArray = (total / len(parts)).astype(parts[0].dtype)
+    return mean
 
 
 class DataParallelExecutorGroup:
@@ -110,19 +117,15 @@ class DataParallelExecutorGroup:
     def _requests(self) -> dict[str, str]:
         """Return the request for the gradient of each argument."""
         given = self._given_req
+        if not self.for_training:
+            return dict.fromkeys(self.arg_names, "null")
         if isinstance(given, (list, tuple)):
-            given = dict(zip(self.arg_names, given, strict=True))
-
-        def request(name: str) -> str:
-            if not self.for_training or name in self.fixed_param_names or name in self.state_names:
-                return "null"
-            if name in self.param_names:
-                return str(given if isinstance(given, str) else given.get(name, "write"))
-            if name in self.data_names:
-                return "write" if self.inputs_need_grad else "null"
-            return "null"
-
-        return {name: request(name) for name in self.arg_names}
+            return dict(zip(self.arg_names, given, strict=True))
+        every = given if isinstance(given, str) else "write"
+        trained = set(self.param_names) - set(self.fixed_param_names)
+        trained |= set(self.data_names) if self.inputs_need_grad else set()
+        requests = {name: every if name in trained else "null" for name in self.arg_names}
+        return requests if isinstance(given, str) else {**requests, **given}
 
     def decide_slices(self, data_shapes: Any) -> list[int]:
         """Divide the batch between the devices, and return the axis of the batch in each array."""
@@ -188,7 +191,10 @@ class DataParallelExecutorGroup:
     def _collect_arrays(self) -> None:
         """Collect the arrays of all executors by their role."""
 
-        self.num_outputs, self.output_layouts = len(self.output_names), [0] * len(self.output_names)
+        self.num_outputs = len(self.output_names)
+        self.output_layouts = [
+            DataDesc.get_batch_axis(self.symbol[name].attr("__layout__")) for name in self.output_names
+        ]
 
         def on_devices(names: Sequence[str]) -> list[list[tuple[slice, NDArray]]]:
             return [
@@ -217,110 +223,109 @@ class DataParallelExecutorGroup:
 
     def get_params(self, arg_params: dict[str, NDArray], aux_params: dict[str, NDArray]) -> None:
         """Write the means of parameters and auxiliary states over all devices into given arrays."""
-        trained = [name for name in self.arg_names if name in self.param_names]
-        for names, arrays, target in (
-            (trained, self.param_arrays, arg_params),
-            (self.aux_names, self.aux_arrays, aux_params),
-        ):
-            for name, parts in zip(names, arrays):
-                mean = concatenate([part.expand_dims(0) for part in parts]).mean(axis=0)
+        for target, means in zip((arg_params, aux_params), self.means()):
+            for name, mean in means.items():
                 mean.astype(target[name].dtype).copyto(target[name])
+
+    def means(self) -> tuple[dict[str, NDArray], dict[str, NDArray]]:
+        """Return copies of parameters and auxiliary states by name, or their means if there are several devices."""
+        trained = [name for name in self.arg_names if name in self.param_names]
+        arguments, states = (
+            {name: parts[0].copy() if len(parts) == 1 else _mean(parts) for name, parts in zip(names, arrays)}
+            for names, arrays in ((trained, self.param_arrays), (self.aux_names, self.aux_arrays))
+        )
+        return arguments, states
 
     def forward(self, data_batch: Any, is_train: bool | None = None) -> None:
         """Copy a batch to the devices and compute the outputs."""
-        _load_data(data_batch, self.data_arrays, self.data_layouts)
+        names, arrays = [*self.data_names], [*data_batch.data]
+        axes = [*self.data_layouts]
         if self.label_arrays and data_batch.label:
-            _load_label(data_batch, self.label_arrays, self.label_layouts)
-        for executor in self.execs:
-            executor.forward(is_train=self.for_training if is_train is None else is_train)
+            names += self.label_names
+            arrays += data_batch.label
+            axes += self.label_layouts
+        given = [each for each in zip(names, arrays, axes) if each[0] in self.arg_names]
+        for number, executor in enumerate(self.execs):
+            feed = {name: self._part(array, number, axis) for name, array, axis in given}
+            executor.forward(self.for_training if is_train is None else is_train, **feed)
+
+    def _part(self, array: NDArray, number: int, axis: int) -> NDArray:
+        """Return the part of an array that belongs to a device."""
+        if len(self.execs) == 1 or axis < 0:
+            return array
+        part = self.slices[number]
+        return array.slice_axis(axis=axis, begin=part.start, end=part.stop).as_in_context(self.contexts[number])
 
     def backward(self, out_grads: Any = None) -> None:
         """Compute the gradients on each device."""
         assert self.for_training, "re-bind with for_training=True to run backward"
-        given = [out_grads] if isinstance(out_grads, NDArray) else out_grads or []
-        for executor, part in zip(self.execs, self.slices):
-            executor.backward([grad[part].as_in_context(executor.outputs[0].context) for grad in given] or None)
+        if len(self.execs) == 1 or out_grads is None:
+            for executor in self.execs:
+                executor.backward(out_grads)
+            return
+        given = [out_grads] if isinstance(out_grads, NDArray) else out_grads
+        for number, executor in enumerate(self.execs):
+            parts = [self._part(grad, number, axis) for grad, axis in zip(given, self.output_layouts)]
+            executor.backward(parts)
 
     def get_output_shapes(self) -> list[tuple[str, tuple[int, ...]]]:
         """Return the name and the shape of each output for a whole batch."""
         shapes = []
-        for name, output in zip(self.output_names, self.execs[0].outputs):
+        for name, output, axis in zip(self.output_names, self.execs[0].outputs, self.output_layouts):
             whole = list(output.shape)
-            if whole and self.batch_size is not None:
-                whole[0] = self.batch_size
+            if len(self.execs) > 1 and axis >= 0 and self.batch_size is not None:
+                whole[axis] = self.batch_size
             shapes.append((name, tuple(whole)))
         return shapes
-
-    def _merge(self, arrays: Sequence[Sequence[Any]], merge: bool) -> list[Any]:
-        return _merge_multi_context(arrays, [0] * len(arrays)) if merge else [list(parts) for parts in arrays]
 
     def get_outputs(self, merge_multi_context: bool = True, begin: int = 0, end: int | None = None) -> list[Any]:
         """Return the outputs, joined or as lists of their parts on each device."""
         numbers = range(len(self.output_names))[begin:end]
-        return self._merge([[each.outputs[number] for each in self.execs] for number in numbers], merge_multi_context)
+        parts = [[each.outputs[number] for each in self.execs] for number in numbers]
+        return _merge_multi_context(parts, self.output_layouts[begin:end]) if merge_multi_context else parts
 
     def get_input_grads(self, merge_multi_context: bool = True) -> list[Any]:
         """Return the gradients of the data, joined or as lists of their parts on each device."""
         assert self.inputs_need_grad
-        return self._merge(self.input_grad_arrays, merge_multi_context)
+        parts = self.input_grad_arrays
+        return _merge_multi_context(parts, self.data_layouts) if merge_multi_context else parts
 
     def get_states(self, merge_multi_context: bool = True) -> list[Any]:
         """Return the states, joined or as lists of their parts on each device."""
-        assert not merge_multi_context, "merge_multi_context=True is not supported for get_states yet."
-        return self.state_arrays
+        parts = self.state_arrays
+        return _merge_multi_context(parts, [0] * len(parts)) if merge_multi_context else parts
 
     def set_states(self, states: Any = None, value: float | None = None) -> None:
         """Set the states to given arrays, or all to a number."""
         if states is not None:
             assert value is None, "Only one of states & value can be specified."
             for parts, given in zip(self.state_arrays, states):
-                for part, array in zip(parts, given):
-                    array.copyto(part)
+                for number, part in enumerate(parts):
+                    part[:] = given[number] if isinstance(given, (list, tuple)) else self._part(given, number, 0)
             return
         assert value is not None, "At least one of states & value must be specified."
         for parts in self.state_arrays:
             for part in parts:
                 part[:] = value
 
-    def update_metric(self, eval_metric: Any, labels: Any, pre_sliced: bool) -> None:
-        """Update a metric with the outputs and the labels of each device."""
-        for number, (executor, part) in enumerate(zip(self.execs, self.slices)):
-            own = labels[number] if pre_sliced else [label[part] for label in labels]
+    def update_metric(
+        self, eval_metric: Any, labels: Any, pre_sliced: bool, names: Sequence[str] | None = None
+    ) -> None:
+        """Update a metric with the outputs and the labels of each device.
+
+        ``names`` are the names of the labels, those of ``label_shapes`` by default.
+        """
+        names = self.label_names or names or ()
+        axes = [*self.label_layouts, *[0] * len(names)]
+        for number, executor in enumerate(self.execs):
+            if pre_sliced:
+                own = labels[number]
+            else:
+                own = [self._part(label, number, axis) for label, axis in zip(labels or (), axes)]
             predictions = dict(zip(self.output_names, executor.outputs))
-            eval_metric.update_dict(dict(zip(self.label_names, own)), predictions)
+            eval_metric.update_dict(dict(zip(names, own)), predictions)
 
     def install_monitor(self, mon: Any) -> None:
         """Let a monitor watch all executors."""
         for executor in self.execs:
             mon.install(executor)
-
-
-def group_of_one(
-    executor: Executor, data: list[DataDesc], labels: list[DataDesc] | None, **fields: Any
-) -> DataParallelExecutorGroup:
-    """Return a group around an executor that exists already."""
-    group = DataParallelExecutorGroup.__new__(DataParallelExecutorGroup)
-    symbol = executor._symbol
-    vars(group).update(
-        symbol=symbol,
-        arg_names=symbol.list_arguments(),
-        aux_names=symbol.list_auxiliary_states(),
-        output_names=symbol.list_outputs(),
-        workload=[1.0],
-        group2ctxs=None,
-        logger=logging,
-        shared_group=None,
-        execs=[executor],
-        data_shapes=data,
-        label_shapes=labels,
-        data_names=[each.name for each in data],
-        label_names=[each.name for each in labels or ()],
-        batch_size=None,
-        slices=[],
-        **fields,
-    )
-    group.data_layouts = group.decide_slices(data)
-    group.label_layouts = group.decide_slices(labels) if labels else []
-    group.grad_req = group._requests()
-    group._collect_arrays()
-    return group

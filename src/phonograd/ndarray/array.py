@@ -164,8 +164,8 @@ class NDArray(_Base, dense=True):
         return read(self).reshape(-1)[0]
 
     def __iter__(self) -> Iterator[NDArray]:
-        for index in range(len(self)):
-            yield self[index]
+        # an array without axes raises here, not at the first element: Matplotlib relies on it
+        return map(self.__getitem__, range(len(self)))
 
     def __hash__(self) -> int:
         return id(self) >> 4

@@ -53,6 +53,8 @@ __all__ = [
 Array: TypeAlias = "np.ndarray[Any, Any]"
 
 _FILE_MAGIC = 0x112
+#: the first bytes of a file
+FILE_BEGIN = _FILE_MAGIC.to_bytes(8, "little")
 _VERSION_OF_MAGIC = {0xF993FAC8: 1, 0xF993FAC9: 2, 0xF993FACA: 3}
 _MAGIC_OF_VERSION = {version: magic for magic, version in _VERSION_OF_MAGIC.items()}
 _BFLOAT16 = 12

@@ -45,6 +45,7 @@ __all__ = [
     "label_storage",
     "row_sparse_array",
     "touched_rows",
+    "unique_rows",
     "zeros",
 ]
 
@@ -248,6 +249,8 @@ def _keep_storage(array: BaseSparseNDArray, other: Any, word: str, result: Any) 
     """Return the result of an operator, as a sparse array if MXNet returns one."""
     if isinstance(other, NDArray):
         same = other.stype == array.stype
+        if other.stype == "default" and array.stype == "row_sparse" and other.shape != array.shape:
+            return result
         keep = {"add": same, "sub": same, "mul": same or other.stype == "default"}.get(word, False)
         keep = keep or (word == "truediv" and array.stype == "csr" and other.stype == "default")
     else:
@@ -359,6 +362,11 @@ def _index_array(indices: Any) -> NDArray:
     return indices if isinstance(indices, NDArray) else dense_array(indices, dtype=np.int64)
 
 
+def unique_rows(row_ids: NDArray, context: Context | None = None) -> NDArray:
+    """Return the different row numbers in an array of any shape, in order, on a context."""
+    return dense_array(np.unique(row_ids.asnumpy()).astype(np.int64), ctx=context, dtype=np.int64)
+
+
 _CLASSES: dict[str, type[BaseSparseNDArray]] = {"csr": CSRNDArray, "row_sparse": RowSparseNDArray}
 
 
@@ -462,6 +470,9 @@ def csr_matrix(arg1: Any, shape: Any = None, ctx: Context | None = None, dtype: 
 
 
 def _from_coordinates(data: Any, row: Any, column: Any, shape: Any, ctx: Context | None, dtype: Any) -> CSRNDArray:
+    if dtype is None and not isinstance(data, NDArray):
+        # SciPy's coo_matrix chooses the dtype in MXNet
+        dtype = np.asarray(data).dtype
     values, rows, columns = _plain_values(data, dtype).reshape(-1), _index(row), _index(column)
     if shape is None:
         if not rows.size or not columns.size:

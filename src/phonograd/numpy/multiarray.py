@@ -161,6 +161,9 @@ class ndarray(_Base, dense=True):  # noqa: N801 - MXNet's name
         """Return the values as a new NumPy array."""
         return np.array(read(self), order="C")
 
+    def __round__(self, digits: int = 0) -> Any:
+        return self.round(digits)
+
     def item(self, *args: Any) -> Any:
         """Return one element as a Python number: the only one, or the one at a flat index or at indices."""
         if not args and self.size != 1:

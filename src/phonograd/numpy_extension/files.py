@@ -39,7 +39,7 @@ def save(file: str | os.PathLike[str], arr: Any) -> None:
 def load(file: str | os.PathLike[str]) -> Any:
     """Return the arrays in a file: a dictionary if they have names, else a list.
 
-    Files that end in ``.npz`` and ``.npy`` are read as NumPy's.
+    Files that end in ``.npz`` and ``.npy`` are read as NumPy's if they begin as such.
 
     Raises
     ------
@@ -47,7 +47,7 @@ def load(file: str | os.PathLike[str]) -> Any:
         If the file is missing or damaged; the message names the file and the place.
     """
     name = os.fspath(file)
-    if name.endswith((".npz", ".npy")):
+    if name.endswith((".npz", ".npy")) and not _is_written_by_save(name):
         from ..numpy.creation import from_values
 
         try:
@@ -62,6 +62,15 @@ def load(file: str | os.PathLike[str]) -> Any:
     if isinstance(loaded, dict):
         return {key: as_np(value) for key, value in loaded.items()}
     return as_np(loaded)
+
+
+def _is_written_by_save(path: str) -> bool:
+    """Return whether a file begins as the files of :func:`save` do, whatever its name."""
+    try:
+        with open(path, "rb") as file:
+            return file.read(8) == params.FILE_BEGIN
+    except OSError:
+        return False
 
 
 def savez(file: str | os.PathLike[str], *args: Any, **kwargs: Any) -> None:

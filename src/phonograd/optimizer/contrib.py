@@ -24,7 +24,7 @@ class GroupAdaGrad(Optimizer):
     def create_state(self, index: Any, weight: NDArray) -> Any:
         """Return zeros for the sum of squares of each row."""
         assert len(weight.shape) == 2, f"GroupAdaGrad updates matrices, not arrays of shape {weight.shape}"
-        return zeros((weight.shape[0], 1), ctx=weight.context)
+        return zeros((weight.shape[0], 1), ctx=weight.context, stype=weight.stype)
 
     def _rates(self, step: UpdateStep) -> tuple[float | None, ...]:
         assert step.wd == 0, "Weight decay is not supported for GroupAdaGrad"

@@ -29,7 +29,7 @@ from typing import Any
 
 from ..core.base.errors import MXNetError, nearest
 from ..core.base.thread_state import thread_state
-from ..core.events import RecordScope
+from ..core.events import CUSTOM_OPERATORS, RecordScope
 from .chrome import write_chrome_trace
 from .collecting import Recording, join_cycles
 from .events import EventList, FunctionEvent
@@ -283,6 +283,16 @@ def _category(event: FunctionEvent) -> str:
     return _CATEGORIES.get(RecordScope(event.scope), RecordScope(event.scope).name.lower())
 
 
+def _custom_operator(event: FunctionEvent) -> str | None:
+    """Return the name of the custom operator whose Python code caused an event, or None."""
+    around = event.parent
+    while around is not None:
+        if around.domain == CUSTOM_OPERATORS:
+            return around.name.partition("::")[0]
+        around = around.parent
+    return None
+
+
 def _statistics(events: EventList) -> tuple[_Rows, _Rows, _Rows]:
     """Return times in milliseconds, memory in kilobytes and counter values, each by category and name."""
     durations: dict[str, dict[str, list[float]]] = {}
@@ -292,9 +302,11 @@ def _statistics(events: EventList) -> tuple[_Rows, _Rows, _Rows]:
         if event.kind == "counter":
             values.setdefault(_category(event), {}).setdefault(event.name, []).append(event.range.value)
         elif not event.instant:
-            durations.setdefault(_category(event), {}).setdefault(event.name, []).append(
-                computing.get(event, event.total_ns) / 1e6
-            )
+            category, name = _category(event), event.name
+            custom = _custom_operator(event)
+            if custom is not None and category == "operator":
+                category, name = CUSTOM_OPERATORS, f"{custom}::{name}"
+            durations.setdefault(category, {}).setdefault(name, []).append(computing.get(event, event.total_ns) / 1e6)
     return _summarize(durations), _summarize(_memory(events)), _summarize(values)
 
 

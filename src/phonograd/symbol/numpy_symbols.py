@@ -11,6 +11,7 @@ import types
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from .. import numpy as functions
 from ..core.base.errors import nearest
 from ..core.graph.operator import NAMES, REGISTRY, Operator
 from ..numpy.declaration import FUNCTIONS
@@ -19,6 +20,7 @@ from . import creation
 from .build import build, function_of
 from .graph import Symbol
 from .methods import method_of
+from .numpy_calls import call_function, find_function
 from .operations import combine
 
 __all__ = ["NumpySymbol", "as_np", "extension", "namespace"]
@@ -183,11 +185,27 @@ def _function_of_np(name: str) -> Callable[..., Any] | None:
         return _OWN[name]
     found = FUNCTIONS.get(name)
     if not isinstance(found, Operator):
-        return None
+        return _function_by_call(name)
     return (
         _with_np_result(function_of(found, name))
         if found.with_scalars is None
         else _of_two(found.with_scalars, found, name)
+    )
+
+
+def _function_by_call(name: str) -> Callable[..., Any] | None:
+    """Return a function that symbols compute by a call of the function of mx.np."""
+    return None if find_function(name) is None else functools.partial(call_function, NumpySymbol, name)
+
+
+def _part_of_np(name: str) -> _Namespace:
+    """Return the namespace ``sym.np.linalg`` or ``sym.np.random``."""
+    own = getattr(functions, name)
+    return _Namespace(
+        f"phonograd.symbol.numpy.{name}",
+        f"Functions of mx.np.{name} for symbols.",
+        lambda each: _function_by_call(f"{name}.{each}") if each in own.__all__ else None,
+        lambda: sorted(own.__all__),
     )
 
 
@@ -220,6 +238,8 @@ def _names_of_np() -> list[str]:
 
 
 namespace = _Namespace("phonograd.symbol.numpy", "Functions of mx.np for symbols.", _function_of_np, _names_of_np)
+for _name in ("linalg", "random"):
+    setattr(namespace, _name, _part_of_np(_name))
 extension = _Namespace(
     "phonograd.symbol.numpy_extension",
     "Functions of mx.npx for symbols.",

@@ -58,7 +58,7 @@ class SVRGModule(Module):
         self._mod_aux = Module(symbol, *common, compression_params)
         #: the mean gradients of all batches at the snapshot, for each device
         self._param_dict: list[dict[str, NDArray]] | None = None
-        self._ctx_len = 1
+        self._ctx_len = len(self._context)
 
     def reshape(self, data_shapes: Any, label_shapes: Any = None) -> None:
         """Bind both modules to inputs of other shapes."""
@@ -91,7 +91,7 @@ class SVRGModule(Module):
         """Make the optimizer, and arrays for the mean gradients."""
         super().init_optimizer(kvstore, optimizer, optimizer_params, force_init)
         if self._param_dict is None or force_init:
-            self._param_dict = [{name: grad.zeros_like() for name, grad in self._gradients(self).items()}]
+            self._param_dict = self._zeros()
 
     def forward(self, data_batch: Any, is_train: bool | None = None) -> None:
         """Compute the outputs, in training also at the snapshot."""
@@ -106,11 +106,16 @@ class SVRGModule(Module):
             self._mod_aux.backward(out_grads)
 
     @staticmethod
-    def _gradients(module: Module) -> dict[str, NDArray]:
-        """Return the gradients of a module by the names of parameters."""
-        executor = module._require_bound("gradients")
-        grads = {name: executor.grad_dict.get(name) for name in module._param_names}
-        return {name: grad for name, grad in grads.items() if grad is not None}
+    def _gradients(module: Module) -> list[dict[str, NDArray]]:
+        """Return the gradients of a module on each device, by the names of parameters."""
+        return [
+            {name: grad for name in module._param_names if (grad := executor.grad_dict.get(name)) is not None}
+            for executor in module._require_bound("gradients").execs
+        ]
+
+    def _zeros(self) -> list[dict[str, NDArray]]:
+        """Return zeros like all gradients."""
+        return [{name: grad.zeros_like() for name, grad in grads.items()} for grads in self._gradients(self)]
 
     def update(self) -> None:
         """Reduce the variance of the gradients, and update the parameters."""
@@ -122,17 +127,18 @@ class SVRGModule(Module):
         self._mod_aux.init_params(
             arg_params=self.get_params()[0], aux_params=self.get_params()[1], force_init=True, allow_extra=True
         )
-        sums = {name: grad.zeros_like() for name, grad in self._gradients(self).items()}
+        sums = self._zeros()
         train_data.reset()
         count, pad = 0, 0
         for batch in train_data:
             self._mod_aux.forward(batch, is_train=True)
             self._mod_aux.backward()
-            for name, grad in self._gradients(self._mod_aux).items():
-                sums[name] += grad
+            for totals, grads in zip(sums, self._gradients(self._mod_aux), strict=True):
+                for name, grad in grads.items():
+                    totals[name] += grad
             count, pad = count + 1, batch.pad or 0
         whole = count - pad / train_data.batch_size
-        self._param_dict = [{name: total / whole for name, total in sums.items()}]
+        self._param_dict = [{name: total / whole for name, total in totals.items()} for totals in sums]
         train_data.reset()
 
     def _svrg_grads_update_rule(
@@ -150,9 +156,10 @@ class SVRGModule(Module):
         """Reduce the variance of all gradients."""
         if self._param_dict is None or not self._mod_aux.params_initialized:
             return
-        special, means = self._gradients(self._mod_aux), self._param_dict[0]
-        for name, grad in self._gradients(self).items():
-            self._svrg_grads_update_rule(grad, special[name], means[name])
+        on_devices = zip(self._gradients(self), self._gradients(self._mod_aux), self._param_dict, strict=True)
+        for grads, special, means in on_devices:
+            for name, grad in grads.items():
+                self._svrg_grads_update_rule(grad, special[name], means[name])
 
     def _train_epoch(self, epoch: int, train_data: Any, *rest: Any) -> None:
         if epoch % self.update_freq == 0:

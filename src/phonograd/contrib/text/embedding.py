@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -24,6 +24,22 @@ __all__ = [
     "register",
 ]
 
+#: languages with fastText vectors of their Wikipedia, in MXNet's order
+_LANGUAGES = """
+aa ab ace ady af ak als am ang an arc ar arz ast as av ay azb az bar bat_smg ba bcl be bg bh bi bjn bm bn bo bpy br bs
+bug bxr ca cbk_zam cdo ceb ce cho chr ch chy ckb co crh cr csb cs cu cv cy da de diq dsb dv dz ee el eml en eo es et
+eu ext fa ff fiu_vro fi fj fo frp frr fr fur fy gag gan ga gd glk gl gn gom got gu gv hak ha haw he hif hi ho hr hsb
+ht hu hy hz ia id ie ig ii ik ilo io is it iu jam ja jbo jv kaa kab ka kbd kg ki kj kk kl km kn koi ko krc kr ksh ks
+ku kv kw ky lad la lbe lb lez lg lij li lmo ln lo lrc ltg lt lv mai map_bms mdf mg mhr mh min mi mk ml mn mo mrj mr ms
+mt multi.ar multi.bg multi.ca multi.cs multi.da multi.de multi.el multi.en multi.es multi.et multi.fi multi.fr
+multi.he multi.hr multi.hu multi.id multi.it multi.mk multi.nl multi.no multi.pl multi.pt multi.ro multi.ru multi.sk
+multi.sl multi.sv multi.tr multi.uk multi.vi mus mwl my myv mzn nah nap na nds_nl nds ne new ng nl nn no nov nrm nso
+nv ny oc olo om or os pag pam pap pa pcd pdc pfl pih pi pl pms pnb pnt ps pt qu rm rmy rn roa_rup roa_tara ro rue ru
+rw sah sa scn sco sc sd se sg sh simple si sk sl sm sn so sq srn sr ss stq st su sv sw szl ta tcy tet te tg th ti tk
+tl tn to tpi tr ts tt tum tw ty tyv udm ug uk ur uz vec vep ve vi vls vo war wa wo wuu xal xh xmf yi yo za zea
+zh_classical zh_min_nan zh zh_yue zu
+"""
+
 _HOME = os.path.join(os.environ.get("MXNET_HOME", os.path.join("~", ".mxnet")), "embeddings")
 _EMBEDDINGS: dict[str, type[TokenEmbedding]] = {}
 
@@ -40,18 +56,24 @@ def register(embedding_cls: Kind) -> Kind:
 
 def create(embedding_name: str, **kwargs: Any) -> TokenEmbedding:
     """Return an embedding by the name of its class: ``'glove'``, ``'fasttext'`` or a registered one."""
-    if embedding_name.lower() not in _EMBEDDINGS:
-        raise KeyError(f"Cannot find embedding {embedding_name}. Valid ones: {', '.join(sorted(_EMBEDDINGS))}")
+    assert embedding_name.lower() in _EMBEDDINGS, (
+        f"Cannot find embedding {embedding_name}. Valid ones: {', '.join(sorted(_EMBEDDINGS))}"
+    )
     return _EMBEDDINGS[embedding_name.lower()](**kwargs)
 
 
 def get_pretrained_file_names(embedding_name: str | None = None) -> Any:
     """Return the known files of an embedding, or those of all embeddings by name."""
     if embedding_name is None:
-        return {name: list(found.pretrained_file_names) for name, found in _EMBEDDINGS.items()}
+        return {name: _file_names(found) for name, found in _EMBEDDINGS.items()}
     if embedding_name.lower() not in _EMBEDDINGS:
         raise KeyError(f"Cannot find embedding {embedding_name}. Valid ones: {', '.join(sorted(_EMBEDDINGS))}")
-    return list(_EMBEDDINGS[embedding_name.lower()].pretrained_file_names)
+    return _file_names(_EMBEDDINGS[embedding_name.lower()])
+
+
+def _file_names(found: type[TokenEmbedding]) -> list[str]:
+    """Return the known files of a class; classes of users list them as MXNet's do, with their digests."""
+    return list(found.pretrained_file_names or found.pretrained_file_name_sha1)
 
 
 def _read(path: str, delimiter: str, encoding: str, unknown: str) -> tuple[list[str], list[Any], Any]:
@@ -86,7 +108,7 @@ def _read(path: str, delimiter: str, encoding: str, unknown: str) -> tuple[list[
                 )
                 continue
             elif length and len(vector) != length:
-                raise ValueError(f"line {number} of {path} has {len(vector)} numbers, those before have {length}")
+                raise AssertionError(f"line {number} of {path} has {len(vector)} numbers, those before have {length}")
             else:
                 words.append(word)
                 seen.add(word)
@@ -102,6 +124,7 @@ class TokenEmbedding(vocab.Vocabulary):
 
     #: known files
     pretrained_file_names: Sequence[str] = ()
+    pretrained_file_name_sha1: Mapping[str, str] = {}
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -166,9 +189,12 @@ class TokenEmbedding(vocab.Vocabulary):
         """Replace the vectors of tokens: one row for each token of a list, or one vector for a token."""
         assert self._idx_to_vec is not None, "The property `idx_to_vec` has not been properly set."
         words = tokens if isinstance(tokens, list) else [tokens]
-        rows = new_vectors.reshape((len(words), -1))
-        if rows.shape[1] != self.vec_len:
-            raise ValueError(f"the new vectors have {rows.shape[1]} elements, but this embedding has {self.vec_len}")
+        assert isinstance(new_vectors, NDArray), f"new_vectors must be an NDArray, not {type(new_vectors)}"
+        wanted = (len(words), self.vec_len)
+        assert new_vectors.shape == wanted or (len(words) == 1 and new_vectors.shape == wanted[1:]), (
+            f"the new vectors have the shape {new_vectors.shape}, not {wanted}"
+        )
+        rows = new_vectors.reshape(wanted)
         numbers = []
         for word in words:
             if word not in self.token_to_idx:
@@ -245,6 +271,12 @@ class FastText(_Published):
     """fastText embeddings, from ``<embedding_root>/fasttext/<pretrained_file_name>``; see :class:`GloVe`."""
 
     _source = "https://fasttext.cc/"
+    pretrained_file_names = (
+        "crawl-300d-2M.vec",
+        *[f"wiki.{language}.vec" for language in _LANGUAGES.split()],
+        "wiki-news-300d-1M-subword.vec",
+        "wiki-news-300d-1M.vec",
+    )
 
     def __init__(self, pretrained_file_name: str = "wiki.simple.vec", *args: Any, **kwargs: Any) -> None:
         super().__init__(pretrained_file_name, *args, **kwargs)
@@ -287,5 +319,12 @@ class CompositeEmbedding(TokenEmbedding):
 
     def __init__(self, vocabulary: vocab.Vocabulary, token_embeddings: Any) -> None:
         super().__init__()
+        assert isinstance(vocabulary, vocab.Vocabulary), (
+            f"The argument `vocabulary` must be an instance of Vocabulary, not {type(vocabulary)}"
+        )
         embeddings = token_embeddings if isinstance(token_embeddings, list) else [token_embeddings]
+        for each in embeddings:
+            assert isinstance(each, TokenEmbedding), (
+                f"The argument `token_embeddings` must contain token embeddings only, not {type(each)}"
+            )
         self._take(vocabulary, embeddings)

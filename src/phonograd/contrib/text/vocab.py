@@ -92,7 +92,9 @@ class Vocabulary:
         numbers = indices if isinstance(indices, list) else [indices]
         words = []
         for number in numbers:
-            if not isinstance(number, int) or not 0 <= number < len(self.idx_to_token):
+            if not isinstance(number, int):
+                raise TypeError(f"indices of tokens are integers, not {number!r}")
+            if number >= len(self.idx_to_token):
                 raise ValueError(f"Token index {number} in the provided `indices` is invalid.")
             words.append(self.idx_to_token[number])
         return words if isinstance(indices, list) else words[0]

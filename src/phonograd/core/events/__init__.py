@@ -54,6 +54,7 @@ from .range import (
 from .registry import (
     BACKWARD_FUNCTION,
     COMPILATION,
+    CUSTOM_OPERATORS,
     EVALUATION,
     FUNCTION,
     KERNEL,
@@ -69,6 +70,7 @@ __all__ = [
     "BACKWARD_FUNCTION",
     "CATEGORIES",
     "COMPILATION",
+    "CUSTOM_OPERATORS",
     "EVALUATION",
     "FUNCTION",
     "KERNEL",

@@ -27,6 +27,7 @@ __all__ = [
     "AMBIENT",
     "BACKWARD_FUNCTION",
     "COMPILATION",
+    "CUSTOM_OPERATORS",
     "EVALUATION",
     "FUNCTION",
     "KERNEL",
@@ -79,6 +80,8 @@ COMPILATION = int(RecordScope.COMPILATION)
 MEMORY = int(RecordScope.MEMORY)
 MODULE = int(RecordScope.MODULE)
 USER_SCOPE = int(RecordScope.USER_SCOPE)
+#: the domain of ranges around the Python code of custom operators, a section of MXNet's tables
+CUSTOM_OPERATORS = "Custom Operator"
 _SCOPES = max(RecordScope) + 1
 #: plain numbers, because enumeration members are slow to hash
 _NUMBERS = tuple([int(scope) for scope in RecordScope])

@@ -12,8 +12,10 @@ from typing import Any
 
 import numpy as np
 
+from ...core.base.devices import cpu_pinned
 from .batchify import default_batchify_fn
 from .columns import batch_of
+from .pools import as_in_context
 from .sampler import BatchSampler, RandomSampler, SequentialSampler
 from .workers import ProcessWorkerPool, ThreadWorkerPool, WorkerPool, WorkerTimeout
 
@@ -112,7 +114,11 @@ class DataLoader:
 
     def _make_batches(self) -> Iterator[Any]:
         for samples in self._batch_sampler:
-            yield batch_of(self._dataset, self._batchify_fn, samples)
+            yield self._place(batch_of(self._dataset, self._batchify_fn, samples))
+
+    def _place(self, batch: Any) -> Any:
+        """Return a batch on the device on which loaders give it out."""
+        return as_in_context(batch, cpu_pinned(self._pin_device_id)) if self._pin_memory else batch
 
     def __len__(self) -> int:
         return len(self._batch_sampler)
@@ -199,7 +205,7 @@ class _Pass:
         self._keys.popleft()
         if len(self._keys) < self._loader._prefetch:
             self._submit()
-        return batch
+        return self._loader._place(batch)
 
 
 def _discard_batches(pool: WorkerPool, keys: deque[tuple[int, int]]) -> None:

@@ -24,6 +24,7 @@ from ...core.base.errors import MXNetError
 from ...ndarray.array import NDArray
 from ...ndarray.creation import array, zeros
 from ...ndarray.semantics import of_chosen_kind
+from ...ndarray.sparse import unique_rows
 from ...symbol import Symbol
 from ...util import is_np_shape
 
@@ -348,15 +349,19 @@ class Parameter:
         return list(self._check_and_get(self._data, list))
 
     def row_sparse_data(self, row_id: NDArray) -> NDArray:
-        """Return all rows of a parameter with stype='row_sparse', on the context of `row_id`."""
+        """Return the rows that `row_id` names of a parameter with stype='row_sparse', on the context of `row_id`."""
         self._check_sparse("via row_sparse_data()")
-        found: NDArray = self._check_and_get(self._data, row_id.ctx)
-        return found
+        return self._rows(self._check_and_get(self._data, row_id.ctx), row_id)
 
     def list_row_sparse_data(self, row_id: NDArray) -> list[NDArray]:
-        """Return all rows of a parameter with stype='row_sparse', on all contexts."""
+        """Return the rows that `row_id` names of a parameter with stype='row_sparse', on all contexts."""
         self._check_sparse("on all contexts via list_row_sparse_data()")
-        return list(self._check_and_get(self._data, list))
+        return [self._rows(data, row_id) for data in self._check_and_get(self._data, list)]
+
+    def _rows(self, data: Any, row_id: NDArray) -> NDArray:
+        """Return some rows, recorded: gradients reach the parameter."""
+        found: NDArray = data.retain(unique_rows(row_id, data.context))
+        return found
 
     def _check_sparse(self, where: str) -> None:
         if self._stype != "row_sparse":

@@ -17,6 +17,7 @@ from ....core.base.files import write_atomically
 from ....io.idx import read_idx
 from ....ndarray.array import NDArray, concrete
 from ....ndarray.semantics import of_chosen_kind
+from ....util import is_np_array
 from ...utils import check_sha1, download
 from ..columns import Columns, rows_of
 from ..dataset import Dataset, RecordFileDataset
@@ -83,7 +84,9 @@ class _DownloadedDataset(Dataset):
         self._transform = transform
         self._root = os.path.expanduser(root)
         os.makedirs(self._root, exist_ok=True)
-        data, self._label = self._read()
+        data, label = self._read()
+        # labels are NumPy's unless arrays of mx.np are chosen, as in MXNet
+        self._label: Any = of_chosen_kind(concrete(label, CPU)) if is_np_array() else label
         self._data: NDArray = of_chosen_kind(concrete(np.ascontiguousarray(data), CPU))
 
     def _read(self) -> tuple[Values, Values]:
