@@ -180,7 +180,7 @@ class Supervisor:
                 _say(f"{reason}; it is killed")
                 self._kill(slot)
             for slot, process in list(self._processes.items()):
-                if process.poll() is not None:
+                if process.poll() is not None and not problem:
                     del self._processes[slot]
                     status, problem = self._note_end(slot, process, coordinator, status)
             if coordinator.has_finished and not coordinator.size():
@@ -199,7 +199,7 @@ class Supervisor:
         """Replace a process that ended too early; return the exit status, and why all must end."""
         found = process.returncode
         who = f"rank {slot} (process {process.pid}{' on ' + self._hosts[slot] if self._hosts[slot] else ''})"
-        if found == 0 and slot not in coordinator.joined:
+        if found == 0 and slot not in coordinator.joined and not coordinator.has_finished:
             return 1, f"{who} ended without a call of mx.distributed.elastic.run, which --elastic needs"
         if found == 0 or coordinator.has_finished:
             return status or (found and _status_of(found)), ""
@@ -272,7 +272,11 @@ def remote_command(host: str, command: Sequence[str], variables: Mapping[str, st
     >>> remote_command("a", ["python", "train.py"], {"PHONOGRAD_SLOT": "1", "HOME": "/root"})[-1].split("&& ")[1]
     'exec env PHONOGRAD_SLOT=1 python train.py'
     """
-    kept = [f"{name}={value}" for name, value in variables.items() if name.startswith(("PHONOGRAD_", "OMP_", "OPENBLAS_", "MKL_", "PYTHON"))]
+    kept = [
+        f"{name}={value}"
+        for name, value in variables.items()
+        if name.startswith(("PHONOGRAD_", "OMP_", "OPENBLAS_", "MKL_", "PYTHON"))
+    ]
     words = " ".join(map(shlex.quote, ["exec", "env", *kept, *command]))
     agent = os.environ.get("PHONOGRAD_SSH", "ssh -o BatchMode=yes")
     return [*shlex.split(agent), host, f"cd {shlex.quote(os.getcwd())} && {words}"]

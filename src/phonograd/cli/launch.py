@@ -57,7 +57,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--plain", action="store_true", help="do not prefix lines with the rank")
     parser.add_argument(
-        "--elastic", action="store_true", help="go on if processes end, and replace them; needs elastic.run in the script"
+        "--elastic",
+        action="store_true",
+        help="go on if processes end, and replace them; needs elastic.run in the script",
     )
     parser.add_argument("--restarts", type=int, default=100, help="replacements to start at most, with --elastic")
     parser.add_argument("-s", "--num-servers", type=int, default=0, help="accepted: there are no servers")

@@ -16,7 +16,7 @@ import numpy as np
 
 from ..core.base.errors import MXNetError
 
-__all__ = ["END", "Agreement", "Disagreement", "Digests", "MissingRanks", "describe_difference", "name_missing"]
+__all__ = ["END", "Agreement", "Digests", "Disagreement", "MissingRanks", "describe_difference", "name_missing"]
 
 #: the description of a program's end
 END = "the end of the program"

@@ -169,7 +169,7 @@ class State:
 
 
 def run(train: Callable[[State], Any], state: State) -> Any:
-    """Return the result of ``train(state)``; call it again with the last committed state after each change of the group.
+    """Return the result of ``train(state)``, called again with the last committed state whenever the group changes.
 
     All that depends on the rank or the number of processes belongs into the function: they change. The function leads
     from the position in the state to the end, and commits the state after each step.

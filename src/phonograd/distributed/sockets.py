@@ -274,7 +274,7 @@ class SocketCommunicator(Group):
 
 
 def _bytes_of(array: Array) -> memoryview:
-    return memoryview(array.reshape(-1).view(np.uint8))
+    return array.reshape(-1).view(np.uint8).data
 
 
 def _piece(target: Array, combination: tuple[Array, Array, Callable[..., Array]] | None, start: int) -> Array:

@@ -20,7 +20,16 @@ from ..base.devices import Context
 from ..graph.operator import Array
 from .flags import is_recording
 
-__all__ = ["give_back", "go_to", "keeping_counters", "next_counter", "position", "repeating_counters", "seed", "set_rank"]
+__all__ = [
+    "give_back",
+    "go_to",
+    "keeping_counters",
+    "next_counter",
+    "position",
+    "repeating_counters",
+    "seed",
+    "set_rank",
+]
 
 _lock = threading.Lock()
 _seed = int.from_bytes(os.urandom(8), "little")
