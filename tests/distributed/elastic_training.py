@@ -18,6 +18,8 @@ from phonograd.gluon import nn
 
 STEPS, PAUSE, OPTIONS = int(sys.argv[1]), float(sys.argv[2]), json.loads(sys.argv[3])
 BATCH = 24
+#: the step in which the last rank raises an error
+FAULTY_STEP = OPTIONS.pop("faulty_step", -1)
 
 
 def say(**values):
@@ -48,6 +50,8 @@ def main():
             with autograd.record():
                 loss = loss_function(net(nd.array(data[own])), nd.array(classes[own]))
             loss.backward()
+            if state.step == FAULTY_STEP and group.rank == group.size - 1:
+                raise ValueError("this rank cannot go on")
             trainer.step(BATCH)
             total = group.all_reduce([loss.asnumpy().sum(keepdims=True, dtype="d")], label="loss")[0]
             state.losses.append(float(total[0]) / BATCH)

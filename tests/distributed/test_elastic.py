@@ -102,9 +102,8 @@ def check(found: dict[str, Any], expected: dict[str, Any]) -> None:
     assert found["updates"] == expected["updates"]
 
 
-@pytest.mark.parametrize("options", [ADAM])
-def test_a_killed_process_is_replaced(options) -> None:
-    run = Run(2, 60, 0.02, options)
+def test_a_killed_process_is_replaced() -> None:
+    run = Run(2, 60, 0.02, ADAM)
     try:
         run.wait_for(lambda line: line.get("done", 0) >= 5)
         os.kill(run.processes()[0], signal.SIGKILL)
@@ -116,7 +115,76 @@ def test_a_killed_process_is_replaced(options) -> None:
     assert "was killed by SIGKILL; 1 others go on, and a replacement starts" in errors
     sizes = [line["size"] for line in run.news if "process" in line]
     assert sizes[:3] == [2, 2, 1]
-    check(found, alone(60, options))
+    check(found, alone(60, ADAM))
+
+
+@pytest.mark.slow
+def test_a_stopped_process_is_replaced() -> None:
+    run = Run(3, 200, 0.02, MOMENTUM, "--silence", "3")
+    try:
+        run.wait_for(lambda line: line.get("done", 0) >= 5)
+        os.kill(run.processes()[1], signal.SIGSTOP)
+        found, errors = run.result()
+    finally:
+        run.close()
+    assert "has given no sign of life for 3 s (is it stopped?); it is killed" in errors
+    check(found, alone(200, MOMENTUM))
+
+
+@pytest.mark.slow
+def test_without_replacements_the_group_shrinks() -> None:
+    run = Run(3, 100, 0.02, ADAM, "--restarts", "0")
+    try:
+        for size in (3, 2):
+            last = run.wait_for(lambda line, size=size: line.get("done", 0) >= 5 and line["size"] == size)
+            os.kill(run.processes()[size - 1], signal.SIGKILL)
+        found, errors = run.result()
+    finally:
+        run.close()
+    assert last["size"] == 2
+    assert "2 others go on\n" in errors
+    assert "1 others go on\n" in errors
+    assert [line["size"] for line in run.news if "done" in line][-1] == 1
+    check(found, alone(100, ADAM))
+
+
+@pytest.mark.slow
+def test_a_process_that_raises_ends_all() -> None:
+    run = Run(3, 50, 0.0, {**ADAM, "faulty_step": 7})
+    try:
+        assert run.launcher.stderr is not None
+        errors = run.launcher.stderr.read()
+        assert run.launcher.wait(60) == 1
+    finally:
+        run.close()
+    assert errors.count("Traceback") == 1
+    assert "ValueError: this rank cannot go on\nphonograd launch: rank 2 (process " in errors
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_signals_to_the_launcher_end_all(number) -> None:
+    run = Run(2, 100_000, 0.01, ADAM)
+    try:
+        run.wait_for(lambda line: line.get("done", 0) >= 5)
+        processes = run.processes()
+        run.launcher.send_signal(number)
+        run.launcher.wait(60)
+        until = time.monotonic() + 30
+        while any(map(_exists, processes.values())) and time.monotonic() < until:
+            time.sleep(0.1)
+        assert not any(map(_exists, processes.values()))
+    finally:
+        run.close()
+
+
+def _exists(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    with open(f"/proc/{process}/stat", encoding="utf-8") as file:
+        return ") Z " not in file.read()
 
 
 @pytest.mark.slow
