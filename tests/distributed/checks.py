@@ -192,9 +192,9 @@ def check_reductions_overlap_with_the_backward_pass():
 
     original, arrays._Reductions = arrays._Reductions, Watched
     try:
-        for hybrid in (False, True):
+        for hybrid, tiers in ((False, "plan"), (True, "plan"), (False, "background"), (True, "background")):
             del begun[:]
-            with mx.settings.override(tiers="plan"):
+            with mx.settings.override(tiers=tiers):
                 train("dist_sync", "sgd", {"learning_rate": 0.1}, steps=3, bucket_bytes=300, hybrid=hybrid)
             assert begun, "no gradient was final before the end of the evaluation"
             assert max(begun) > 1, begun

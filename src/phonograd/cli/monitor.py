@@ -9,16 +9,21 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import secrets
 import signal
 import socket
 import threading
 import time
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, BinaryIO, cast
 
 __all__ = ["Monitor"]
+
+
+#: follows a connection until its end
+Coordinator = Callable[[int, BinaryIO], None]
 
 
 class _Rank:
@@ -41,10 +46,15 @@ class Monitor:
         Seconds without a sign of life after which all must end; 0 allows any silence.
     machines
         The other machines on which ranks run.
+    coordinator
+        The function that follows the second connection of a process of elastic training, given its slot and the lines.
     """
 
-    def __init__(self, count: int, silence: float, machines: Sequence[str] = ()) -> None:
-        self._count, self._silence = count, silence
+    def __init__(
+        self, count: int, silence: float, machines: Sequence[str] = (), coordinator: Coordinator | None = None
+    ) -> None:
+        self._silence = silence
+        self._coordinator = coordinator
         self._secret = secrets.token_hex(16)
         self._server = socket.create_server(("" if machines else "127.0.0.1", 0), backlog=count)
         self._lock = threading.Lock()
@@ -65,15 +75,27 @@ class Monitor:
 
     def must_end(self) -> bool:
         """Return whether a rank has been silent for too long."""
+        silent = self.silent()
+        with self._lock:
+            self._failures += [(reason, "") for _, reason in silent]
+        return bool(silent)
+
+    def silent(self) -> list[tuple[int, str]]:
+        """Return the ranks that have been silent for too long, with a reason; each is returned once."""
         now = time.monotonic()
+        found = []
         with self._lock:
             for rank in self._ranks.values():
                 if self._silence and not rank.has_ended and now - rank.heard > self._silence:
-                    self._failures.append(
-                        (f"{_describe(rank)} has given no sign of life for {self._silence:.0f} s (is it stopped?)", "")
-                    )
-                    return True
-        return False
+                    reason = f"{_describe(rank)} has given no sign of life for {self._silence:.0f} s (is it stopped?)"
+                    found.append((rank.number, reason))
+                    rank.heard = math.inf
+        return found
+
+    def has_failures(self) -> bool:
+        """Return whether a rank has reported that it fails."""
+        with self._lock:
+            return bool(self._failures)
 
     def reason(self, status: int) -> tuple[str, str]:
         """Return why the group failed and a traceback, given the status of mpiexec; empty texts if that is unknown."""
@@ -112,9 +134,13 @@ class Monitor:
                     if rank is None:
                         if not secrets.compare_digest(str(message.get("secret", "")), self._secret):
                             return
+                        if self._coordinator is not None and "membership" in message:
+                            self._coordinator(int(message["membership"]), cast(BinaryIO, lines))
+                            return
                         rank = _Rank(message)
+                        with self._lock:
+                            self._ranks[rank.number] = rank
                     with self._lock:
-                        self._ranks[rank.number] = rank
                         rank.heard = time.monotonic()
                         rank.has_ended = rank.has_ended or "ended" in message
                     if "failed" in message:

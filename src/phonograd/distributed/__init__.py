@@ -11,9 +11,11 @@ given.
 
 from __future__ import annotations
 
+from . import elastic
 from .agreement import Disagreement, MissingRanks
 from .communicator import Communicator, LocalCommunicator
 from .observation import Statistics, statistics
+from .sockets import RankLost
 from .traces import export_trace
 from .world import is_main, local_rank, local_size, rank, size, use, world
 
@@ -22,7 +24,9 @@ __all__ = [
     "Disagreement",
     "LocalCommunicator",
     "MissingRanks",
+    "RankLost",
     "Statistics",
+    "elastic",
     "export_trace",
     "is_main",
     "local_rank",

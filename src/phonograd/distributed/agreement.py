@@ -16,7 +16,7 @@ import numpy as np
 
 from ..core.base.errors import MXNetError
 
-__all__ = ["END", "Agreement", "Disagreement", "MissingRanks"]
+__all__ = ["END", "Agreement", "Digests", "Disagreement", "MissingRanks", "describe_difference", "name_missing"]
 
 #: the description of a program's end
 END = "the end of the program"
@@ -37,6 +37,27 @@ class MissingRanks(MXNetError):
     """Some ranks did not arrive at an operation in time."""
 
 
+class Digests:
+    """Numbers that stand for descriptions of operations.
+
+    >>> Digests().of("push of key a") == Digests().of("push of key a") != Digests().of("push of key b")
+    True
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[str, int] = {}
+
+    def of(self, description: str) -> int:
+        """Return a number of 62 bits."""
+        found = self._known.get(description)
+        if found is None:
+            if len(self._known) > 10_000:
+                self._known.clear()
+            found = int.from_bytes(hashlib.blake2b(description.encode(), digest_size=8).digest(), "little") >> 2
+            self._known[description] = found
+        return found
+
+
 class Agreement:
     """The rounds of one group.
 
@@ -49,7 +70,7 @@ class Agreement:
     def __init__(self, mpi: Any, communicator: Any) -> None:
         self._mpi = mpi
         self._communicator = communicator
-        self._digests: dict[str, int] = {}
+        self._digests = Digests()
         self._mine, self._found = np.zeros(2, np.int64), np.zeros(2, np.int64)
         self._lock = threading.Lock()
 
@@ -64,21 +85,12 @@ class Agreement:
             If some have reached none after a number of seconds; 0 waits for ever.
         """
         with self._lock:
-            digest = self._digest(description)
+            digest = self._digests.of(description)
             self._mine[:] = digest, -digest
             request = self._communicator.Iallreduce(self._mine, self._found, self._mpi.MIN)
             self._wait(request, description, timeout)
             if self._found[0] != -self._found[1]:
                 raise Disagreement(self._difference(description))
-
-    def _digest(self, description: str) -> int:
-        found = self._digests.get(description)
-        if found is None:
-            if len(self._digests) > 10_000:
-                self._digests.clear()
-            found = int.from_bytes(hashlib.blake2b(description.encode(), digest_size=8).digest(), "little") >> 2
-            self._digests[description] = found
-        return found
 
     def _wait(self, request: Any, description: str, timeout: float) -> None:
         for _ in range(_TESTS_AT_ONCE):
@@ -108,13 +120,8 @@ class Agreement:
                 arrived.add(status.source)
                 self._communicator.recv(source=status.source, tag=_TAG)
             time.sleep(0.01)
-        missing = [rank for rank in range(size) if rank not in arrived]
         del sent
-        raise MissingRanks(
-            f"{_ranks(missing)} did not arrive at {description!r} within {waited:.0f} s, where "
-            f"{_ranks(sorted(arrived))} waited. "
-            "The setting rank_timeout (PHONOGRAD_RANK_TIMEOUT) is the time to wait, in seconds"
-        )
+        raise MissingRanks(name_missing(description, waited, arrived, size))
 
     def _difference(self, description: str) -> str:
         """Return which ranks have reached which operations; all ranks call this after a round that differed."""
@@ -125,16 +132,35 @@ class Agreement:
         text[: len(encoded)] = np.frombuffer(encoded, np.uint8)
         texts = np.zeros((self._communicator.size, _LONGEST_TEXT), np.uint8)
         self._wait(self._communicator.Iallgather(text, texts), "the comparison of operations", 60.0)
-        by_text: dict[str, list[int]] = {}
-        for rank, row in enumerate(texts):
-            by_text.setdefault(bytes(row).rstrip(b"\0").decode(errors="replace"), []).append(rank)
-        sides = "; ".join([f"{_ranks(ranks)}: {text}" for text, ranks in by_text.items()])
-        advice = (
-            "All ranks must make the same calls in the same order, with the same keys, shapes and dtypes"
-            if END not in by_text
-            else "A rank ended while others went on: all ranks need the same number of steps"
-        )
-        return f"ranks disagree about the next operation. {sides}. {advice}"
+        return describe_difference([bytes(row).rstrip(b"\0").decode(errors="replace") for row in texts])
+
+
+def describe_difference(descriptions: list[str]) -> str:
+    """Return the message of an error, given the operations that the ranks have reached, in order.
+
+    >>> describe_difference(["push of key a", "push of key b", "push of key a"])[:79]
+    'ranks disagree about the next operation. ranks 0, 2: push of key a; rank 1: pus'
+    """
+    by_text: dict[str, list[int]] = {}
+    for rank, text in enumerate(descriptions):
+        by_text.setdefault(text, []).append(rank)
+    sides = "; ".join([f"{_ranks(ranks)}: {text}" for text, ranks in by_text.items()])
+    advice = (
+        "All ranks must make the same calls in the same order, with the same keys, shapes and dtypes"
+        if END not in by_text
+        else "A rank ended while others went on: all ranks need the same number of steps"
+    )
+    return f"ranks disagree about the next operation. {sides}. {advice}"
+
+
+def name_missing(description: str, waited: float, arrived: set[int], size: int) -> str:
+    """Return the message of an error, given the ranks that have arrived at an operation after a number of seconds."""
+    missing = [rank for rank in range(size) if rank not in arrived]
+    return (
+        f"{_ranks(missing)} did not arrive at {description!r} within {waited:.0f} s, where "
+        f"{_ranks(sorted(arrived))} waited. "
+        "The setting rank_timeout (PHONOGRAD_RANK_TIMEOUT) is the time to wait, in seconds"
+    )
 
 
 def _ranks(numbers: list[int]) -> str:

@@ -14,9 +14,11 @@ import socket
 import threading
 from typing import Any
 
-__all__ = ["SECONDS_BETWEEN_SIGNS", "VARIABLE", "connect", "report"]
+__all__ = ["SECONDS_BETWEEN_SIGNS", "SLOT", "VARIABLE", "connect", "report"]
 
 VARIABLE = "PHONOGRAD_LAUNCHER"
+#: the number of a process of elastic training, which its replacement gets, too
+SLOT = "PHONOGRAD_SLOT"
 SECONDS_BETWEEN_SIGNS = 1.0
 _lock = threading.Lock()
 _connection: socket.socket | None = None
@@ -57,7 +59,7 @@ def report(traceback: str) -> bool:
 
 
 def _rank() -> int:
-    names = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK")
+    names = (SLOT, "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK")
     return int(next((os.environ[name] for name in names if name in os.environ), "0"))
 
 

@@ -1,65 +1,28 @@
-"""MPICommunicator: the protocol of :mod:`phonograd.distributed.communicator` over mpi4py.
+"""MPICommunicator: a group over mpi4py.
 
-Takes NumPy arrays and hands NumPy arrays back. Each operation begins with an agreement of all ranks
-(:mod:`phonograd.distributed.agreement`), then memory is passed to MPI as it is. Reductions that were begun in the
-background run in one thread, in the order in which they were begun; other operations wait for them first. One thread
-may use a communicator, and no process that was forked (decision 0022).
+Takes an MPI communicator; passes the memory of arrays to MPI as it is. Errors of ranks that differ come from
+:mod:`phonograd.distributed.agreement` (decision 0022).
 """
 
 from __future__ import annotations
 
-import os
-import threading
-from collections import deque
-from collections.abc import Callable, Sequence
-from time import perf_counter_ns
+from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
-from ..core.base.errors import MXNetError
 from ..core.base.settings import current
-from ..core.run import memory_pool
-from .agreement import END, Agreement, Disagreement
-from .communicator import Array, Work, check_operation, check_parts, check_rank
-from .observation import observe, observe_background_wait
+from .agreement import Agreement
+from .communicator import Array
+from .group import Group
 
-__all__ = ["LEAST_DIRECT_BYTES", "MPICommunicator"]
+__all__ = ["MPICommunicator"]
 
-#: arrays from this size on are sent from their own memory; smaller ones are packed, because a message costs more than
-#: the copies. Not decided by measurement yet (decision 0022)
-LEAST_DIRECT_BYTES = 256 << 10
 #: MPI counts elements with 31 bits
 _MOST_BYTES = 1 << 30
-#: answers from which the quickest is taken
-_QUESTIONS = 20
 _NAMES = {"sum": "SUM", "min": "MIN", "max": "MAX", "product": "PROD"}
-Transfer = Callable[[], list[Array]]
+_TAG_OF_PARTS, _TAG_OF_MESSAGES = 1, 2
 
 
-class _BackgroundWork:
-    """A transfer in the queue of a communicator."""
-
-    def __init__(self, group: MPICommunicator, description: str, label: str, size: int, transfer: Transfer) -> None:
-        self._group = group
-        self.description, self.label, self.bytes, self.transfer = description, label, size, transfer
-        self.done = threading.Event()
-        self.results: list[Array] = []
-        self.error: BaseException | None = None
-
-    def wait(self) -> list[Array]:
-        """Return the results; an error of the reduction is raised here."""
-        begin = perf_counter_ns()
-        while not self.done.wait(1.0):
-            pass  # a wait without end would keep signal handlers from running on some systems
-        observe_background_wait(self.label, begin, perf_counter_ns())
-        if self.error is not None:
-            self._group.drop_queue()
-            raise self.error
-        return self.results
-
-
-class MPICommunicator:
+class MPICommunicator(Group):
     """A group of processes that MPI connects.
 
     Parameters
@@ -71,327 +34,47 @@ class MPICommunicator:
     """
 
     def __init__(self, mpi: Any, communicator: Any) -> None:
+        local = communicator.Split_type(mpi.COMM_TYPE_SHARED)
+        is_beside_first = local.allreduce(communicator.rank, mpi.MIN) == 0
+        super().__init__(communicator.rank, communicator.size, local.rank, local.size, is_beside_first)
+        local.Free()
         self._mpi = mpi
         self._communicator = communicator.Dup()
         self._agreement = Agreement(mpi, communicator.Dup())
-        local = communicator.Split_type(mpi.COMM_TYPE_SHARED)
-        self.rank: int = communicator.rank
-        self.size: int = communicator.size
-        self.local_rank: int = local.rank
-        self.local_size: int = local.size
-        self._is_beside_first = local.allreduce(self.rank, mpi.MIN) == 0
-        local.Free()
-        self._process, self._thread_number = os.getpid(), threading.get_ident()
-        self._queue: deque[_BackgroundWork] = deque()
-        self._news = threading.Condition()
-        self._thread: threading.Thread | None = None
-        self._outstanding = 0
-        self._failure: BaseException | None = None
-        self._ended = False
 
-    # -- operations
-
-    def all_reduce(self, arrays: Sequence[Array], operation: str = "sum", label: str = "all_reduce") -> list[Array]:
-        """Return new arrays with the element-wise reductions over all ranks: the same bits on all of them."""
-        check_operation(operation)
-        given = [np.ascontiguousarray(array).reshape(array.shape) for array in arrays]
-        return self._run(
-            _describe(f"{label} ({operation})", given), label, _bytes(given), lambda: self._reduce(given, operation)
-        )
-
-    def begin_all_reduce(self, arrays: Sequence[Array], label: str) -> Work:
-        """Start to add up arrays in the background. The caller leaves them unchanged until the work is done."""
-        self._check_caller()
-        given = [np.ascontiguousarray(array).reshape(array.shape) for array in arrays]
-        description = _describe(f"{label} (sum)", given)
-        work = _BackgroundWork(self, description, label, _bytes(given), lambda: self._reduce(given, "sum"))
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._serve, name="phonograd communication", daemon=True)
-            self._thread.start()
-        with self._news:
-            self._outstanding += 1
-            self._queue.append(work)
-            self._news.notify_all()
-        return work
-
-    def broadcast(self, arrays: Sequence[Array], root: int = 0, label: str = "broadcast") -> list[Array]:
-        """Return the arrays of one rank; those of the other ranks only give shapes and dtypes."""
-        check_rank(root, self.size)
-        given = [np.ascontiguousarray(array).reshape(array.shape) for array in arrays]
-
-        def transfer() -> list[Array]:
-            results = [_empty(array.shape, array.dtype) for array in given]
-            for array, result in zip(given, results):
-                if self.rank == root:
-                    np.copyto(result, array)
-                for part in _chunks(_as_bytes(result)):
-                    self._communicator.Bcast(part, root)
-            return results
-
-        return self._run(_describe(f"{label} from rank {root}", given), label, _bytes(given), transfer)
-
-    def all_gather(self, array: Array, label: str = "all_gather") -> list[Array]:
-        """Return the arrays of all ranks in order; their first axes may differ."""
-        given = np.ascontiguousarray(array).reshape(array.shape)
-        if given.ndim == 0:
-            return [each.reshape(()) for each in self.all_gather(given.reshape(1), label)]
-
-        def transfer() -> list[Array]:
-            lengths = np.zeros(self.size, np.int64)
-            self._communicator.Allgather(np.array([len(given)], np.int64), lengths)
-            results = [_empty((int(length), *given.shape[1:]), given.dtype) for length in lengths]
-            for rank, result in enumerate(results):
-                if rank == self.rank:
-                    np.copyto(result, given)
-                for part in _chunks(_as_bytes(result)):
-                    self._communicator.Bcast(part, rank)
-            return results
-
-        row = f"{label} of {given.dtype} rows {given.shape[1:]}"
-        return self._run(row, label, given.nbytes, transfer)
-
-    def all_to_all(self, parts: Sequence[Array], label: str = "all_to_all") -> list[Array]:
-        """Send one array to each rank, and return those received; their first axes may differ."""
-        check_parts(parts, self.size)
-        given = [np.ascontiguousarray(part).reshape(part.shape) for part in parts]
-        if len({(part.shape[1:], part.dtype) for part in given}) != 1:
-            raise ValueError(
-                "the parts of all_to_all must have the same dtype, and the same shape but for the first axis"
-            )
-
-        def transfer() -> list[Array]:
-            lengths = np.zeros(self.size, np.int64)
-            self._communicator.Alltoall(np.array([len(part) for part in given], np.int64), lengths)
-            results = [_empty((int(length), *given[0].shape[1:]), given[0].dtype) for length in lengths]
-            requests = [
-                self._communicator.Irecv(chunk, source=rank, tag=1)
-                for rank, result in enumerate(results)
-                for chunk in _chunks(_as_bytes(result))
-            ]
-            requests += [
-                self._communicator.Isend(chunk, dest=rank, tag=1)
-                for rank, part in enumerate(given)
-                for chunk in _chunks(_as_bytes(part))
-            ]
-            self._mpi.Request.Waitall(requests)
-            return results
-
-        row = f"{label} of {given[0].dtype} rows {given[0].shape[1:]}"
-        return self._run(row, label, _bytes(given), transfer)
-
-    def gather_texts(self, text: str, label: str = "gather_texts") -> list[str]:
-        """Return the texts of all ranks in order."""
-        data = np.frombuffer(text.encode(), np.uint8)
-        return [bytes(part).decode() for part in self.all_gather(data, label)]
-
-    def barrier(self, label: str = "barrier") -> None:
-        """Wait until all ranks have called it."""
-        self._run(label, label, 0, list)
-
-    def clock_offset_ns(self) -> int:
-        """Return by how many nanoseconds ``perf_counter_ns`` of this rank is ahead of that of rank 0.
-
-        The processes of one machine have one clock.
-        """
-        offset, _ = self._measure_clock()
-        return 0 if self._is_beside_first else offset
-
-    def _measure_clock(self) -> tuple[int, int]:
-        """Return by how much the clock of this rank is ahead of that of rank 0, and the largest error.
-
-        Rank 0 asks each rank for its time; the quickest of some answers has the smallest error.
-        """
-        found = np.zeros(2, np.int64)
-
-        def transfer() -> list[Array]:
-            for rank in range(1, self.size):
-                if self.rank == 0:
-                    self._ask_for_time(rank)
-                elif self.rank == rank:
-                    self._tell_time(found)
-            return []
-
-        self._run("clock offsets", "clock offsets", 0, transfer)
-        return int(found[0]), int(found[1])
-
-    def _ask_for_time(self, rank: int) -> None:
-        #: the offset, and the time of the answer that gave it
-        best = np.zeros(2, np.int64)
-        for _ in range(_QUESTIONS):
-            theirs, begin = np.zeros(2, np.int64), perf_counter_ns()
-            self._communicator.Send(best, dest=rank, tag=2)
-            self._communicator.Recv(theirs, source=rank, tag=2)
-            end = perf_counter_ns()
-            if not best[1] or end - begin < best[1]:
-                best[:] = theirs[0] - (begin + end) // 2, end - begin
-        self._communicator.Send(best, dest=rank, tag=2)
-
-    def _tell_time(self, found: Array) -> None:
-        for _ in range(_QUESTIONS):
-            self._communicator.Recv(found, source=0, tag=2)
-            self._communicator.Send(np.array([perf_counter_ns(), 0], np.int64), dest=0, tag=2)
-        self._communicator.Recv(found, source=0, tag=2)
-
-    def split(self, color: int, key: int = 0) -> MPICommunicator:
-        """Return the group of the ranks that give the same color, ordered by key."""
-        found: list[Any] = []
-
-        def transfer() -> list[Array]:
-            found.append(self._communicator.Split(color, key))
-            return []
-
-        self._run("split", "split", 0, transfer)
-        return MPICommunicator(self._mpi, found[0])
-
-    # -- the end
-
-    def end(self) -> None:
-        """Wait until all ranks end. A rank that goes on instead gets an error that says so."""
-        if self._ended or os.getpid() != self._process:
-            return
-        try:
-            self.drain()
-            self._agreement.reach(END, current().rank_timeout)
-        except Disagreement:
-            # the ranks that go on raise it, and end the group
-            self._ended = True
-            return
-        self._ended = True
-
-    def drain(self) -> None:
-        """Wait until no reduction is under way in the background."""
-        with self._news:
-            while self._outstanding:
-                self._news.wait(1.0)
-
-    def drop_queue(self) -> None:
-        """Let everything in the queue fail like the work before it, and begin anew; the caller raises the error."""
-        with self._news:
-            while self._queue:
-                work = self._queue.popleft()
-                work.error = self._failure
-                work.done.set()
-                self._outstanding -= 1
-        self.drain()
-        with self._news:
-            self._failure = None
-
-    # -- internals
-
-    def _check_caller(self) -> None:
-        if os.getpid() != self._process:
-            raise MXNetError(
-                "a forked process is no rank and cannot communicate: workers of a DataLoader must leave that to "
-                "the process that started them"
-            )
-        if threading.get_ident() != self._thread_number:
-            raise MXNetError(
-                "only the thread that created the group may communicate: operations of several threads have no order "
-                "that all ranks share"
-            )
-        if self._ended:
-            raise MXNetError("the group has ended")
-
-    def _run(self, description: str, label: str, size: int, transfer: Transfer) -> list[Array]:
-        """Return the results of a transfer, after all ranks have agreed to it."""
-        self._check_caller()
-        if self._outstanding:
-            self.drain()
-        return self._perform(description, label, size, transfer, True)
-
-    def _perform(self, description: str, label: str, size: int, transfer: Transfer, exposed: bool) -> list[Array]:
-        begin = perf_counter_ns()
+    def _reach(self, description: str) -> None:
         self._agreement.reach(description, current().rank_timeout)
-        agreed = perf_counter_ns()
-        results = transfer()
-        observe(label, size, begin, agreed, perf_counter_ns(), exposed)
-        return results
-
-    def _serve(self) -> None:
-        """Perform the reductions of the queue, in order."""
-        while True:
-            with self._news:
-                while not self._queue:
-                    self._news.wait()
-                work = self._queue.popleft()
-                failure = self._failure
-            try:
-                if failure is not None:
-                    raise failure
-                work.results = self._perform(work.description, work.label, work.bytes, work.transfer, False)
-            except BaseException as error:  # noqa: BLE001 - raised by wait()
-                work.error = error
-                with self._news:
-                    # ranks that failed together have not begun what follows in the queue
-                    self._failure = error
-            work.done.set()
-            with self._news:
-                self._outstanding -= 1
-                self._news.notify_all()
-            del work
-
-    def _reduce(self, arrays: list[Array], operation: str) -> list[Array]:
-        """Return reductions of arrays: large ones straight from their memory, the small ones of a dtype packed."""
-        results: list[Any] = [None] * len(arrays)
-        packs: dict[Any, list[int]] = {}
-        for number, array in enumerate(arrays):
-            kind = _kind_of_reduction(array.dtype)
-            if array.nbytes < LEAST_DIRECT_BYTES or kind != array.dtype:
-                packs.setdefault((kind, array.dtype), []).append(number)
-            else:
-                results[number] = _empty(array.shape, array.dtype)
-                self._reduce_into(array, results[number], operation)
-        for (kind, _), numbers in packs.items():
-            if len(numbers) == 1 and arrays[numbers[0]].dtype == kind:
-                array = arrays[numbers[0]]
-                results[numbers[0]] = _empty(array.shape, array.dtype)
-                self._reduce_into(array, results[numbers[0]], operation)
-                continue
-            packed = np.concatenate([arrays[number].reshape(-1) for number in numbers]).astype(kind, copy=False)
-            reduced = _empty(packed.shape, kind)
-            self._reduce_into(packed, reduced, operation)
-            start = 0
-            for number in numbers:
-                array = arrays[number]
-                part = reduced[start : start + array.size].reshape(array.shape)
-                results[number] = _empty(array.shape, array.dtype)
-                np.copyto(results[number], part, casting="unsafe")
-                start += array.size
-        return results
 
     def _reduce_into(self, array: Array, result: Array, operation: str) -> None:
         mpi_operation = getattr(self._mpi, _NAMES[operation])
         for source, target in zip(_chunks(array.reshape(-1)), _chunks(result.reshape(-1)), strict=True):
             self._communicator.Allreduce(source, target, mpi_operation)
 
+    def _broadcast_into(self, data: Array, root: int) -> None:
+        for part in _chunks(data):
+            self._communicator.Bcast(part, root)
 
-def _kind_of_reduction(dtype: Any) -> Any:
-    """Return the dtype in which MPI reduces a dtype: it knows neither half precision nor sums of booleans."""
-    if dtype.kind in "iu" or (dtype.kind == "f" and dtype.itemsize in (4, 8)):
-        return dtype
-    return np.dtype(np.int32) if dtype.kind == "b" else np.dtype(np.float32)
+    def _exchange(self, sent: Sequence[Array], received: Sequence[Array]) -> None:
+        requests = [
+            self._communicator.Irecv(chunk, source=rank, tag=_TAG_OF_PARTS)
+            for rank, part in enumerate(received)
+            for chunk in _chunks(part)
+        ]
+        requests += [
+            self._communicator.Isend(chunk, dest=rank, tag=_TAG_OF_PARTS)
+            for rank, part in enumerate(sent)
+            for chunk in _chunks(part)
+        ]
+        self._mpi.Request.Waitall(requests)
 
+    def _send(self, data: Array, rank: int) -> None:
+        self._communicator.Send(data, dest=rank, tag=_TAG_OF_MESSAGES)
 
-def _describe(label: str, arrays: Sequence[Array]) -> str:
-    """Return what all ranks must agree on."""
-    return f"{label}: {', '.join([f'{array.dtype}{list(array.shape)}' for array in arrays])}"
+    def _receive(self, data: Array, rank: int) -> None:
+        self._communicator.Recv(data, source=rank, tag=_TAG_OF_MESSAGES)
 
-
-def _bytes(arrays: Sequence[Array]) -> int:
-    return sum([array.nbytes for array in arrays])
-
-
-def _empty(shape: tuple[int, ...], dtype: Any) -> Array:
-    """Return memory for a result: from the pool if it is large."""
-    size = dtype.itemsize
-    for extent in shape:
-        size *= extent
-    room = memory_pool.room_for(size)
-    return np.empty(shape, dtype) if room < memory_pool.SMALLEST_BLOCK else memory_pool.allocate(shape, dtype, room)
-
-
-def _as_bytes(array: Array) -> Array:
-    return array.reshape(-1).view(np.uint8)
+    def _split(self, color: int, key: int) -> Group:
+        return MPICommunicator(self._mpi, self._communicator.Split(color, key))
 
 
 def _chunks(flat: Array) -> list[Array]:

@@ -18,14 +18,14 @@ from typing import Any
 
 from ..core.base.errors import MXNetError
 from ..core.trace import rng
-from . import channel
+from . import channel, membership
 from .communicator import Communicator, LocalCommunicator
 
 __all__ = ["is_main", "local_rank", "local_size", "rank", "size", "use", "world"]
 
 #: variables of launchers that contain the number of ranks: Open MPI, MPICH and Intel MPI, others by PMIx
 _SIZES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MPI_LOCALNRANKS")
-_RANKS = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK")
+_RANKS = (channel.SLOT, "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK")
 _lock = threading.Lock()
 _world: Communicator | None = None
 
@@ -45,8 +45,18 @@ def world() -> Communicator:
     if _world is None:
         with _lock:
             if _world is None:
-                _world = _connect() if _is_launched() else LocalCommunicator()
+                _world = _find()
     return _world
+
+
+def _find() -> Communicator:
+    """Return the group in which this process starts."""
+    if membership.is_elastic():
+        # alone until elastic.run()
+        channel.connect()
+        sys.excepthook = _Hook(None, sys.excepthook)
+        return LocalCommunicator()
+    return _connect() if _is_launched() else LocalCommunicator()
 
 
 def use(group: Communicator) -> None:
@@ -128,9 +138,9 @@ def _connect() -> Communicator:
 
 
 class _Hook:
-    """A ``sys.excepthook`` that shows an exception and ends all ranks."""
+    """A ``sys.excepthook`` that shows an exception and ends all ranks: by the launcher, or those that MPI connects."""
 
-    def __init__(self, everyone: Any, shown_by: Any) -> None:
+    def __init__(self, everyone: Any | None, shown_by: Any) -> None:
         self._everyone = everyone
         self._shown_by = shown_by
 
@@ -143,6 +153,8 @@ class _Hook:
             sys.stderr.flush()
             os._exit(status)
         self._shown_by(kind, error, trace)
+        if self._everyone is None:
+            return
         print(f"rank {self._everyone.rank} of {self._everyone.size} failed; all ranks end", file=sys.stderr)  # noqa: T201
         sys.stdout.flush()
         sys.stderr.flush()

@@ -7,6 +7,7 @@ from typing import Any
 from .. import autograd
 from ..core.base.errors import MXNetError
 from ..distributed.arrays import add_up, broadcast
+from ..distributed.communicator import Communicator
 from ..distributed.world import world
 from ..ndarray.array import NDArray
 from .base import KVStoreBase, name_keys, pairs
@@ -19,7 +20,13 @@ class Horovod(KVStoreBase):
     """Add up values over all processes, and store nothing."""
 
     def __init__(self) -> None:
-        self._group = world()
+        # an error of the launcher is raised here
+        world()
+
+    @property
+    def _group(self) -> Communicator:
+        """The processes; in elastic training they change."""
+        return world()
 
     @staticmethod
     def is_capable(capability: str) -> bool:

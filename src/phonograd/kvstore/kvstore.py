@@ -223,7 +223,14 @@ class DistributedKVStore(KVStore):
 
     def __init__(self, kind: str = "dist_sync", group: Communicator | None = None) -> None:
         super().__init__(kind)
-        self._group = world() if group is None else group
+        self._given_group = group
+        # an error of the launcher is raised here
+        world()
+
+    @property
+    def _group(self) -> Communicator:
+        """The processes; in elastic training they change."""
+        return world() if self._given_group is None else self._given_group
 
     @property
     def rank(self) -> int:

@@ -36,7 +36,7 @@ from ..ops.math.structural import LEAF, leaf
 from ..run import kernel_cache, memory_pool
 from ..run.background import run_apart
 from ..run.host import host
-from ..run.programs import Note, Part
+from ..run.programs import Note, Part, Progress
 from ..run.reference import ReferenceProgram, locate_error, order, resolve
 from ..run.ufuncs import ufunc_of
 from .disk import program_for
@@ -136,6 +136,7 @@ class EagerProgram:
     def _compute(self, values: list[Any], note: Note | None) -> None:
         """Compute all nodes and add their values."""
         steps, step = self._steps, -1
+        asked = self._asked_steps() if isinstance(note, Progress) else {}
         with np.errstate(all="ignore"):
             try:
                 for step, (places, last) in enumerate(zip(self._places, self._dead)):
@@ -146,6 +147,9 @@ class EagerProgram:
                         values.append(function(*[values[place] for place in places]))
                     else:
                         self._observe(step, function, values, note)
+                        if step in asked and isinstance(note, Progress):
+                            # no later function writes to it
+                            note.receive(asked[step], values[-1])
                     for place in last:
                         values[place] = None
             except kernel_cache.CompilerLost:
@@ -159,6 +163,11 @@ class EagerProgram:
         """Return the kept values: contiguous, each in memory of its own."""
         taken = memory_of(inputs)
         return [own(values[number], taken, asked) for (_, number), asked in zip(self.kept, self._are_asked)]
+
+    def _asked_steps(self) -> dict[int, Node]:
+        """Return the targets by the step that computes each."""
+        first = len(self.inputs)
+        return {number - first: node for (node, number), is_asked in zip(self.kept, self._are_asked) if is_asked}
 
     def _run_with_numpy(self, inputs: list[Any]) -> list[Array]:
         """Return the values of the kept nodes from NumPy: a kernel was needed, and llvmlite does not work."""

@@ -20,7 +20,16 @@ from ..base.devices import Context
 from ..graph.operator import Array
 from .flags import is_recording
 
-__all__ = ["give_back", "keeping_counters", "next_counter", "position", "repeating_counters", "seed", "set_rank"]
+__all__ = [
+    "give_back",
+    "go_to",
+    "keeping_counters",
+    "next_counter",
+    "position",
+    "repeating_counters",
+    "seed",
+    "set_rank",
+]
 
 _lock = threading.Lock()
 _seed = int.from_bytes(os.urandom(8), "little")
@@ -82,6 +91,13 @@ def position() -> tuple[int, int]:
     """Return the present position in the random stream."""
     with _lock:
         return _seed, _calls
+
+
+def go_to(position: tuple[int, int]) -> None:
+    """Go to a position in the random stream."""
+    global _seed, _calls
+    with _lock:
+        _seed, _calls = position
 
 
 def give_back(position: tuple[int, int], drawn: int) -> None:

@@ -80,9 +80,12 @@ class SplitSampler(Sampler):
         Whether to divide a new random order in each pass; it is the same in all processes.
     seed
         The seed of the orders.
+    start
+        How many examples of each pass to leave out, because all processes together have taken them already: a training
+        that goes on within a pass, perhaps on another number of processes.
 
-    >>> list(SplitSampler(5, num_parts=2, part_index=1))
-    [1, 3, 0]
+    >>> list(SplitSampler(5, num_parts=2, part_index=1)), list(SplitSampler(5, num_parts=2, part_index=1, start=3))
+    ([1, 3, 0], [4])
     """
 
     def __init__(
@@ -92,13 +95,17 @@ class SplitSampler(Sampler):
         part_index: int | None = None,
         shuffle: bool = False,
         seed: int = 0,
+        start: int = 0,
     ) -> None:
         self._length = length
+        self._start = min(start, length)
         self._parts = world().size if num_parts is None else num_parts
         self._part = world().rank if part_index is None else part_index
         check_part(self._parts, self._part)
         if length < 1:
             raise ValueError("there are no examples to divide")
+        if start < 0:
+            raise ValueError(f"start must not be negative, but is {start}")
         self._shuffle, self._seed, self._passes = shuffle, seed, 0
 
     def __iter__(self) -> Iterator[int]:
@@ -107,10 +114,10 @@ class SplitSampler(Sampler):
             np.random.RandomState((self._seed + self._passes) & 0xFFFFFFFF).shuffle(order)
             self._passes += 1
         # neighbors go to different parts: a step of all processes takes the examples that one process would take
-        return iter(np.resize(order, len(self) * self._parts)[self._part :: self._parts].tolist())
+        return iter(np.resize(order[self._start :], len(self) * self._parts)[self._part :: self._parts].tolist())
 
     def __len__(self) -> int:
-        return -(-self._length // self._parts)
+        return -(-(self._length - self._start) // self._parts)
 
 
 class FilterSampler(Sampler):
