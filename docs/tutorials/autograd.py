@@ -37,7 +37,7 @@ def slope(function, at, index, step=1e-3):
     return (function(at + moved) - function(at - moved)) / (2 * step)
 
 
-slope(lambda values: (values * values).sum(), x.asnumpy().astype("float64"), 2)
+print(slope(lambda values: (values * values).sum(), x.asnumpy().astype("float64"), 2))
 
 # %% [markdown]
 # ## Any Python code
@@ -53,7 +53,7 @@ with autograd.record():
         b = b * 2
     c = b if b.sum() > 150 else b * 10
 c.backward()
-b.asscalar(), a.grad.asscalar()
+print(b.asscalar(), a.grad.asscalar())
 
 # %% [markdown]
 # Six doublings lead from 3 to 192, so the gradient is 2 to the power of 6.

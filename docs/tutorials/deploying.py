@@ -51,7 +51,7 @@ f"{accuracy:.0%}"
 # %%
 net.export("digits")
 block = gluon.SymbolBlock.imports("digits-symbol.json", ["data"], "digits-0000.params")
-np.abs(block(sample).asnumpy() - expected).max()
+print(np.abs(block(sample).asnumpy() - expected).max())
 
 # %% [markdown]
 # ## For other runtimes: ONNX
@@ -70,14 +70,14 @@ session = onnxruntime.InferenceSession("digits.onnx")
 (result,) = session.run(None, {session.get_inputs()[0].name: sample.asnumpy()})
 difference = np.abs(result - expected).max()
 assert difference < 1e-4
-difference
+print(f"largest difference: {difference:.1e}")
 
 # %% [markdown]
 # ONNX files can be read, too. `import_to_gluon` returns a block, which can be trained further.
 
 # %%
 from_onnx = mx.contrib.onnx.import_to_gluon("digits.onnx")
-np.abs(from_onnx(sample).asnumpy() - expected).max()
+print(np.abs(from_onnx(sample).asnumpy() - expected).max())
 
 # %% [markdown]
 # ## For other libraries: safetensors

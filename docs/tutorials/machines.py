@@ -84,7 +84,7 @@ import numpy as np
 
 first, second = np.load("weight-2-0.npy"), np.load("weight-2-1.npy")
 assert (first == second).all()
-(first == second).all()
+print((first == second).all())
 
 # %% [markdown]
 # ## Many machines

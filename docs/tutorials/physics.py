@@ -50,7 +50,7 @@ def motion(times):
 
 with autograd.record():
     position, velocity, acceleration = motion(times)
-position[0].asscalar(), velocity[0].asscalar()
+print(position[0].asscalar(), velocity[0].asscalar())
 
 # %% [markdown]
 # `position[0]` is 1 and `velocity[0]` is 0, as the equation demands.

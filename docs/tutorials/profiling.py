@@ -128,7 +128,7 @@ with profile() as after:
     for _ in range(3):
         step(fast_net, fast_trainer)
     nd.waitall()
-print(after.diff(prof).table(row_limit=8))
+print(prof.diff(after).table(row_limit=8))
 
 # %% [markdown]
 # ## Memory

@@ -133,15 +133,19 @@ _PRIVATE = ("from_record", "label_storage", "plain_name")
 
 def pages() -> Iterator[tuple[str, Page]]:
     """Return each page with the heading under which the navigation lists it."""
-    array = [Item("mx.nd.NDArray", mx.nd.NDArray)]
-    yield "Arrays", Page("nd-array.md", "mx.nd.NDArray", "The array of `mx.nd`.", array)
+    arrays = {address: _module_page(address, path, module) for address, path, module in _MODULES["Arrays"]}
+    yield "Arrays", arrays.pop("mx")
+    described = [Item("mx.nd.NDArray", mx.nd.NDArray)]
+    yield "Arrays", Page("nd-array.md", "mx.nd.NDArray", "The array of `mx.nd`.", described)
     yield from [("Arrays", page) for page in _operators()]
-    array = [Item("mx.np.ndarray", mx.np.ndarray)]
-    yield "Arrays", Page("np-array.md", "mx.np.ndarray", "The array of `mx.np`, with NumPy's rules.", array)
+    yield from [("Arrays", page) for address, page in arrays.items() if address.startswith("nd")]
+    described = [Item("mx.np.ndarray", mx.np.ndarray)]
+    yield "Arrays", Page("np-array.md", "mx.np.ndarray", "The array of `mx.np`, with NumPy's rules.", described)
     yield from [("Arrays", page) for page in _numpy()]
+    yield from [("Arrays", page) for address, page in arrays.items() if not address.startswith("nd")]
     for folder, modules in _MODULES.items():
-        for address, path, module in modules:
-            yield folder, _module_page(address, path, module)
+        if folder != "Arrays":
+            yield from [(folder, _module_page(*module)) for module in modules]
 
 
 def _operators() -> Iterator[Page]:

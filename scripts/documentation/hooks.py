@@ -92,7 +92,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     heading = "# Decisions\n\nEach page describes one decision of the design, its reasons and its measurements.\n\n"
     made["decisions/index.md"] = heading + "\n".join(lines) + "\n"
     index = Path(config.docs_dir, "index.md").read_text(encoding="utf-8")
-    made["index.md"] = index.replace("<!-- the site shows the figures of README.md here: speed -->", _speed())
+    made["index.md"] = "---\nhide:\n  - navigation\n---\n" + index.replace("<!-- the site shows the figures of README.md here: speed -->", _speed())
     made["compatibility-names.md"] = surface_table()
     _rewrite(made, sources)
     for address, content in made.items():
