@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 import phonograd as mx
-from phonograd import autograd, gluon, nd
+from phonograd import autograd, gluon
 from phonograd.contrib import safetensors
 from phonograd.gluon import nn
 

@@ -16,7 +16,7 @@ from pathlib import Path
 # Three lines differ from a script for one process. They are marked.
 
 # %%
-SCRIPT = '''
+SCRIPT = """
 import numpy as np
 import phonograd as mx
 from phonograd import autograd, gluon, nd
@@ -50,7 +50,7 @@ for epoch in range(10):
 accuracy.allreduce()
 print(f"rank {store.rank} of {store.num_workers}: accuracy {accuracy.get()[1]:.1%}", flush=True)
 np.save(f"weight-{store.num_workers}-{store.rank}.npy", net[0].weight.data().asnumpy())
-'''
+"""
 Path("train.py").write_text(SCRIPT)
 
 

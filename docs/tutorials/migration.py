@@ -15,7 +15,7 @@ from pathlib import Path
 # It was written for MXNet: symbols, a module, an iterator, a checkpoint, and a GPU if there is one.
 
 # %%
-SCRIPT = '''
+SCRIPT = """
 import mxnet as mx
 import numpy as np
 
@@ -36,7 +36,7 @@ module = mx.mod.Module(net, context=ctx)
 module.fit(train, num_epoch=30, optimizer="adam", optimizer_params={"learning_rate": 0.02},
            initializer=mx.init.Xavier(), epoch_end_callback=mx.callback.do_checkpoint("quadrants", 30))
 print("mxnet", mx.__version__, module.score(test, "acc"))
-'''
+"""
 Path("train.py").write_text(SCRIPT)
 
 # %% [markdown]

@@ -85,8 +85,8 @@ prof
 prof.by_module()
 
 # %% [markdown]
-# `Normalize` takes nearly all the time, and it is time in Python. The hints of the report name patterns that often waste
-# time:
+# `Normalize` takes nearly all the time, and it is time in Python. The hints of the report name patterns that often
+# waste time:
 
 # %%
 for hint in prof.hints():

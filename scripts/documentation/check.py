@@ -15,7 +15,14 @@ from urllib.parse import unquote, urlsplit
 __all__ = ["problems"]
 
 #: attributes that a browser loads without a click
-_LOADED = {("script", "src"), ("img", "src"), ("iframe", "src"), ("source", "src"), ("video", "src"), ("object", "data")}
+_LOADED = {
+    ("script", "src"),
+    ("img", "src"),
+    ("iframe", "src"),
+    ("source", "src"),
+    ("video", "src"),
+    ("object", "data"),
+}
 #: relations of <link> that a browser loads
 _RELATIONS = {"stylesheet", "icon", "preload", "modulepreload", "preconnect", "dns-prefetch", "manifest"}
 _IN_STYLES = re.compile(r"""url\(\s*['"]?(https?:|//)[^)]*\)|@import\s+['"](https?:|//)""")

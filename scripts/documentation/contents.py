@@ -15,7 +15,6 @@ from typing import Any
 import phonograd as mx
 from phonograd.core.graph.operator import REGISTRY, Operator
 from phonograd.numpy.declaration import FUNCTIONS
-
 from reference import Item, Page
 
 __all__ = ["FOLDERS", "pages"]

@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
-from contents import FOLDERS, pages
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
+
+from contents import FOLDERS, pages
 from notebooks import render, run
 from reference import Page, Reference
 from tables import operators_table, surface_table
@@ -92,7 +93,9 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     heading = "# Decisions\n\nEach page describes one decision of the design, its reasons and its measurements.\n\n"
     made["decisions/index.md"] = heading + "\n".join(lines) + "\n"
     index = Path(config.docs_dir, "index.md").read_text(encoding="utf-8")
-    made["index.md"] = "---\nhide:\n  - navigation\n---\n" + index.replace("<!-- the site shows the figures of README.md here: speed -->", _speed())
+    made["index.md"] = "---\nhide:\n  - navigation\n---\n" + index.replace(
+        "<!-- the site shows the figures of README.md here: speed -->", _speed()
+    )
     made["compatibility-names.md"] = surface_table()
     _rewrite(made, sources)
     for address, content in made.items():

@@ -13,7 +13,6 @@ from pathlib import Path
 import phonograd as mx
 from phonograd import compat
 from phonograd.core.graph.operator import REGISTRY, Operator
-
 from reference import Reference
 
 __all__ = ["operators_table", "surface_table"]

@@ -64,6 +64,7 @@ def test_tutorials_are_listed():
 @pytest.mark.parametrize("path", TUTORIALS, ids=lambda path: path.stem)
 def test_links_of_tutorials_lead_somewhere(path):
     text = path.read_text(encoding="utf-8")
-    targets = re.findall(r"\]\((?!https?:|#)([^)#\s]+)", text)
+    texts = [body for mark, _, body in cells(text) if "[markdown]" in mark]
+    targets = re.findall(r"\]\((?!https?:|#)([^)#\s]+)", "".join(texts))
     assert [target for target in targets if not (path.parent / target).exists()] == []
     assert text.startswith("# %% [markdown]\n# # ")

@@ -42,7 +42,8 @@ def html_report(events: EventList, title: str = "Profile") -> str:
 def framed_report(events: EventList, title: str = "Profile") -> str:
     """Return the report in a frame of its own, for pages that contain other things."""
     style = "width: 100%; height: 36em; border: 1px solid #8886; border-radius: 4px"
-    return f'<iframe title="{html.escape(title)}" style="{style}" srcdoc="{html.escape(html_report(events, title))}"></iframe>'
+    page = html.escape(html_report(events, title))
+    return f'<iframe title="{html.escape(title)}" style="{style}" srcdoc="{page}"></iframe>'
 
 
 def _data(events: EventList) -> dict[str, Any]:

@@ -44,7 +44,9 @@ def without_library(trace: TracebackType | None) -> TracebackType | None:
     return kept
 
 
-def _show(shell: Any, kind: type[BaseException], error: BaseException, trace: Any, tb_offset: int | None = None) -> None:
+def _show(
+    shell: Any, kind: type[BaseException], error: BaseException, trace: Any, tb_offset: int | None = None
+) -> None:
     """Show an error as IPython does, but without frames of this library unless ``%xmode Verbose`` asks for all."""
     if getattr(shell.InteractiveTB, "mode", "") != "Verbose":
         trace = without_library(trace)
