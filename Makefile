@@ -9,7 +9,7 @@ WORKERS ?= 2
 # Directory of the libraries that the benchmarks compare with.
 export PEERS_HOME ?= $(HOME)/.cache/phonograd-peers
 
-.PHONY: help demo smoke test test-reference test-processors test-versions lint format bench peers oracle surface world fuzz reliability prebuilt stubs package clean
+.PHONY: help demo smoke test test-reference test-processors test-versions lint format bench peers oracle surface world fuzz reliability prebuilt stubs package docs pictures clean
 
 help:
 	@echo "make demo            train a network on handwritten digits, profile it, show a report (under 60 s)"
@@ -30,6 +30,8 @@ help:
 	@echo "make surface         record the names and signatures of real MXNet; needs MXNET_PYTHON=/path/to/python"
 	@echo "make world           run GluonCV, GluonNLP and GluonTS with this library as mxnet; writes docs/compatibility.md"
 	@echo "make package         build the wheel and the sdist, and try them in clean environments"
+	@echo "make docs            build the site in build/site, and check its links"
+	@echo "make pictures        draw the pictures of README.md again"
 	@echo "make clean           remove all generated files, including the virtual environment"
 
 $(READY): pyproject.toml
@@ -58,6 +60,22 @@ test-processors: $(READY)
 # each interpreter has environments of its own; ARGUMENTS='--only 3.14t --write' and the like
 test-versions:
 	$(PYTHON) -m tests.project.versions $(ARGUMENTS)
+
+# the site has an environment of its own
+DOCS := .venv-docs
+$(DOCS)/.ready: pyproject.toml
+	test -x $(DOCS)/bin/python || $(PYTHON) -m venv $(DOCS)
+	$(DOCS)/bin/python -m pip install --quiet --disable-pip-version-check -e '.[docs]'
+	@touch $@
+
+docs: $(DOCS)/.ready
+	NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/python -m mkdocs build --strict --quiet
+	$(DOCS)/bin/python scripts/documentation/check.py build/site
+	@echo "open build/site/index.html"
+
+# the committed pictures of README.md and of the site's first page
+pictures: $(READY)
+	$(BIN)/python scripts/make_pictures.py
 
 lint: $(READY)
 	$(BIN)/ruff check
@@ -135,5 +153,5 @@ world: $(READY)
 	$(BIN)/python -m tests.world $(ARGUMENTS)
 
 clean:
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage htmlcov phonograd-demo.html
+	rm -rf $(VENV) $(DOCS) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage htmlcov phonograd-demo.html
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -154,6 +154,11 @@ _announce_plans()
 if os.environ.get("MXNET_PROFILER_AUTOSTART") == "1":
     __getattr__("profiler")  # importing it starts the profiler
 
+if "IPython" in sys.modules:
+    from .core.base.interactive import shorten_tracebacks as _shorten_tracebacks
+
+    _shorten_tracebacks()
+
 # MXNet calls custom operators through the array namespaces; those modules must not import differentiation code.
 for _space in (ndarray, ndarray.op):
     setattr(_space, "Custom", _Custom)  # noqa: B010

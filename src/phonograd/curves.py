@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from typing import Any, TextIO
 
 from .core.base.files import write_atomically
+from .core.base.interactive import notebook
 from .core.base.terminal import (
     can_write,
     columns,
@@ -88,6 +89,8 @@ class Curves:
         self._file = file
         self._shown = 0
         self._ended = 0
+        #: the display of a notebook, and the number of the cell that made it
+        self._display: tuple[Any, int] | None = None
         self.values: dict[str, tuple[list[float], list[float]]] = {}
 
     def add(self, step: float | None = None, **values: Any) -> None:
@@ -133,7 +136,11 @@ class Curves:
         """Write the lines of :meth:`text`, shortened to the width of the terminal.
 
         In a terminal they replace the lines of the last call, unless a bar of ``mx.progress`` has ended in between.
+        A notebook shows the picture, and replaces that of the last call in the same cell.
         """
+        if self._file is None and (shell := notebook()) is not None:
+            self._show_picture(shell.execution_count)
+            return
         output = sys.stderr if self._file is None else self._file
         if output is None:
             return
@@ -153,6 +160,15 @@ class Curves:
         output.flush()
         end_line()
         self._shown, self._ended = len(lines), lines_ended()
+
+    def _show_picture(self, cell: int) -> None:
+        """Show the picture in the running cell of a notebook, in place of the last one."""
+        if self._display is not None and self._display[1] == cell:
+            self._display[0].update(self)
+        else:
+            from IPython.display import display
+
+            self._display = display(self, display_id=True), cell
 
     def save(self, path: str | os.PathLike[str], title: str = "", log: bool = False) -> None:
         """Write an image; the extension of the path, such as ``.png`` or ``.svg``, selects its format.

@@ -155,6 +155,10 @@ class PlanReport:
             lines.append(f"  memory: {', '.join(memory)}")
         return "\n".join(lines)
 
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        """Show the text in IPython and notebooks."""
+        printer.text(str(self))
+
 
 def _count(number: int, word: str, plural: str | None = None) -> str:
     return f"{number} {word if number == 1 else plural or word + 's'}"
@@ -307,6 +311,10 @@ class PlanLog:
 
     def __str__(self) -> str:
         return "\n".join([str(report) for report in self.reports]) or "no plan was made"
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        """Show the text in IPython and notebooks."""
+        printer.text(str(self))
 
     def _note(self, plan: CachedPlan, position: CacheNode, keep_all: bool) -> None:
         if plan.program is None:

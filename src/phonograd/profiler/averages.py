@@ -358,6 +358,10 @@ class AverageList(Sequence[Average]):
         """Return the averages as a table in HTML."""
         return html_table(*self._cells(self.sorted_by(sort_by, ascending), None))
 
+    def _repr_html_(self) -> str:
+        """Return the table for notebooks, slowest first."""
+        return self.to_html("self_cpu_time_total")
+
     def table(
         self,
         sort_by: str | None = None,

@@ -16,7 +16,7 @@ from typing import Any, overload
 from ..core.base.errors import nearest
 from ..core.events import EVALUATION, FUNCTION, KERNEL, MODULE, USER_SCOPE
 from .events import EventList, FunctionEvent
-from .tables import bytes_text, count_text, cut, markdown_table, printable, text_table, time_text
+from .tables import bytes_text, count_text, cut, html_table, markdown_table, printable, text_table, time_text
 
 __all__ = ["View", "by_module", "by_scope", "by_step"]
 
@@ -110,6 +110,10 @@ class View(Sequence[Row]):
 
     def __str__(self) -> str:
         return self.table()
+
+    def _repr_html_(self) -> str:
+        """Return the table for notebooks."""
+        return html_table(*self._cells(self._rows, 10**6)) if self._rows else "<p>no rows</p>"
 
 
 def _text(key: str, value: Any, width: int) -> str:

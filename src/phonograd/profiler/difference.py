@@ -133,6 +133,10 @@ class Difference(Sequence[Change]):
     def __str__(self) -> str:
         return self.table()
 
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        """Show the table in IPython and notebooks."""
+        printer.text(str(self))
+
 
 def compare(before: AverageList, after: AverageList) -> Difference:
     """Return the differences between the averages of two profiles."""

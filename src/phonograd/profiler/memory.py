@@ -166,6 +166,10 @@ class MemoryTimeline:
     def __str__(self) -> str:
         return self.table()
 
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        """Show the table in IPython and notebooks."""
+        printer.text(str(self))
+
 
 def _cause(moment: Range) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the call stack and path of the operator whose value the memory holds."""

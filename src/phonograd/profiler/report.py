@@ -21,7 +21,7 @@ from .events import EventList, FunctionEvent, without_collection
 from .hints import find_hints
 from .memory import MemoryTimeline
 
-__all__ = ["html_report"]
+__all__ = ["framed_report", "html_report"]
 
 #: maximum number of slices in a report; the longest ones stay
 _MOST_SLICES = 200_000
@@ -37,6 +37,13 @@ def html_report(events: EventList, title: str = "Profile") -> str:
     page = _PAGE.read_text(encoding="utf-8")
     before, after = page.replace("__TITLE__", html.escape(title)).split("__DATA__")
     return before + data + after
+
+
+def framed_report(events: EventList, title: str = "Profile") -> str:
+    """Return the report in a frame of its own, for pages that contain other things."""
+    style = "width: 100%; height: 36em; border: 1px solid #8886; border-radius: 4px"
+    page = html.escape(html_report(events, title))
+    return f'<iframe title="{html.escape(title)}" style="{style}" srcdoc="{page}"></iframe>'
 
 
 def _data(events: EventList) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from .hints import Hint, find_hints
 from .memory import MemoryTimeline
 from .perfetto import write_perfetto_trace
 from .python_statistics import python_statistics
-from .report import html_report
+from .report import framed_report, html_report
 from .saving import save_events
 from .speedscope import write_speedscope
 from .tables import write_text
@@ -166,6 +166,10 @@ class Results:
 
     def __str__(self) -> str:
         return self.table()
+
+    def _repr_html_(self) -> str:
+        """Return the report in a frame for notebooks."""
+        return framed_report(self.events())
 
 
 class LoadedProfile(Results):
