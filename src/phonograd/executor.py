@@ -11,6 +11,7 @@ import numpy as np
 from . import autograd
 from .core.array.handle import assign, is_recorded, make, node_in
 from .core.base.devices import Context, as_context
+from .core.base.docstrings import complete_classes
 from .core.base.errors import MXNetError, nearest
 from .core.graph.interface import is_known
 from .core.graph.node import Node
@@ -341,3 +342,6 @@ def bind_new_arrays(
     grads = make_arrays(wanted, [spec for name, spec in zip(names, arguments, strict=True) if name in wanted], "grads")
     args = make_arrays(names, arguments, "args")
     return Executor(symbol, args, grads, requests, make_arrays(state_names, states, "states"), ctx)
+
+
+complete_classes(globals())

@@ -10,6 +10,7 @@ import hashlib
 from collections.abc import Collection, Iterator
 from typing import Any
 
+from ..core.base.docstrings import complete_classes
 from ..ndarray.array import NDArray
 
 __all__ = ["KVStoreBase", "create"]
@@ -163,3 +164,6 @@ def with_rows(key: Any, out: Any, row_ids: Any) -> Iterator[tuple[Any, NDArray, 
         rows = rows * len(targets)
     for target, numbers in zip(targets, rows, strict=True):
         yield key, target, numbers
+
+
+complete_classes(globals())

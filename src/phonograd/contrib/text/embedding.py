@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from ... import ndarray
+from ...core.base.docstrings import complete_classes
 from ...ndarray.array import NDArray
 from . import vocab
 
@@ -289,3 +290,6 @@ class CompositeEmbedding(TokenEmbedding):
         super().__init__()
         embeddings = token_embeddings if isinstance(token_embeddings, list) else [token_embeddings]
         self._take(vocabulary, embeddings)
+
+
+complete_classes(globals())
