@@ -35,6 +35,7 @@ from phonograd.core.graph.operator import NAMES, REGISTRY, Operator
 from phonograd.core.graph.signature import Type, result_variants, signature_of
 from phonograd.ndarray.namespaces import lookup, public_names
 from phonograd.numpy.declaration import FUNCTIONS, METHODS
+from phonograd.numpy.documentation import typed_signature
 from phonograd.numpy.facts import CONSTANTS
 from phonograd.symbol import _find_operator
 from phonograd.symbol.methods import _MORE, _OWN
@@ -54,23 +55,6 @@ from numpy.typing import DTypeLike
 from typing_extensions import Self
 
 '''
-
-#: types of arguments that functions of mx.np annotate with Any, by name
-_BY_NAME = {
-    **dict.fromkeys(("a", "arr", "ary", "m", "prototype"), "ndarray"),
-    **dict.fromkeys(("x", "y", "b", "x1", "x2", "values", "condition", "a1", "a2", "xp", "fp"), "ArrayLike"),
-    **dict.fromkeys(("arrays", "seq", "tup", "choices"), "Sequence[ArrayLike] | ndarray"),
-    **dict.fromkeys(("condlist", "choicelist"), "Sequence[ArrayLike]"),
-    **dict.fromkeys(("shape", "newshape", "size", "dimensions"), "int | Sequence[int]"),
-    **dict.fromkeys(("a_min", "a_max", "fill_value", "start", "stop", "step"), "ArrayLike"),
-    "axis": "int | Sequence[int] | None",
-    "dtype": "DTypeLike | None",
-    "indices": "ArrayLike",
-    "indices_or_sections": "int | Sequence[int]",
-    "out": "ndarray | None",
-    "weights": "ndarray | None",
-    "xi": "ArrayLike",
-}
 
 _OVERRIDES = "  # type: ignore[override]"
 
@@ -176,16 +160,8 @@ def function_text(
 
 def plain_text(name: str, function: Callable[..., Any], method: bool = False, note: str = "") -> str:
     """Return the stub of a Python function; arguments annotated with Any get the types of their names."""
-    signature = inspect.signature(function)
-    arguments = []
-    for argument in signature.parameters.values():
-        annotation = str(argument.annotation)
-        if annotation == "Any" and argument.name in _BY_NAME:
-            annotation = _BY_NAME[argument.name]
-            if argument.default is None and "None" not in annotation:
-                annotation += " | None"
-        arguments.append(argument.replace(annotation=Type(annotation)))
-    result = re.sub(r"\bAny\b", "ndarray", str(signature.return_annotation))
+    signature = typed_signature(function)
+    arguments, result = signature.parameters.values(), signature.return_annotation
     indent = "    " if method else ""
     head = f"{indent}def {name}({arguments_text(arguments, method)}) -> {result}:{note}\n"
     return head + quote(inspect.getdoc(function) or "", indent + "    ")
@@ -313,9 +289,9 @@ def numpy_module() -> str:
             text += f"{name}: {type(value).__name__ if value is not None else None}\n"
     operators = {n: f for n, f in FUNCTIONS.items() if isinstance(f, Operator) and not n.startswith("_")}
     text += "\n" + names_text(operators, lambda name, one: function_text(name, one, "ndarray", doc=text_of(one)))
-    for name, function in sorted(FUNCTIONS.items()):
+    for name in sorted(FUNCTIONS):
         if name not in operators and not name.startswith("_") and name not in CONSTANTS:
-            text += plain_text(name, function) + "\n"
+            text += plain_text(name, getattr(mx.np, name)) + "\n"
     return text
 
 

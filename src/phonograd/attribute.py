@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from .base import _MXClassPropertyDescriptor, _MXClassPropertyMetaClass
+from .core.base.docstrings import complete_classes
 from .core.base.thread_state import ThreadState, thread_state
 
 __all__ = ["AttrScope"]
@@ -58,3 +59,6 @@ class AttrScope(metaclass=_MXClassPropertyMetaClass):
         cls._current.set(scope)
 
     current = _MXClassPropertyDescriptor(_innermost, _replace)
+
+
+complete_classes(globals())

@@ -32,6 +32,7 @@ from .core.backward.backward import backward_pass, grad_pass
 from .core.backward.function import Function, register_hook
 from .core.backward.variable import attach as attach
 from .core.backward.variable import mark
+from .core.base.docstrings import complete_classes
 from .core.base.foreign_names import explain_name
 from .core.events import Range, RecordScope, add_global_callback, remove_callback
 from .core.observe.anomaly import detection
@@ -401,3 +402,6 @@ def _pairs(heads: Any, head_grads: Any) -> tuple[list[NDArray], list[NDArray | N
         if not isinstance(head, NDArray):
             raise TypeError(f"heads must be NDArrays, not {type(head)}")
     return heads, head_grads
+
+
+complete_classes(globals())

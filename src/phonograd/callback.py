@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from .core.base.docstrings import complete_classes
 from .model import save_checkpoint
 
 __all__ = [
@@ -139,3 +140,6 @@ class LogValidationMetricsCallback:
         if param.eval_metric:
             for name, value in param.eval_metric.get_name_value():
                 logging.info("Epoch[%d] Validation-%s=%f", param.epoch, name, value)
+
+
+complete_classes(globals())

@@ -18,6 +18,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any, TextIO
 
+from .core.base.docstrings import complete_classes
 from .core.base.files import write_atomically
 from .core.base.interactive import notebook
 from .core.base.terminal import (
@@ -220,3 +221,6 @@ class Curves:
         picture = io.BytesIO()
         figure.savefig(picture, format=kind)
         return picture.getvalue()
+
+
+complete_classes(globals())

@@ -11,6 +11,7 @@ import numpy as np
 from . import autograd
 from .core.array.handle import assign, is_recorded, make, node_in
 from .core.base.devices import Context, as_context
+from .core.base.docstrings import complete_classes
 from .core.base.errors import MXNetError, nearest
 from .core.graph.interface import is_known
 from .core.graph.node import Node
@@ -385,3 +386,6 @@ def bind_new_arrays(
 def _known_names(symbol: Symbol, given: Mapping[str, Any]) -> dict[str, Any]:
     names = set(symbol.list_inputs())
     return {name: value for name, value in given.items() if name in names}
+
+
+complete_classes(globals())

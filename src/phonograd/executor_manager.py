@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from .core.base.devices import Context
+from .core.base.docstrings import complete_classes
 from .executor import Executor, bind_new_arrays
 from .ndarray.array import NDArray
 from .ndarray.creation import concatenate
@@ -285,3 +286,6 @@ class DataParallelExecutorManager:
     def update_metric(self, metric: Any, labels: Sequence[NDArray], pre_sliced: bool = False) -> None:
         """Update a metric with the outputs of the current batch."""
         self._current().update_metric(metric, labels, pre_sliced)
+
+
+complete_classes(globals())

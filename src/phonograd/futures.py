@@ -18,6 +18,8 @@ import threading
 from collections.abc import Callable, Generator, Iterable
 from typing import Any, Generic, TypeVar
 
+from .core.base.docstrings import complete_classes
+
 __all__ = ["Future", "collect_all", "wait_all"]
 
 T = TypeVar("T")
@@ -203,3 +205,6 @@ def _check_futures(futures: Iterable[Future[Any]]) -> list[Future[Any]]:
         if not isinstance(future, Future):
             raise TypeError(f"expected futures of phonograd.futures, not {future!r}")
     return waited
+
+
+complete_classes(globals())

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from . import registry
+from .core.base.docstrings import complete_classes
 from .ndarray import random
 from .ndarray.array import NDArray
 from .ndarray.creation import zeros
@@ -505,3 +506,6 @@ class FusedRNN(Initializer):
                 part[self._num_hidden : 2 * self._num_hidden] = self._forget_bias
             parts.append(part.reshape(-1))
         arr[:] = np.concatenate(parts).reshape(arr.shape)
+
+
+complete_classes(globals())

@@ -6,6 +6,8 @@ import itertools
 import logging
 import math
 
+from .core.base.docstrings import complete_classes
+
 __all__ = ["CosineScheduler", "FactorScheduler", "LRScheduler", "MultiFactorScheduler", "PolyScheduler"]
 
 _logger = logging.getLogger(__name__)
@@ -226,3 +228,6 @@ class CosineScheduler(_Descent):
 
     def _height(self, progress: float) -> float:
         return (1 + math.cos(math.pi * progress)) / 2
+
+
+complete_classes(globals())

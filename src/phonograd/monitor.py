@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from .core.base.docstrings import complete_classes
 from .ndarray.array import NDArray
 
 __all__ = ["Monitor"]
@@ -109,3 +110,6 @@ def _text(statistic: Statistic) -> str:
             raise AssertionError(f"stat_func must return an NDArray or a list of them, not {type(value)}")
         parts.append(f"{value.asscalar() if value.size == 1 else value.asnumpy()}\t")
     return "".join(parts)
+
+
+complete_classes(globals())

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from .base import _MXClassPropertyDescriptor, _MXClassPropertyMetaClass
+from .core.base.docstrings import complete_classes
 from .core.base.thread_state import ThreadState, thread_state
 
 __all__ = ["NameManager", "Prefix"]
@@ -72,3 +73,6 @@ class Prefix(NameManager):
     def get(self, name: str | None, hint: str) -> str:
         """Return the prefix followed by `name`, or by a new name if `name` is None."""
         return self._prefix + super().get(name, hint)
+
+
+complete_classes(globals())

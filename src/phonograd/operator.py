@@ -16,6 +16,7 @@ import numpy as np
 from .core.array.handle import as_class
 from .core.backward.function import as_recorded, record_call, sources_of
 from .core.base.devices import current_context
+from .core.base.docstrings import complete_classes
 from .core.base.errors import MXNetError, nearest
 from .core.events import CUSTOM_OPERATORS, LISTENING, USER_SCOPE, Range
 from .core.graph.operator import REGISTRY
@@ -371,3 +372,6 @@ class NDArrayOp(PythonOp):
     ) -> list[int]:
         """Return the numbers of the arrays that backward reads."""
         return [*(out_grad if self.need_top_grad() else []), *in_data, *out_data]
+
+
+complete_classes(globals())

@@ -23,6 +23,7 @@ from typing import Any, BinaryIO, NamedTuple, TypeVar
 
 import numpy as np
 
+from .core.base.docstrings import complete_classes
 from .core.base.errors import MissingFile, MXNetError
 from .core.base.files import AtomicFile, write_atomically
 
@@ -436,3 +437,6 @@ def pack_img(header: IRHeader, img: Any, quality: int = 95, img_fmt: str = ".jpg
     if image.ndim == 3 and image.shape[2] == 3:
         image = image[:, :, ::-1]
     return pack(header, encode(image, quality, img_fmt))
+
+
+complete_classes(globals())

@@ -216,6 +216,21 @@ def use_np(func: _Decorated) -> _Decorated:
 def set_np(shape: bool = True, array: bool = True) -> None:
     """Turn NumPy shape and array semantics on (or off) in every thread that has not set its own switches.
 
+    Parameters
+    ----------
+    shape
+        Whether shapes are NumPy's: ``()`` is a 0-d array, and an extent of 0 is an empty one.
+    array
+        Whether Gluon makes arrays of ``mx.np`` instead of ``mx.nd``.
+
+    Examples
+    --------
+    >>> import phonograd as mx
+    >>> mx.npx.set_np()
+    >>> mx.npx.is_np_array()
+    True
+    >>> mx.npx.reset_np()
+
     Compatibility
     -------------
     In MXNet the switches belong to one thread.
@@ -235,7 +250,15 @@ def set_np(shape: bool = True, array: bool = True) -> None:
 
 
 def reset_np() -> None:
-    """Turn NumPy shape and array semantics off."""
+    """Turn NumPy shape and array semantics off.
+
+    Examples
+    --------
+    >>> import phonograd as mx
+    >>> mx.npx.reset_np()
+    >>> mx.npx.is_np_array()
+    False
+    """
     set_np(shape=False, array=False)
 
 
@@ -266,7 +289,20 @@ def get_gpu_memory(gpu_dev_id: int) -> tuple[int, int]:
 
 
 def get_cuda_compute_capability(ctx: Any) -> int:
-    """Raise: a CPU has no compute capability, and arrays on GPUs are not supported."""
+    """Raise: a CPU has no compute capability, and arrays on GPUs are not supported.
+
+    Parameters
+    ----------
+    ctx
+        A context.
+
+    Examples
+    --------
+    >>> import phonograd as mx
+    >>> mx.util.get_cuda_compute_capability(mx.gpu())
+    Traceback (most recent call last):
+    phonograd...MXNetError: No CUDA device is available: phonograd computes on the CPU only.
+    """
     if getattr(ctx, "device_type", None) != "gpu":
         raise ValueError(f"Expecting a gpu context to get cuda compute capability, while received ctx {ctx}")
     raise MXNetError("No CUDA device is available: phonograd computes on the CPU only.")

@@ -1,15 +1,20 @@
-"""Every public operator has a summary, described arguments, and an example that prints what it shows."""
+"""Every public operator and function of mx.np has a summary, described arguments, and an example that is executed."""
 
 import doctest
 import inspect
+import types
 
 import pytest
 
 import phonograd as mx
+from phonograd.core.base.docstrings import own_descriptions, sections_of
 from phonograd.core.graph.documentation import brief_of, document, example_of, undescribed
 from phonograd.core.graph.operator import REGISTRY
 from phonograd.core.graph.shared_parameters import SHARED
 from phonograd.core.graph.signature import signature_of
+from phonograd.numpy.declaration import FUNCTIONS
+from phonograd.numpy.shared_parameters import RESULTS, TYPES
+from phonograd.numpy.shared_parameters import SHARED as OF_NUMPY
 
 FLAGS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
 PREFIXES = ("_contrib_", "_linalg_", "_image_")
@@ -64,3 +69,71 @@ def test_help_shows_the_whole_text():
 
 def test_an_own_description_takes_precedence():
     assert "updates them" in mx.nd.BatchNorm.__doc__
+
+
+# -- mx.np and mx.npx
+
+
+def functions_of(space, names=None):
+    """Return the functions of a namespace by name, without those of NumPy itself."""
+    found = {name: getattr(space, name) for name in names or dir(space) if not name.startswith("_")}
+    kinds = (type, types.ModuleType)
+    return {name: one for name, one in found.items() if callable(one) and not isinstance(one, kinds) and ours(one)}
+
+
+def ours(function):
+    return (getattr(function, "__module__", None) or "").startswith("phonograd") or hasattr(function, "facts")
+
+
+SPACES = {
+    "np": functions_of(mx.np),
+    "np.linalg": functions_of(mx.np.linalg, mx.np.linalg.__all__),
+    "np.random": functions_of(mx.np.random, mx.np.random.__all__),
+    "npx": functions_of(mx.npx),
+    "npx.random": functions_of(mx.npx.random, mx.npx.random.__all__),
+}
+
+
+def test_the_namespaces_are_complete():
+    assert {name for name in FUNCTIONS if not name.startswith("_")} <= {*SPACES["np"], "set_printoptions"}
+    assert len(SPACES["npx"]) > 70
+
+
+@pytest.mark.parametrize("space", SPACES)
+def test_functions_of_numpy_are_documented(space):
+    missing = []
+    for name, function in SPACES[space].items():
+        sections = sections_of(inspect.getdoc(function) or "")
+        described = own_descriptions(sections.get("Parameters", ""))
+        missing += [f"{name}({one})" for one in inspect.signature(function).parameters if not described.get(one)]
+        if not sections[""].partition("\n\n")[0].rstrip().endswith((".", ":", "::")):
+            missing.append(f"{name}: a summary")
+        if ">>>" not in sections.get("Examples", ""):
+            missing.append(f"{name}: an example")
+    assert missing == []
+
+
+@pytest.mark.parametrize("space", SPACES)
+def test_examples_of_numpy_show_what_happens(space):
+    report = []
+    # operators of mx.nd have been tried above
+    own = {name: one for name, one in SPACES[space].items() if space != "npx" or f"mx.{space}" in one.__doc__}
+    assert len(own) > 3
+    for name, function in own.items():
+        names = {**getattr(function, "__globals__", {}), "mx": mx}
+        test = doctest.DocTestParser().get_doctest(function.__doc__, names, f"{space}.{name}", None, 0)
+        assert test.examples, name
+        doctest.DocTestRunner(optionflags=FLAGS).run(test, out=report.append)
+    assert not report, "".join(report)
+
+
+def test_every_shared_description_of_numpy_is_used():
+    used = set()
+    for space, functions in SPACES.items():
+        prefix = space.partition(".")[2] + "."
+        for name, function in functions.items():
+            for argument in inspect.signature(function).parameters:
+                used |= {argument, f"{name}.{argument}", f"{prefix}{argument}", f"{prefix}{name}.{argument}"}
+    assert sorted(set(OF_NUMPY) - used) == []
+    assert sorted(set(TYPES) - used) == []
+    assert sorted(set(RESULTS) - set(SPACES["np"])) == []

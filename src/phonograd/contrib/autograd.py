@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from .. import autograd
+from ..core.base.docstrings import complete_classes
 from ..ndarray import NDArray, zeros
 
 __all__ = [
@@ -132,3 +133,6 @@ def grad(func: Callable[..., Any], argnum: int | Sequence[int] | None = None) ->
         return with_loss(*args)[0]
 
     return wrapped
+
+
+complete_classes(globals())

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from ..core.base.docstrings import complete_classes
 from ..io import DataDesc, DataIter
 from ..ndarray import concat, zeros
 from ..ndarray.array import NDArray
@@ -76,3 +77,6 @@ class DataLoaderIter(DataIter):
     def getpad(self) -> int:
         """Return the number of padded samples at the end of the batch."""
         return int(self.batch_size - self._current_batch[0].shape[0])
+
+
+complete_classes(globals())

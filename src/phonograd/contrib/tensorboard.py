@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
+from ..core.base.docstrings import complete_classes
+
 __all__ = ["LogMetricsCallback"]
 
 
@@ -36,3 +38,6 @@ class LogMetricsCallback:
         for name, value in param.eval_metric.get_name_value():
             whole = name if self.prefix is None else f"{self.prefix}-{name}"
             self.summary_writer.add_scalar(whole, value, global_step=param.epoch)
+
+
+complete_classes(globals())

@@ -13,6 +13,7 @@ import numpy as np
 
 from .. import autograd
 from ..core.array.handle import make_concrete
+from ..core.base.docstrings import complete_classes
 from ..core.base.errors import MXNetError
 from ..gluon.parameter import DeferredInitializationError, Parameter, ParameterDict
 from ..gluon.trainer import Trainer
@@ -392,3 +393,6 @@ class DistributedTrainer(Trainer):
                 grads, add_up(world(), sent, f"gradients of {name_keys([one.name for one in used])}")
             ):
                 grad[:] = total.astype(grad.dtype) if self._compression is not None else total
+
+
+complete_classes(globals())

@@ -9,6 +9,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from ..base import numeric_types
+from ..core.base.docstrings import complete_classes
 from ..core.base.foreign_names import explain_name
 from ..ndarray.array import NDArray
 from .block import HybridBlock
@@ -431,3 +432,6 @@ if not TYPE_CHECKING:
         if name.startswith("__"):
             raise AttributeError(name)
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}{explain_name(name, __all__)}")
+
+
+complete_classes(globals())

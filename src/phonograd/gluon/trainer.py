@@ -10,6 +10,7 @@ from typing import Any
 from .. import kvstore as stores
 from .. import optimizer as optimizers
 from ..core.base.devices import Context
+from ..core.base.docstrings import complete_classes
 from ..core.base.files import write_atomically
 from ..kvstore.base import is_distributed
 from .parameter import Parameter, ParameterDict
@@ -307,3 +308,6 @@ class Trainer:
                 updater.optimizer = self._updaters[0].optimizer
             self._optimizer = self._updaters[0].optimizer
         self._optimizer.param_dict = dict(enumerate(self._params))
+
+
+complete_classes(globals())

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from ..core.base.docstrings import complete_classes
 from ..core.base.dtypes import as_dtype
 from ..core.base.errors import MXNetError
 from ..core.ops.vision.image_colors import EIGENVALUES, EIGENVECTORS, LUMA
@@ -387,3 +388,6 @@ def _channels(given: Any, usual: Image, name: str) -> Image | None:
     if values.shape not in ((1,), (3,)):
         raise ValueError(f"{name} must have 1 or 3 numbers, not shape {values.shape}")
     return values.astype(np.float32)
+
+
+complete_classes(globals())

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ..core.base.docstrings import complete_classes
 from ..core.base.errors import MXNetError
 from .detection_augmenters import (
     CreateDetAugmenter,
@@ -253,3 +254,6 @@ def _draw(image: Image, box: Image, color: Any, thickness: int) -> None:
         (slice(max(top, 0), bottom), slice(max(right - thickness, 0), right)),
     ):
         image[rows, columns] = color
+
+
+complete_classes(globals())

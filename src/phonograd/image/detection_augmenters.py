@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from ..core.base.docstrings import complete_classes
 from ..core.ops.vision.image_colors import EIGENVALUES, EIGENVECTORS
 from .augmenters import (
     Augmenter,
@@ -412,3 +413,6 @@ def CreateDetAugmenter(  # noqa: N802
     if mean is not None or std is not None:
         borrowed.append(ColorNormalizeAug(mean, std))
     return result + [DetBorrowAug(part) for part in borrowed]
+
+
+complete_classes(globals())

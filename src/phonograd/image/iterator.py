@@ -12,6 +12,7 @@ import numpy as np
 
 from .. import recordio
 from ..core.base.devices import CPU
+from ..core.base.docstrings import complete_classes
 from ..core.base.dtypes import DType, as_dtype
 from ..core.base.errors import MXNetError
 from ..io.iteration import DataBatch, DataIter
@@ -285,3 +286,6 @@ def _make_image_list(path: str | None, given: Sequence[Any] | None, dtype: DType
         labels = entry[0] if len(entry) == 2 else entry[:-1]
         found[str(number)] = np.atleast_1d(np.asarray(labels, np.float32)).astype(dtype), entry[-1]
     return found
+
+
+complete_classes(globals())

@@ -10,6 +10,7 @@ import numpy as np
 
 from ..core.array.handle import read
 from ..core.base.devices import CPU
+from ..core.base.docstrings import complete_classes
 from ..ndarray.array import NDArray, concrete
 from ..ndarray.creation import array
 from ..ndarray.sparse import CSRNDArray
@@ -211,3 +212,6 @@ class NDArrayIter(DataIter):
         if self.cursor < 0:
             return -self.cursor
         return max(0, self.cursor + self.batch_size - self.num_data) if self.last_batch_handle == "pad" else 0
+
+
+complete_classes(globals())

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from .. import recordio
+from ..core.base.docstrings import complete_classes
 from ..core.base.dtypes import as_dtype
 from ..core.base.errors import MXNetError, nearest
 from ..core.ops.vision.image_colors import EIGENVALUES, EIGENVECTORS
@@ -309,3 +310,6 @@ def _check_options(options: dict[str, Any]) -> None:
                 f"ImageRecordIter does not support {name}={value!r}; use mx.image.ImageIter with your own augmenter"
             )
         raise TypeError(f"ImageRecordIter has no argument {name!r}{nearest(name, [*_IGNORED, *_NEUTRAL])}")
+
+
+complete_classes(globals())

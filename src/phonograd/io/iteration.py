@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ..core.base.docstrings import complete_classes
 from ..ndarray.array import NDArray
 
 __all__ = ["DataBatch", "DataDesc", "DataIter"]
@@ -137,3 +138,6 @@ class DataIter:
     def getpad(self) -> int | None:
         """Return the number of examples at the end that only fill the batch; None if it is unknown."""
         return None
+
+
+complete_classes(globals())

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..core.base.devices import CPU
+from ..core.base.docstrings import complete_classes
 from ..distributed.world import world
 from ..ndarray.array import NDArray, concrete
 from .iteration import DataBatch, DataDesc, DataIter
@@ -134,3 +135,6 @@ class RoundIter(DataIter):
     def getpad(self) -> int:
         """Return the number of examples at the end that only fill the batch."""
         return self._pad
+
+
+complete_classes(globals())

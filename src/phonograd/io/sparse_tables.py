@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..core.base.devices import CPU
+from ..core.base.docstrings import complete_classes
 from ..core.base.dtypes import DType, as_dtype
 from ..core.base.errors import MXNetError
 from ..ndarray.array import NDArray, concrete
@@ -149,3 +150,6 @@ class LibSVMIter(RoundIter):
                 label = concrete(np.ascontiguousarray(self._rows.labels[self._chosen]), CPU)
             self._arrays = data, label
         return self._arrays
+
+
+complete_classes(globals())

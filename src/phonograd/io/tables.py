@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ..core.base.docstrings import complete_classes
 from ..core.base.dtypes import as_dtype
 from ..core.base.errors import MXNetError
 from .idx import read_idx
@@ -162,3 +163,6 @@ class MNISTIter(RoundIter):
         return (self._images[examples] / np.float32(256)).astype(self._dtype), self._labels[examples].astype(
             self._dtype
         )
+
+
+complete_classes(globals())

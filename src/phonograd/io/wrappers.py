@@ -8,6 +8,7 @@ import weakref
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ..core.base.docstrings import complete_classes
 from .iteration import DataBatch, DataDesc, DataIter
 
 __all__ = ["PrefetchingIter", "ResizeIter"]
@@ -214,3 +215,6 @@ class PrefetchingIter(DataIter):
     def getpad(self) -> int | None:
         """Return the number of examples at the end that only fill the batch."""
         return self._batch().pad
+
+
+complete_classes(globals())

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from ..core.base.docstrings import complete_classes
 from ..ndarray.array import NDArray
 
 __all__ = ["KVStoreBase", "create"]
@@ -168,3 +169,6 @@ def with_rows(key: Any, out: Any, row_ids: Any) -> Iterator[tuple[Any, NDArray, 
         rows = rows * len(targets)
     for target, numbers in zip(targets, rows, strict=True):
         yield key, target, numbers
+
+
+complete_classes(globals())

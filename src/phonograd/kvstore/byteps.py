@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..core.base.docstrings import complete_classes
 from .base import KVStoreBase
 from .horovod import Horovod
 
@@ -11,3 +12,6 @@ __all__ = ["BytePS"]
 @KVStoreBase.register
 class BytePS(Horovod):
     """Add up values over all processes, and store nothing."""
+
+
+complete_classes(globals())

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .. import autograd
+from ..core.base.docstrings import complete_classes
 from ..core.base.errors import MXNetError
 from ..distributed.arrays import add_up, broadcast
 from ..distributed.communicator import Communicator
@@ -78,3 +79,6 @@ class Horovod(KVStoreBase):
     def num_workers(self) -> int:
         """The number of processes."""
         return self._group.size
+
+
+complete_classes(globals())

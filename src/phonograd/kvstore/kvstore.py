@@ -14,6 +14,7 @@ from typing import Any
 
 from .. import autograd
 from ..core.base.devices import Context
+from ..core.base.docstrings import complete_classes
 from ..core.base.errors import MXNetError
 from ..core.base.files import write_atomically
 from ..distributed.arrays import add_up, add_up_rows, broadcast
@@ -270,3 +271,6 @@ class DistributedKVStore(KVStore):
         self._group.barrier()
 
     barrier = _barrier
+
+
+complete_classes(globals())

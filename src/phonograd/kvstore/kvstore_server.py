@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..core.base.docstrings import complete_classes
 from ..core.base.errors import MXNetError
 
 __all__ = ["KVStoreServer"]
@@ -21,3 +22,6 @@ class KVStoreServer:
             "there are no servers and no scheduler: every process is a worker and holds the store. Start workers only, "
             "for example with `phonograd launch -n 4 train.py`"
         )
+
+
+complete_classes(globals())

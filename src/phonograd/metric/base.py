@@ -13,6 +13,7 @@ import numpy
 
 from .. import registry
 from ..base import numeric_types
+from ..core.base.docstrings import complete_classes
 from ..distributed.world import world
 from ..ndarray.array import NDArray
 
@@ -369,3 +370,6 @@ def as_columns(array: NDArray) -> numpy.ndarray[Any, Any]:
     """Return an array with at least two axes."""
     values = array.asnumpy()
     return values.reshape(-1, 1) if values.ndim == 1 else values
+
+
+complete_classes(globals())

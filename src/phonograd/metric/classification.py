@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from .. import ndarray
+from ..core.base.docstrings import complete_classes
 from ..distributed.world import world
 from .base import EvalMetric, alias, check_label_shapes, register
 
@@ -349,3 +350,6 @@ class Perplexity(EvalMetric):
 
     def _value(self, total: Any, count: Any) -> Any:
         return math.exp(total / count)
+
+
+complete_classes(globals())

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ..core.base.docstrings import complete_classes
 from .base import EvalMetric, alias, as_columns, check_label_shapes, register
 
 __all__ = ["MAE", "MSE", "RMSE", "PearsonCorrelation"]
@@ -150,3 +151,6 @@ class PearsonCorrelation(EvalMetric):
     def get_global(self) -> tuple[Any, Any]:
         """Return name and value since the last :meth:`reset`."""
         return super().get_global() if self.average == "macro" else self.get()
+
+
+complete_classes(globals())

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from .. import metric, ndarray
+from ..core.base.docstrings import complete_classes
 from ..core.base.errors import MXNetError
 from ..initializer import Uniform
 from ..io import DataBatch, NDArrayIter
@@ -578,3 +579,6 @@ def _callbacks(given: Any) -> list[Callable[..., Any]]:
 def _tell(callbacks: Any, parameters: BatchEndParam) -> None:
     for callback in _callbacks(callbacks):
         callback(parameters)
+
+
+complete_classes(globals())

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from .. import ndarray
+from ..core.base.docstrings import complete_classes
 from ..core.base.errors import MXNetError
 from ..io import DataBatch
 from ..model import load_params
@@ -292,3 +293,6 @@ class BucketingModule(BaseModule):
         module._loaded = (dict(arg_params or {}), dict(aux_params or {}))
         module.params_initialized = True
         return module
+
+
+complete_classes(globals())

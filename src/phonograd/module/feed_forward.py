@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from .. import metric
+from ..core.base.docstrings import complete_classes
 from ..io import NDArrayIter, ResizeIter
 from ..model import load_checkpoint, save_checkpoint
 from ..symbol import Symbol
@@ -27,23 +28,23 @@ class FeedForward:
     Parameters
     ----------
     symbol
-            The symbol to compute.
-        ctx
-            The context to compute on.
-        num_epoch, begin_epoch
-            One past the number of the last epoch, and the number of the first.
-        epoch_size
-            The number of batches in an epoch; all by default.
-        optimizer
-            The optimizer or its name; keywords are its parameters.
-        initializer
-            The initializer of parameters that are not in ``arg_params``.
-        numpy_batch_size
-            The batch size for NumPy arrays.
-        arg_params, aux_params
-            Initial parameters and auxiliary states.
-        allow_extra_params
-            Whether to allow parameters that the symbol does not use.
+        The symbol to compute.
+    ctx
+        The context to compute on.
+    num_epoch, begin_epoch
+        One past the number of the last epoch, and the number of the first.
+    epoch_size
+        The number of batches in an epoch; all by default.
+    optimizer
+        The optimizer or its name; keywords are its parameters.
+    initializer
+        The initializer of parameters that are not in ``arg_params``.
+    numpy_batch_size
+        The batch size for NumPy arrays.
+    arg_params, aux_params
+        Initial parameters and auxiliary states.
+    allow_extra_params
+        Whether to allow parameters that the symbol does not use.
     """
 
     def __init__(
@@ -242,3 +243,6 @@ class FeedForward:
             eval_batch_end_callback=eval_batch_end_callback,
         )
         return model
+
+
+complete_classes(globals())

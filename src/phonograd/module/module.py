@@ -9,6 +9,7 @@ from typing import Any
 
 from .. import ndarray
 from ..core.base.devices import Context, cpu
+from ..core.base.docstrings import complete_classes
 from ..core.base.errors import MXNetError, nearest
 from ..core.base.files import write_atomically
 from ..distributed.arrays import broadcast
@@ -433,3 +434,6 @@ def _shared_store(kvstore: Any) -> Any:
     """Return the store of several processes; None if one process needs none."""
     store = create_store(kvstore) if isinstance(kvstore, str) and is_distributed(kvstore) else kvstore
     return store if isinstance(store, (DistributedKVStore, Horovod)) else None
+
+
+complete_classes(globals())

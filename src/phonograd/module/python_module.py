@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from .. import ndarray
+from ..core.base.docstrings import complete_classes
 from ..io import DataBatch, DataDesc
 from ..ndarray import NDArray
 from .base_module import Arrays, BaseModule, Binding, Metric, Values, need
@@ -189,3 +190,6 @@ class PythonLossModule(PythonModule):
         if not merge_multi_context:
             raise AssertionError("PythonLossModule computes in one context")
         return [self._scores_grad]
+
+
+complete_classes(globals())

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Sequence
 from typing import Any
 
+from ..core.base.docstrings import complete_classes
 from ..io import DataBatch, DataDesc
 from .base_module import Arrays, BaseModule, Binding, Metric, Values, need
 
@@ -209,3 +210,6 @@ def _rename(shapes: Any, names: Sequence[str]) -> list[DataDesc]:
         raise AssertionError(f"auto_wiring: {len(shapes)} outputs do not match the inputs {', '.join(names)}")
     found = [each if isinstance(each, DataDesc) else DataDesc(*each) for each in shapes]
     return [DataDesc(name, each.shape, each.dtype, each.layout) for name, each in zip(names, found, strict=True)]
+
+
+complete_classes(globals())

@@ -36,6 +36,7 @@ from ..core.array.values import values_of
 from ..core.backward.backward import backward_pass
 from ..core.backward.variable import attach
 from ..core.base.devices import Context, as_context
+from ..core.base.docstrings import complete_classes
 from ..core.base.dtypes import DType, as_dtype
 from ..core.base.errors import MXNetError
 from ..core.base.foreign_names import OF_ARRAYS, ForeignName
@@ -561,3 +562,6 @@ def concrete(data: np.ndarray[Any, Any], context: Context) -> NDArray:
         hold(data, "input")
     made: NDArray = make_concrete(data, context)
     return made
+
+
+complete_classes(globals())

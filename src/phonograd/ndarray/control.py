@@ -43,6 +43,19 @@ def _nest(pattern: Any, columns: Iterator[NDArray]) -> Any:
 def foreach(body: Callable[..., Any], data: Any, init_states: Any, name: str = "foreach") -> tuple[Any, Any]:
     """Run ``body(slice, states)`` over the first axis of data; return the stacked outputs and final states.
 
+    Parameters
+    ----------
+    body
+        The function of one step; it returns the outputs and the new states.
+    data
+        Array, or nested lists of arrays, with the steps along the first axis.
+    init_states
+        States of the first step: an array, or nested lists of arrays.
+    name
+        Ignored; symbols use it.
+
+    Examples
+    --------
     >>> import phonograd as mx
     >>> step = lambda x, s: (x + s, x + s)
     >>> outputs, state = mx.nd.contrib.foreach(step, mx.nd.array([1, 2, 3]), mx.nd.zeros(1))
@@ -81,7 +94,30 @@ def while_loop(
     max_iterations: int | None = None,
     name: str = "while_loop",
 ) -> tuple[Any, Any]:
-    """Run a while loop; return its stacked outputs, zero-padded to ``max_iterations``, and its final variables."""
+    """Run a while loop; return its stacked outputs, zero-padded to ``max_iterations``, and its final variables.
+
+    Parameters
+    ----------
+    cond
+        The condition, a function of the variables; the loop ends when it is false.
+    func
+        The function of one step; it takes the variables and returns the outputs and the new variables.
+    loop_vars
+        Variables of the first step: an array or a list of arrays.
+    max_iterations
+        Largest number of steps; required.
+    name
+        Ignored; symbols use it.
+
+    Examples
+    --------
+    >>> import phonograd as mx
+    >>> step = lambda i, total: (total, [i + 1, total + i])
+    >>> start = [mx.nd.array([1]), mx.nd.array([0])]
+    >>> outputs, (i, total) = mx.nd.contrib.while_loop(lambda i, total: i <= 3, step, start, max_iterations=5)
+    >>> outputs.asnumpy().ravel(), total.asscalar()
+    (array([0., 1., 3., 0., 0.], dtype=float32), np.float32(6.0))
+    """
     if max_iterations is None:
         raise ValueError("max_iterations should be specified")
     try:
@@ -128,7 +164,23 @@ def _truth(value: Any) -> bool:
 def cond(pred: Any, then_func: Callable[[], Any], else_func: Callable[[], Any], name: str = "cond") -> Any:
     """Return ``then_func()`` if the condition is true, else ``else_func()``.
 
-    The condition is an array of one element, a number, or a function that returns one.
+    Parameters
+    ----------
+    pred
+        The condition: an array of one element, a number, or a function that returns one.
+    then_func
+        Function without arguments that is called if the condition is true.
+    else_func
+        Function without arguments that is called if the condition is false.
+    name
+        Ignored; symbols use it.
+
+    Examples
+    --------
+    >>> import phonograd as mx
+    >>> x = mx.nd.array([2.0])
+    >>> mx.nd.contrib.cond(x > 1, lambda: x * 10, lambda: x).asnumpy()
+    array([20.], dtype=float32)
     """
     return then_func() if _truth(pred() if callable(pred) else pred) else else_func()
 

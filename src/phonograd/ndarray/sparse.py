@@ -22,6 +22,7 @@ from ..base import NotSupportedForSparseNDArray
 from ..core.array.handle import Handle, node_in, read
 from ..core.array.values import made_by_numpy, values_of
 from ..core.base.devices import Context, as_context
+from ..core.base.docstrings import complete_classes
 from ..core.base.dtypes import FLOAT32, DType, as_dtype
 from ..core.base.errors import MXNetError, format_shape, nearest
 from ..core.graph.node import Shape
@@ -589,3 +590,6 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted({*__all__, *_OTHER_NAMES, *public_names(), *public_names("_sparse_")})
+
+
+complete_classes(globals())

@@ -14,6 +14,8 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
+from ..core.base.docstrings import complete_classes
+
 __all__ = ["LiveBokehChart", "LiveLearningCurve", "LiveTimeSeries", "PandasLogger", "args_wrapper"]
 
 
@@ -301,3 +303,6 @@ def args_wrapper(*args: Any) -> dict[str, list[Callable[..., None]]]:
         for name, function in each.callback_args().items():
             result[name].append(function)
     return dict(result)
+
+
+complete_classes(globals())

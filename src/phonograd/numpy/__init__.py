@@ -30,6 +30,7 @@ from . import (
 )
 from .declaration import FUNCTIONS as _FUNCTIONS
 from .declaration import function as _function
+from .facts import CONSTANTS as _CONSTANTS
 from .methods import install as _install
 from .multiarray import ndarray
 
@@ -38,7 +39,7 @@ __all__ = ["ndarray"]
 _MODULES = ("linalg", "random")
 
 _install()
-globals().update(facts.CONSTANTS)
+globals().update(_CONSTANTS)
 del _install, arithmetic, creation, diagonals, einsum, elementwise, facts, fallback, joining, ordering
 del products, reductions, selection, shaping, statistics
 
@@ -53,5 +54,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    offered = [name for name in globals() if not name.startswith("_")]
-    return sorted({*offered, *[name for name in _FUNCTIONS if not name.startswith("_")], *_MODULES})
+    return sorted({"ndarray", *_CONSTANTS, *[name for name in _FUNCTIONS if not name.startswith("_")], *_MODULES})

@@ -54,6 +54,7 @@ def abs(x: ndarray | float, out: ndarray | None = None, name: str | None = None)
     Parameters
     ----------
     x : ndarray | float
+        The array.
     out : ndarray | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -62,6 +63,11 @@ def abs(x: ndarray | float, out: ndarray | None = None, name: str | None = None)
     Returns
     -------
     ndarray
+
+    Examples
+    --------
+    >>> mx.np.abs(mx.np.array([-1.5, 2.0]))
+    array([1.5, 2. ])
     """
 
 absolute = abs
@@ -71,7 +77,9 @@ def add(x1: ndarray | float, x2: ndarray | float, out: ndarray | None = None, na
     Parameters
     ----------
     x1 : ndarray | float
+        First operand.
     x2 : ndarray | float
+        Second operand.
     out : ndarray | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -80,6 +88,11 @@ def add(x1: ndarray | float, x2: ndarray | float, out: ndarray | None = None, na
     Returns
     -------
     ndarray
+
+    Examples
+    --------
+    >>> mx.np.add(mx.np.array([1.0, 2.0]), 3)
+    array([4., 5.])
     """
 
 def all(a: ndarray, axis: int | Sequence[int] | None = None, keepdims: bool = False, out: ndarray | None = None, name: str | None = None) -> ndarray:
@@ -88,9 +101,9 @@ def all(a: ndarray, axis: int | Sequence[int] | None = None, keepdims: bool = Fa
     Parameters
     ----------
     a : ndarray
-        First array.
+        The array.
     axis : int | Sequence[int] | None, default None
-        Axis or axes of the operation; negative values count from the last axis.
+        Axis or axes; negative values count from the last axis. None means the flattened array.
     keepdims : bool, default False
         Whether reduced axes remain with extent 1.
     out : ndarray | None, default None
@@ -101,6 +114,11 @@ def all(a: ndarray, axis: int | Sequence[int] | None = None, keepdims: bool = Fa
     Returns
     -------
     ndarray
+
+    Examples
+    --------
+    >>> mx.np.all(mx.np.array([[1, 0], [1, 1]]), axis=1)
+    array([False,  True])
     """
 
 alltrue = all
@@ -110,9 +128,9 @@ def amax(a: ndarray, axis: int | Sequence[int] | None = None, keepdims: bool = F
     Parameters
     ----------
     a : ndarray
-        First array.
+        The array.
     axis : int | Sequence[int] | None, default None
-        Axis or axes of the operation; negative values count from the last axis.
+        Axis or axes; negative values count from the last axis. None means the flattened array.
     keepdims : bool, default False
         Whether reduced axes remain with extent 1.
     out : ndarray | None, default None
@@ -123,6 +141,11 @@ def amax(a: ndarray, axis: int | Sequence[int] | None = None, keepdims: bool = F
     Returns
     -------
     ndarray
+
+    Examples
+    --------
+    >>> mx.np.max(mx.np.array([[1, 4], [3, 2]]), axis=0)
+    array([3., 4.])
     """
 
 def amin(a: ndarray, axis: int | Sequence[int] | None = None, keepdims: bool = False, out: ndarray | None = None, name: str | None = None) -> ndarray:
@@ -131,9 +154,9 @@ def amin(a: ndarray, axis: int | Sequence[int] | None = None, keepdims: bool = F
     Parameters
     ----------
     a : ndarray
-        First array.
+        The array.
     axis : int | Sequence[int] | None, default None
-        Axis or axes of the operation; negative values count from the last axis.
+        Axis or axes; negative values count from the last axis. None means the flattened array.
     keepdims : bool, default False
         Whether reduced axes remain with extent 1.
     out : ndarray | None, default None
@@ -144,6 +167,11 @@ def amin(a: ndarray, axis: int | Sequence[int] | None = None, keepdims: bool = F
     Returns
     -------
     ndarray
+
+    Examples
+    --------
+    >>> mx.np.min(mx.np.array([[1, 4], [3, 2]]), axis=0)
+    array([1., 2.])
     """
 
 def any(a: ndarray, axis: int | Sequence[int] | None = None, keepdims: bool = False, out: ndarray | None = None, name: str | None = None) -> ndarray:
@@ -152,9 +180,9 @@ def any(a: ndarray, axis: int | Sequence[int] | None = None, keepdims: bool = Fa
     Parameters
     ----------
     a : ndarray
-        First array.
+        The array.
     axis : int | Sequence[int] | None, default None
-        Axis or axes of the operation; negative values count from the last axis.
+        Axis or axes; negative values count from the last axis. None means the flattened array.
     keepdims : bool, default False
         Whether reduced axes remain with extent 1.
     out : ndarray | None, default None
@@ -165,6 +193,11 @@ def any(a: ndarray, axis: int | Sequence[int] | None = None, keepdims: bool = Fa
     Returns
     -------
     ndarray
+
+    Examples
+    --------
+    >>> mx.np.any(mx.np.array([[0, 0], [1, 0]]), axis=1)
+    array([False,  True])
     """
 
 def arccos(x: ndarray | float, out: ndarray | None = None, name: str | None = None) -> ndarray:
@@ -173,6 +206,7 @@ def arccos(x: ndarray | float, out: ndarray | None = None, name: str | None = No
     Parameters
     ----------
     x : ndarray | float
+        The array.
     out : ndarray | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -181,6 +215,11 @@ def arccos(x: ndarray | float, out: ndarray | None = None, name: str | None = No
     Returns
     -------
     ndarray
+
+    Examples
+    --------
+    >>> mx.np.arccos(mx.np.array([1.0, 0.0]))
+    array([0.       , 1.5707964])
     """
 
 def arccosh(x: ndarray | float, out: ndarray | None = None, name: str | None = None) -> ndarray:
@@ -189,6 +228,7 @@ def arccosh(x: ndarray | float, out: ndarray | None = None, name: str | None = N
     Parameters
     ----------
     x : ndarray | float
+        The array.
     out : ndarray | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -197,6 +237,11 @@ def arccosh(x: ndarray | float, out: ndarray | None = None, name: str | None = N
     Returns
     -------
     ndarray
+
+    Examples
+    --------
+    >>> mx.np.arccosh(mx.np.array([1.0, 2.0]))
+    array([0.       , 1.3169578])
     """
 
 def arcsin(x: ndarray | float, out: ndarray | None = None, name: str | None = None) -> ndarray:
@@ -205,6 +250,7 @@ def arcsin(x: ndarray | float, out: ndarray | None = None, name: str | None = No
     Parameters
     ----------
     x : ndarray | float
+        The array.
     out : ndarray | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -213,6 +259,11 @@ def arcsin(x: ndarray | float, out: ndarray | None = None, name: str | None = No
     Returns
     -------
     ndarray
+
+    Examples
+    --------
+    >>> mx.np.arcsin(mx.np.array([0.0, 1.0]))
+    array([0.       , 1.5707964])
     """
 
 def arcsinh(x: ndarray | float, out: ndarray | None = None, name: str | None = None) -> ndarray:
@@ -221,6 +272,7 @@ def arcsinh(x: ndarray | float, out: ndarray | None = None, name: str | None = N
     Parameters
     ----------
     x : ndarray | float
+        The array.
     out : ndarray | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -229,6 +281,11 @@ def arcsinh(x: ndarray | float, out: ndarray | None = None, name: str | None = N
     Returns
     -------
     ndarray
+
+    Examples
+    --------
+    >>> mx.np.arcsinh(mx.np.array([0.0, 1.0]))
+    array([0.       , 0.8813736])
     """
 
 def arctan(x: ndarray | float, out: ndarray | None = None, name: str | None = None) -> ndarray:
@@ -237,6 +294,7 @@ def arctan(x: ndarray | float, out: ndarray | None = None, name: str | None = No
     Parameters
     ----------
     x : ndarray | float
+        The array.
     out : ndarray | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -245,6 +303,11 @@ def arctan(x: ndarray | float, out: ndarray | None = None, name: str | None = No
     Returns
     -------
     ndarray
+
+    Examples
+    --------
+    >>> mx.np.arctan(mx.np.array([0.0, 1.0]))
+    array([0.       , 0.7853982])
     """
 
 def arctan2(x1: ndarray | float, x2: ndarray | float, out: ndarray | None = None, name: str | None = None) -> ndarray:
@@ -253,7 +316,9 @@ def arctan2(x1: ndarray | float, x2: ndarray | float, out: ndarray | None = None
     Parameters
     ----------
     x1 : ndarray | float
+        First operand.
     x2 : ndarray | float
+        Second operand.
     out : ndarray | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -262,6 +327,11 @@ def arctan2(x1: ndarray | float, x2: ndarray | float, out: ndarray | None = None
     Returns
     -------
     ndarray
+
+    Examples
+    --------
+    >>> mx.np.arctan2(mx.np.array([1.0, -1.0]), mx.np.array([1.0, 0.0]))
+    array([ 0.7853982, -1.5707964])
     """
 
 def arctanh(x: ndarray | float, out: ndarray | None = None, name: str | None = None) -> ndarray:
@@ -270,6 +340,7 @@ def arctanh(x: ndarray | float, out: ndarray | None = None, name: str | None = N
     Parameters
     ----------
     x : ndarray | float
+        The array.
     out : ndarray | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -278,6 +349,11 @@ def arctanh(x: ndarray | float, out: ndarray | None = None, name: str | None = N
     Returns
     -------
     ndarray
+
+    Examples
+    --------
+    >>> mx.np.arctanh(mx.np.array([0.0, 0.5]))
+    array([0.        , 0.54930615])
     """
 
 def argmax(a: ndarray, axis: int | None = None, keepdims: bool = False, out: ndarray | None = None, name: str | None = None) -> ndarray:
@@ -286,9 +362,9 @@ def argmax(a: ndarray, axis: int | None = None, keepdims: bool = False, out: nda
     Parameters
     ----------
     a : ndarray
-        First array.
+        The array.
     axis : int | None, default None
-        Axis or axes of the operation; negative values count from the last axis.
+        Axis or axes; negative values count from the last axis. None means the flattened array.
     keepdims : bool, default False
         Whether reduced axes remain with extent 1.
     out : ndarray | None, default None
@@ -299,6 +375,11 @@ def argmax(a: ndarray, axis: int | None = None, keepdims: bool = False, out: nda
     Returns
     -------
     ndarray
+
+    Examples
+    --------
+    >>> mx.np.argmax(mx.np.array([[1, 4], [3, 2]]), axis=1)
+    array([1, 0], dtype=int64)
     """
 
 def argmin(a: ndarray, axis: int | None = None, keepdims: bool = False, out: ndarray | None = None, name: str | None = None) -> ndarray:
@@ -307,9 +388,9 @@ def argmin(a: ndarray, axis: int | None = None, keepdims: bool = False, out: nda
     Parameters
     ----------
     a : ndarray
-        First array.
+        The array.
     axis : int | None, default None
-        Axis or axes of the operation; negative values count from the last axis.
+        Axis or axes; negative values count from the last axis. None means the flattened array.
     keepdims : bool, default False
         Whether reduced axes remain with extent 1.
     out : ndarray | None, default None
@@ -320,6 +401,11 @@ def argmin(a: ndarray, axis: int | None = None, keepdims: bool = False, out: nda
     Returns
     -------
     ndarray
+
+    Examples
+    --------
+    >>> mx.np.argmin(mx.np.array([[1, 4], [3, 2]]), axis=1)
+    array([0, 1], dtype=int64)
     """
 
 def argsort(a: ndarray, axis: int | None = -1, kind: str | None = None, order: str | None = None, out: ndarray | None = None, name: str | None = None) -> ndarray:
@@ -328,11 +414,13 @@ def argsort(a: ndarray, axis: int | None = -1, kind: str | None = None, order: s
     Parameters
     ----------
     a : ndarray
-        First array.
+        The array.
     axis : int | None, default -1
-        Axis or axes of the operation; negative values count from the last axis.
+        Axis or axes; negative values count from the last axis. None means the flattened array.
     kind : str | None, default None
+        Sorting algorithm of NumPy; here it does not change the result.
     order : str | None, default None
+        Not supported: arrays have no fields.
     out : ndarray | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -341,6 +429,11 @@ def argsort(a: ndarray, axis: int | None = -1, kind: str | None = None, order: s
     Returns
     -------
     ndarray
+
+    Examples
+    --------
+    >>> mx.np.argsort(mx.np.array([3.0, 1.0, 2.0]))
+    array([1, 2, 0], dtype=int64)
     """
 
 def around(x: ndarray | float, decimals: int = 0, out: ndarray | None = None, name: str | None = None) -> ndarray:
@@ -349,7 +442,9 @@ def around(x: ndarray | float, decimals: int = 0, out: ndarray | None = None, na
     Parameters
     ----------
     x : ndarray | float
+        The array.
     decimals : int, default 0
+        Number of decimals; negative values round to tens, hundreds and so on.
     out : ndarray | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -358,6 +453,11 @@ def around(x: ndarray | float, decimals: int = 0, out: ndarray | None = None, na
     Returns
     -------
     ndarray
+
+    Examples
+    --------
+    >>> mx.np.around(mx.np.array([0.5, 1.5, 2.345]), 1)
+    array([0.5, 1.5, 2.3])
     """
 
 def bitwise_and(x1: ndarray | float, x2: ndarray | float, out: ndarray | None = None, name: str | None = None) -> ndarray:
@@ -366,7 +466,9 @@ def bitwise_and(x1: ndarray | float, x2: ndarray | float, out: ndarray | None = 
     Parameters
     ----------
     x1 : ndarray | float
+        First operand.
     x2 : ndarray | float
+        Second operand.
     out : ndarray | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -375,6 +477,11 @@ def bitwise_and(x1: ndarray | float, x2: ndarray | float, out: ndarray | None = 
     Returns
     -------
     ndarray
+
+    Examples
+    --------
+    >>> mx.np.bitwise_and(mx.np.array([12, 10], dtype='int32'), 6)
+    array([4, 2], dtype=int32)
     """
 
 def bitwise_not(x: ndarray | float, out: ndarray | None = None, name: str | None = None) -> ndarray:
@@ -383,6 +490,7 @@ def bitwise_not(x: ndarray | float, out: ndarray | None = None, name: str | None
     Parameters
     ----------
     x : ndarray | float
+        The array.
     out : ndarray | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -391,6 +499,11 @@ def bitwise_not(x: ndarray | float, out: ndarray | None = None, name: str | None
     Returns
     -------
     ndarray
+
+    Examples
+    --------
+    >>> mx.np.bitwise_not(mx.np.array([0, 5], dtype='int32'))
+    array([-1, -6], dtype=int32)
     """
 
 def bitwise_or(x1: ndarray | float, x2: ndarray | float, out: ndarray | None = None, name: str | None = None) -> ndarray:
@@ -399,7 +512,9 @@ def bitwise_or(x1: ndarray | float, x2: ndarray | float, out: ndarray | None = N
     Parameters
     ----------
     x1 : ndarray | float
+        First operand.
     x2 : ndarray | float
+        Second operand.
     out : ndarray | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -408,6 +523,11 @@ def bitwise_or(x1: ndarray | float, x2: ndarray | float, out: ndarray | None = N
     Returns
     -------
     ndarray
+
+    Examples
+    --------
+    >>> mx.np.bitwise_or(mx.np.array([12, 10], dtype='int32'), 6)
+    array([14, 14], dtype=int32)
     """
 
 def bitwise_xor(x1: ndarray | float, x2: ndarray | float, out: ndarray | None = None, name: str | None = None) -> ndarray:
@@ -416,7 +536,9 @@ def bitwise_xor(x1: ndarray | float, x2: ndarray | float, out: ndarray | None = 
     Parameters
     ----------
     x1 : ndarray | float
+        First operand.
     x2 : ndarray | float
+        Second operand.
     out : ndarray | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -425,6 +547,11 @@ def bitwise_xor(x1: ndarray | float, x2: ndarray | float, out: ndarray | None = 
     Returns
     -------
     ndarray
+
+    Examples
+    --------
+    >>> mx.np.bitwise_xor(mx.np.array([12, 10], dtype='int32'), 6)
+    array([10, 12], dtype=int32)
     """
 
 def broadcast_to(array: ndarray, shape: int | Sequence[int], out: ndarray | None = None, name: str | None = None) -> ndarray:
@@ -433,8 +560,9 @@ def broadcast_to(array: ndarray, shape: int | Sequence[int], out: ndarray | None
     Parameters
     ----------
     array : ndarray
+        The array.
     shape : int | Sequence[int]
-        Shape of the result; an integer means one axis.
+        Shape of the array.
     out : ndarray | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -443,6 +571,12 @@ def broadcast_to(array: ndarray, shape: int | Sequence[int], out: ndarray | None
     Returns
     -------
     ndarray
+
+    Examples
+    --------
+    >>> mx.np.broadcast_to(mx.np.array([1.0, 2.0]), (2, 2))
+    array([[1., 2.],
+           [1., 2.]])
     """
 
 def cbrt(x: ndarray | float, out: ndarray | None = None, name: str | None = None) -> ndarray:
@@ -451,6 +585,7 @@ def cbrt(x: ndarray | float, out: ndarray | None = None, name: str | None = None
     Parameters
     ----------
     x : ndarray | float
+        The array.
     out : ndarray | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -459,6 +594,11 @@ def cbrt(x: ndarray | float, out: ndarray | None = None, name: str | None = None
     Returns
     -------
     ndarray
+
+    Examples
+    --------
+    >>> mx.np.cbrt(mx.np.array([8.0, -27.0]))
+    array([ 2., -3.])
     """
 
 def ceil(x: ndarray | float, out: ndarray | None = None, name: str | None = None) -> ndarray:
@@ -467,6 +607,7 @@ def ceil(x: ndarray | float, out: ndarray | None = None, name: str | None = None
     Parameters
     ----------
     x : ndarray | float
+        The array.
     out : ndarray | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -475,6 +616,11 @@ def ceil(x: ndarray | float, out: ndarray | None = None, name: str | None = None
     Returns
     -------
     ndarray
+
+    Examples
+    --------
+    >>> mx.np.ceil(mx.np.array([1.2, -1.2]))
+    array([ 2., -1.])
     """
 
 def copysign(x1: ndarray | float, x2: ndarray | float, out: ndarray | None = None, name: str | None = None) -> ndarray:
@@ -483,7 +629,9 @@ def copysign(x1: ndarray | float, x2: ndarray | float, out: ndarray | None = Non
     Parameters
     ----------
     x1 : ndarray | float
+        First operand.
     x2 : ndarray | float
+        Second operand.
     out : ndarray | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -492,6 +640,11 @@ def copysign(x1: ndarray | float, x2: ndarray | float, out: ndarray | None = Non
     Returns
     -------
     ndarray
+
+    Examples
+    --------
+    >>> mx.np.copysign(mx.np.array([1.0, 2.0]), mx.np.array([-1.0, 1.0]))
+    array([-1.,  2.])
     """
 
 def cos(x: ndarray | float, out: ndarray | None = None, name: str | None = None) -> ndarray:
@@ -500,6 +653,7 @@ def cos(x: ndarray | float, out: ndarray | None = None, name: str | None = None)
     Parameters
     ----------
     x : ndarray | float
+        The array.
     out : ndarray | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -508,6 +662,11 @@ def cos(x: ndarray | float, out: ndarray | None = None, name: str | None = None)
     Returns
     -------
     ndarray
+
+    Examples
+    --------
+    >>> mx.np.cos(mx.np.array([0.0, 1.0]))
+    array([1.       , 0.5403023])
     """
 
 def cosh(x: ndarray | float, out: ndarray | None = None, name: str | None = None) -> ndarray:
@@ -516,6 +675,7 @@ def cosh(x: ndarray | float, out: ndarray | None = None, name: str | None = None
     Parameters
     ----------
     x : ndarray | float
+        The array.
     out : ndarray | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -524,6 +684,11 @@ def cosh(x: ndarray | float, out: ndarray | None = None, name: str | None = None
     Returns
     -------
     ndarray
+
+    Examples
+    --------
+    >>> mx.np.cosh(mx.np.array([0.0, 1.0]))
+    array([1.       , 1.5430806])
     """
 
 def count_nonzero(a: ndarray, axis: int | Sequence[int] | None = None, keepdims: bool = False, out: ndarray | None = None, name: str | None = None) -> ndarray:
@@ -532,9 +697,9 @@ def count_nonzero(a: ndarray, axis: int | Sequence[int] | None = None, keepdims:
     Parameters
     ----------
     a : ndarray
-        First array.
+        The array.
     axis : int | Sequence[int] | None, default None
-        Axis or axes of the operation; negative values count from the last axis.
+        Axis or axes; negative values count from the last axis. None means the flattened array.
     keepdims : bool, default False
         Whether reduced axes remain with extent 1.
     out : ndarray | None, default None
@@ -545,6 +710,11 @@ def count_nonzero(a: ndarray, axis: int | Sequence[int] | None = None, keepdims:
     Returns
     -------
     ndarray
+
+    Examples
+    --------
+    >>> mx.np.count_nonzero(mx.np.array([[0, 1], [2, 3]]), axis=0)
+    array([1, 2], dtype=int64)
     """
 
 def cumprod(a: ndarray, axis: int | None = None, out: ndarray | None = None, name: str | None = None) -> ndarray:
@@ -553,9 +723,9 @@ def cumprod(a: ndarray, axis: int | None = None, out: ndarray | None = None, nam
     Parameters
     ----------
     a : ndarray
-        First array.
+        The array.
     axis : int | None, default None
-        Axis or axes of the operation; negative values count from the last axis.
+        Axis or axes; negative values count from the last axis. None means the flattened array.
     out : ndarray | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -564,6 +734,11 @@ def cumprod(a: ndarray, axis: int | None = None, out: ndarray | None = None, nam
     Returns
     -------
     ndarray
+
+    Examples
+    --------
+    >>> mx.np.cumprod(mx.np.array([1.0, 2.0, 3.0]))
+    array([1., 2., 6.])
     """
 
 def cumsum(a: ndarray, axis: int | None = None, dtype: DTypeLike | None = None, out: ndarray | None = None, name: str | None = None) -> ndarray:
@@ -572,9 +747,9 @@ def cumsum(a: ndarray, axis: int | None = None, dtype: DTypeLike | None = None, 
     Parameters
     ----------
     a : ndarray
-        First array.
+        The array.
     axis : int | None, default None
-        Axis or axes of the operation; negative values count from the last axis.
+        Axis or axes; negative values count from the last axis. None means the flattened array.
     dtype : DTypeLike | None, default None
         The dtype of the result; by default that of the input, or float32.
     out : ndarray | None, default None
@@ -585,6 +760,11 @@ def cumsum(a: ndarray, axis: int | None = None, dtype: DTypeLike | None = None, 
     Returns
     -------
     ndarray
+
+    Examples
+    --------
+    >>> mx.np.cumsum(mx.np.array([1.0, 2.0, 3.0]))
+    array([1., 3., 6.])
     """
 
 def deg2rad(x: ndarray | float, out: ndarray | None = None, name: str | None = None) -> ndarray:
@@ -593,6 +773,7 @@ def deg2rad(x: ndarray | float, out: ndarray | None = None, name: str | None = N
     Parameters
     ----------
     x : ndarray | float
+        The array.
     out : ndarray | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -601,6 +782,11 @@ def deg2rad(x: ndarray | float, out: ndarray | None = None, name: str | None = N
     Returns
     -------
     ndarray
+
+    Examples
+    --------
+    >>> mx.np.radians(mx.np.array([0.0, 180.0]))
+    array([0.       , 3.1415927])
     """
 
 def degrees(x: ndarray | float, out: ndarray | None = None, name: str | None = None) -> ndarray:
@@ -609,6 +795,7 @@ def degrees(x: ndarray | float, out: ndarray | None = None, name: str | None = N
     Parameters
     ----------
     x : ndarray | float
+        The array.
     out : ndarray | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -617,6 +804,11 @@ def degrees(x: ndarray | float, out: ndarray | None = None, name: str | None = N
     Returns
     -------
     ndarray
+
+    Examples
+    --------
+    >>> mx.np.degrees(mx.np.array([0.0, 3.1415927]))
+    array([  0., 180.])
     """
 
 def diag(v: ndarray, k: int = 0, out: ndarray | None = None, name: str | None = None) -> ndarray:
@@ -625,8 +817,9 @@ def diag(v: ndarray, k: int = 0, out: ndarray | None = None, name: str | None = 
     Parameters
     ----------
     v : ndarray
+        Vector, or values.
     k : int, default 0
-        Number of elements, of successes, or of the diagonal, depending on the operator.
+        Diagonal: 0 is the main one, positive values are above it.
     out : ndarray | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -635,6 +828,12 @@ def diag(v: ndarray, k: int = 0, out: ndarray | None = None, name: str | None = 
     Returns
     -------
     ndarray
+
+    Examples
+    --------
+    >>> mx.np.diag(mx.np.array([1.0, 2.0]))
+    array([[1., 0.],
+           [0., 2.]])
     """
 
 def diagflat(v: ndarray, k: int = 0, out: ndarray | None = None, name: str | None = None) -> ndarray:
@@ -643,8 +842,9 @@ def diagflat(v: ndarray, k: int = 0, out: ndarray | None = None, name: str | Non
     Parameters
     ----------
     v : ndarray
+        Vector, or values.
     k : int, default 0
-        Number of elements, of successes, or of the diagonal, depending on the operator.
+        Diagonal: 0 is the main one, positive values are above it.
     out : ndarray | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -653,6 +853,12 @@ def diagflat(v: ndarray, k: int = 0, out: ndarray | None = None, name: str | Non
     Returns
     -------
     ndarray
+
+    Examples
+    --------
+    >>> mx.np.diagflat(mx.np.array([[1.0, 2.0]]))
+    array([[1., 0.],
+           [0., 2.]])
     """
 
 def diagonal(a: ndarray, offset: int = 0, axis1: int = 0, axis2: int = 1, out: ndarray | None = None, name: str | None = None) -> ndarray:
@@ -661,13 +867,13 @@ def diagonal(a: ndarray, offset: int = 0, axis1: int = 0, axis2: int = 1, out: n
     Parameters
     ----------
     a : ndarray
-        First array.
+        The array.
     offset : int, default 0
         Diagonal: 0 is the main one, positive values are above it.
     axis1 : int, default 0
-        First axis of the planes whose diagonals are taken.
+        First axis.
     axis2 : int, default 1
-        Second axis of the planes whose diagonals are taken.
+        Second axis.
     out : ndarray | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -676,6 +882,11 @@ def diagonal(a: ndarray, offset: int = 0, axis1: int = 0, axis2: int = 1, out: n
     Returns
     -------
     ndarray
+
+    Examples
+    --------
+    >>> mx.np.diagonal(mx.np.array([[1.0, 2.0], [3.0, 4.0]]))
+    array([1., 4.])
     """
 
 def divide(x1: ndarray | float, x2: ndarray | float, out: ndarray | None = None, name: str | None = None) -> ndarray:
@@ -684,7 +895,9 @@ def divide(x1: ndarray | float, x2: ndarray | float, out: ndarray | None = None,
     Parameters
     ----------
     x1 : ndarray | float
+        First operand.
     x2 : ndarray | float
+        Second operand.
     out : ndarray | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -693,6 +906,11 @@ def divide(x1: ndarray | float, x2: ndarray | float, out: ndarray | None = None,
     Returns
     -------
     ndarray
+
+    Examples
+    --------
+    >>> mx.np.divide(mx.np.array([1.0, 3.0]), 2)
+    array([0.5, 1.5])
     """
 
 def dot(a: ndarray | float, b: ndarray | float, out: ndarray | None = None, name: str | None = None) -> ndarray:
@@ -704,8 +922,9 @@ def dot(a: ndarray | float, b: ndarray | float, out: ndarray | None = None, name
     Parameters
     ----------
     a : ndarray | float
-        First array.
+        The array.
     b : ndarray | float
+        Second array.
     out : ndarray | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -714,6 +933,11 @@ def dot(a: ndarray | float, b: ndarray | float, out: ndarray | None = None, name
     Returns
     -------
     ndarray
+
+    Examples
+    --------
+    >>> mx.np.dot(mx.np.array([[1.0, 2.0], [3.0, 4.0]]), mx.np.array([1.0, 1.0]))
+    array([3., 7.])
     """
 
 def equal(x1: ndarray | float, x2: ndarray | float, out: ndarray | None = None, name: str | None = None) -> ndarray:
@@ -722,7 +946,9 @@ def equal(x1: ndarray | float, x2: ndarray | float, out: ndarray | None = None, 
     Parameters
     ----------
     x1 : ndarray | float
+        First operand.
     x2 : ndarray | float
+        Second operand.
     out : ndarray | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -731,6 +957,11 @@ def equal(x1: ndarray | float, x2: ndarray | float, out: ndarray | None = None, 
     Returns
     -------
     ndarray
+
+    Examples
+    --------
+    >>> mx.np.equal(mx.np.array([1.0, 2.0]), 2)
+    array([False,  True])
     """
 
 def exp(x: ndarray | float, out: ndarray | None = None, name: str | None = None) -> ndarray:
@@ -739,6 +970,7 @@ def exp(x: ndarray | float, out: ndarray | None = None, name: str | None = None)
     Parameters
     ----------
     x : ndarray | float
+        The array.
     out : ndarray | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -747,6 +979,11 @@ def exp(x: ndarray | float, out: ndarray | None = None, name: str | None = None)
     Returns
     -------
     ndarray
+
+    Examples
+    --------
+    >>> mx.np.exp(mx.np.array([0.0, 1.0]))
+    array([1.       , 2.7182817])
     """
 
 def expand_dims(a: ndarray, axis: int | Sequence[int] | None, out: ndarray | None = None, name: str | None = None) -> ndarray:
@@ -755,9 +992,9 @@ def expand_dims(a: ndarray, axis: int | Sequence[int] | None, out: ndarray | Non
     Parameters
     ----------
     a : ndarray
-        First array.
+        The array.
     axis : int | Sequence[int] | None
-        Axis or axes of the operation; negative values count from the last axis.
+        Axis or axes; negative values count from the last axis. None means the flattened array.
     out : ndarray | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -766,6 +1003,11 @@ def expand_dims(a: ndarray, axis: int | Sequence[int] | None, out: ndarray | Non
     Returns
     -------
     ndarray
+
+    Examples
+    --------
+    >>> mx.np.expand_dims(mx.np.ones(3), axis=0).shape
+    (1, 3)
     """
 
 def expm1(x: ndarray | float, out: ndarray | None = None, name: str | None = None) -> ndarray:
@@ -774,6 +1016,7 @@ def expm1(x: ndarray | float, out: ndarray | None = None, name: str | None = Non
     Parameters
     ----------
     x : ndarray | float
+        The array.
     out : ndarray | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -782,6 +1025,11 @@ def expm1(x: ndarray | float, out: ndarray | None = None, name: str | None = Non
     Returns
     -------
     ndarray
+
+    Examples
+    --------
+    >>> mx.np.expm1(mx.np.array([0.0, 1.0]))
+    array([0.       , 1.7182817])
     """
 
 fabs = abs
@@ -791,6 +1039,7 @@ def fix(x: ndarray | float, out: ndarray | None = None, name: str | None = None)
     Parameters
     ----------
     x : ndarray | float
+        The array.
     out : ndarray | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -799,6 +1048,11 @@ def fix(x: ndarray | float, out: ndarray | None = None, name: str | None = None)
     Returns
     -------
     ndarray
+
+    Examples
+    --------
+    >>> mx.np.fix(mx.np.array([1.7, -1.7]))
+    array([ 1., -1.])
     """
 
 def flip(m: ndarray, axis: int | Sequence[int] | None = None, out: ndarray | None = None, name: str | None = None) -> ndarray:
@@ -807,8 +1061,9 @@ def flip(m: ndarray, axis: int | Sequence[int] | None = None, out: ndarray | Non
     Parameters
     ----------
     m : ndarray
+        The array, or the order of the derivative.
     axis : int | Sequence[int] | None, default None
-        Axis or axes of the operation; negative values count from the last axis.
+        Axis or axes; negative values count from the last axis. None means the flattened array.
     out : ndarray | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -817,6 +1072,11 @@ def flip(m: ndarray, axis: int | Sequence[int] | None = None, out: ndarray | Non
     Returns
     -------
     ndarray
+
+    Examples
+    --------
+    >>> mx.np.flip(mx.np.array([1.0, 2.0, 3.0]))
+    array([3., 2., 1.])
     """
 
 def fliplr(m: ndarray, out: ndarray | None = None, name: str | None = None) -> ndarray:
@@ -825,6 +1085,7 @@ def fliplr(m: ndarray, out: ndarray | None = None, name: str | None = None) -> n
     Parameters
     ----------
     m : ndarray
+        The array, or the order of the derivative.
     out : ndarray | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -833,6 +1094,12 @@ def fliplr(m: ndarray, out: ndarray | None = None, name: str | None = None) -> n
     Returns
     -------
     ndarray
+
+    Examples
+    --------
+    >>> mx.np.fliplr(mx.np.array([[1.0, 2.0], [3.0, 4.0]]))
+    array([[2., 1.],
+           [4., 3.]])
     """
 
 def flipud(m: ndarray, out: ndarray | None = None, name: str | None = None) -> ndarray:
@@ -841,6 +1108,7 @@ def flipud(m: ndarray, out: ndarray | None = None, name: str | None = None) -> n
     Parameters
     ----------
     m : ndarray
+        The array, or the order of the derivative.
     out : ndarray | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -849,6 +1117,12 @@ def flipud(m: ndarray, out: ndarray | None = None, name: str | None = None) -> n
     Returns
     -------
     ndarray
+
+    Examples
+    --------
+    >>> mx.np.flipud(mx.np.array([[1.0, 2.0], [3.0, 4.0]]))
+    array([[3., 4.],
+           [1., 2.]])
     """
 
 def float_power(x1: ndarray | float, x2: ndarray | float, out: ndarray | None = None, name: str | None = None) -> ndarray:
@@ -857,7 +1131,9 @@ def float_power(x1: ndarray | float, x2: ndarray | float, out: ndarray | None = 
     Parameters
     ----------
     x1 : ndarray | float
+        First operand.
     x2 : ndarray | float
+        Second operand.
     out : ndarray | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -866,6 +1142,11 @@ def float_power(x1: ndarray | float, x2: ndarray | float, out: ndarray | None = 
     Returns
     -------
     ndarray
+
+    Examples
+    --------
+    >>> mx.np.float_power(mx.np.array([2.0, 3.0]), 2)
+    array([4., 9.], dtype=float64)
     """
 
 def floor(x: ndarray | float, out: ndarray | None = None, name: str | None = None) -> ndarray:
@@ -874,6 +1155,7 @@ def floor(x: ndarray | float, out: ndarray | None = None, name: str | None = Non
     Parameters
     ----------
     x : ndarray | float
+        The array.
     out : ndarray | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -882,6 +1164,11 @@ def floor(x: ndarray | float, out: ndarray | None = None, name: str | None = Non
     Returns
     -------
     ndarray
+
+    Examples
+    --------
+    >>> mx.np.floor(mx.np.array([1.7, -1.2]))
+    array([ 1., -2.])
     """
 
 def floor_divide(x1: ndarray | float, x2: ndarray | float, out: ndarray | None = None, name: str | None = None) -> ndarray:
@@ -890,7 +1177,9 @@ def floor_divide(x1: ndarray | float, x2: ndarray | float, out: ndarray | None =
     Parameters
     ----------
     x1 : ndarray | float
+        First operand.
     x2 : ndarray | float
+        Second operand.
     out : ndarray | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -899,6 +1188,11 @@ def floor_divide(x1: ndarray | float, x2: ndarray | float, out: ndarray | None =
     Returns
     -------
     ndarray
+
+    Examples
+    --------
+    >>> mx.np.floor_divide(mx.np.array([7.0, -7.0]), 2)
+    array([ 3., -4.])
     """
 
 def fmax(x1: ndarray | float, x2: ndarray | float, out: ndarray | None = None, name: str | None = None) -> ndarray:
@@ -907,7 +1201,9 @@ def fmax(x1: ndarray | float, x2: ndarray | float, out: ndarray | None = None, n
     Parameters
     ----------
     x1 : ndarray | float
+        First operand.
     x2 : ndarray | float
+        Second operand.
     out : ndarray | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -916,6 +1212,11 @@ def fmax(x1: ndarray | float, x2: ndarray | float, out: ndarray | None = None, n
     Returns
     -------
     ndarray
+
+    Examples
+    --------
+    >>> mx.np.fmax(mx.np.array([1.0, mx.np.nan]), mx.np.array([2.0, 0.0]))
+    array([2., 0.])
     """
 
 def fmin(x1: ndarray | float, x2: ndarray | float, out: ndarray | None = None, name: str | None = None) -> ndarray:
@@ -924,7 +1225,9 @@ def fmin(x1: ndarray | float, x2: ndarray | float, out: ndarray | None = None, n
     Parameters
     ----------
     x1 : ndarray | float
+        First operand.
     x2 : ndarray | float
+        Second operand.
     out : ndarray | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -933,6 +1236,11 @@ def fmin(x1: ndarray | float, x2: ndarray | float, out: ndarray | None = None, n
     Returns
     -------
     ndarray
+
+    Examples
+    --------
+    >>> mx.np.fmin(mx.np.array([1.0, mx.np.nan]), mx.np.array([2.0, 0.0]))
+    array([1., 0.])
     """
 
 def fmod(x1: ndarray | float, x2: ndarray | float, out: ndarray | None = None, name: str | None = None) -> ndarray:
@@ -941,7 +1249,9 @@ def fmod(x1: ndarray | float, x2: ndarray | float, out: ndarray | None = None, n
     Parameters
     ----------
     x1 : ndarray | float
+        First operand.
     x2 : ndarray | float
+        Second operand.
     out : ndarray | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -950,6 +1260,11 @@ def fmod(x1: ndarray | float, x2: ndarray | float, out: ndarray | None = None, n
     Returns
     -------
     ndarray
+
+    Examples
+    --------
+    >>> mx.np.fmod(mx.np.array([7.0, -7.0]), 3)
+    array([ 1., -1.])
     """
 
 def gcd(x1: ndarray | float, x2: ndarray | float, out: ndarray | None = None, name: str | None = None) -> ndarray:
@@ -958,7 +1273,9 @@ def gcd(x1: ndarray | float, x2: ndarray | float, out: ndarray | None = None, na
     Parameters
     ----------
     x1 : ndarray | float
+        First operand.
     x2 : ndarray | float
+        Second operand.
     out : ndarray | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -967,6 +1284,11 @@ def gcd(x1: ndarray | float, x2: ndarray | float, out: ndarray | None = None, na
     Returns
     -------
     ndarray
+
+    Examples
+    --------
+    >>> mx.np.gcd(mx.np.array([12, 10], dtype='int32'), 8)
+    array([4, 2], dtype=int32)
     """
 
 def greater(x1: ndarray | float, x2: ndarray | float, out: ndarray | None = None, name: str | None = None) -> ndarray:
@@ -975,7 +1297,9 @@ def greater(x1: ndarray | float, x2: ndarray | float, out: ndarray | None = None
     Parameters
     ----------
     x1 : ndarray | float
+        First operand.
     x2 : ndarray | float
+        Second operand.
     out : ndarray | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -984,6 +1308,11 @@ def greater(x1: ndarray | float, x2: ndarray | float, out: ndarray | None = None
     Returns
     -------
     ndarray
+
+    Examples
+    --------
+    >>> mx.np.greater(mx.np.array([1.0, 3.0]), 2)
+    array([False,  True])
     """
 
 def greater_equal(x1: ndarray | float, x2: ndarray | float, out: ndarray | None = None, name: str | None = None) -> ndarray:
@@ -992,7 +1321,9 @@ def greater_equal(x1: ndarray | float, x2: ndarray | float, out: ndarray | None 
     Parameters
     ----------
     x1 : ndarray | float
+        First operand.
     x2 : ndarray | float
+        Second operand.
     out : ndarray | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -1001,6 +1332,11 @@ def greater_equal(x1: ndarray | float, x2: ndarray | float, out: ndarray | None 
     Returns
     -------
     ndarray
+
+    Examples
+    --------
+    >>> mx.np.greater_equal(mx.np.array([2.0, 1.0]), 2)
+    array([ True, False])
     """
 
 def heaviside(x1: ndarray | float, x2: ndarray | float, out: ndarray | None = None, name: str | None = None) -> ndarray:
@@ -1009,7 +1345,9 @@ def heaviside(x1: ndarray | float, x2: ndarray | float, out: ndarray | None = No
     Parameters
     ----------
     x1 : ndarray | float
+        First operand.
     x2 : ndarray | float
+        Second operand.
     out : ndarray | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -1018,6 +1356,11 @@ def heaviside(x1: ndarray | float, x2: ndarray | float, out: ndarray | None = No
     Returns
     -------
     ndarray
+
+    Examples
+    --------
+    >>> mx.np.heaviside(mx.np.array([-1.0, 0.0, 2.0]), 0.5)
+    array([0. , 0.5, 1. ])
     """
 
 def hypot(x1: ndarray | float, x2: ndarray | float, out: ndarray | None = None, name: str | None = None) -> ndarray:
@@ -1026,7 +1369,9 @@ def hypot(x1: ndarray | float, x2: ndarray | float, out: ndarray | None = None, 
     Parameters
     ----------
     x1 : ndarray | float
+        First operand.
     x2 : ndarray | float
+        Second operand.
     out : ndarray | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -1035,6 +1380,11 @@ def hypot(x1: ndarray | float, x2: ndarray | float, out: ndarray | None = None, 
     Returns
     -------
     ndarray
+
+    Examples
+    --------
+    >>> mx.np.hypot(mx.np.array([3.0]), mx.np.array([4.0]))
+    array([5.])
     """
 
 def inner(a: ndarray | float, b: ndarray | float, out: ndarray | None = None, name: str | None = None) -> ndarray:
@@ -1043,8 +1393,9 @@ def inner(a: ndarray | float, b: ndarray | float, out: ndarray | None = None, na
     Parameters
     ----------
     a : ndarray | float
-        First array.
+        The array.
     b : ndarray | float
+        Second array.
     out : ndarray | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -1053,6 +1404,11 @@ def inner(a: ndarray | float, b: ndarray | float, out: ndarray | None = None, na
     Returns
     -------
     ndarray
+
+    Examples
+    --------
+    >>> mx.np.inner(mx.np.array([1.0, 2.0]), mx.np.array([3.0, 4.0]))
+    array(11.)
     """
 
 invert = bitwise_not
@@ -1062,6 +1418,7 @@ def isfinite(x: ndarray | float, out: ndarray | None = None, name: str | None = 
     Parameters
     ----------
     x : ndarray | float
+        The array.
     out : ndarray | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -1070,6 +1427,11 @@ def isfinite(x: ndarray | float, out: ndarray | None = None, name: str | None = 
     Returns
     -------
     ndarray
+
+    Examples
+    --------
+    >>> mx.np.isfinite(mx.np.array([1.0, mx.np.inf, mx.np.nan]))
+    array([ True, False, False])
     """
 
 def isinf(x: ndarray | float, out: ndarray | None = None, name: str | None = None) -> ndarray:
@@ -1078,6 +1440,7 @@ def isinf(x: ndarray | float, out: ndarray | None = None, name: str | None = Non
     Parameters
     ----------
     x : ndarray | float
+        The array.
     out : ndarray | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -1086,6 +1449,11 @@ def isinf(x: ndarray | float, out: ndarray | None = None, name: str | None = Non
     Returns
     -------
     ndarray
+
+    Examples
+    --------
+    >>> mx.np.isinf(mx.np.array([1.0, mx.np.inf, mx.np.nan]))
+    array([False,  True, False])
     """
 
 def isnan(x: ndarray | float, out: ndarray | None = None, name: str | None = None) -> ndarray:
@@ -1094,6 +1462,7 @@ def isnan(x: ndarray | float, out: ndarray | None = None, name: str | None = Non
     Parameters
     ----------
     x : ndarray | float
+        The array.
     out : ndarray | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -1102,6 +1471,11 @@ def isnan(x: ndarray | float, out: ndarray | None = None, name: str | None = Non
     Returns
     -------
     ndarray
+
+    Examples
+    --------
+    >>> mx.np.isnan(mx.np.array([1.0, mx.np.inf, mx.np.nan]))
+    array([False, False,  True])
     """
 
 def isneginf(x: ndarray | float, out: ndarray | None = None, name: str | None = None) -> ndarray:
@@ -1110,6 +1484,7 @@ def isneginf(x: ndarray | float, out: ndarray | None = None, name: str | None = 
     Parameters
     ----------
     x : ndarray | float
+        The array.
     out : ndarray | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -1118,6 +1493,11 @@ def isneginf(x: ndarray | float, out: ndarray | None = None, name: str | None = 
     Returns
     -------
     ndarray
+
+    Examples
+    --------
+    >>> mx.np.isneginf(mx.np.array([-mx.np.inf, mx.np.inf]))
+    array([ True, False])
     """
 
 def isposinf(x: ndarray | float, out: ndarray | None = None, name: str | None = None) -> ndarray:
@@ -1126,6 +1506,7 @@ def isposinf(x: ndarray | float, out: ndarray | None = None, name: str | None = 
     Parameters
     ----------
     x : ndarray | float
+        The array.
     out : ndarray | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -1134,6 +1515,11 @@ def isposinf(x: ndarray | float, out: ndarray | None = None, name: str | None = 
     Returns
     -------
     ndarray
+
+    Examples
+    --------
+    >>> mx.np.isposinf(mx.np.array([-mx.np.inf, mx.np.inf]))
+    array([False,  True])
     """
 
 def kron(a: ndarray, b: ndarray, out: ndarray | None = None, name: str | None = None) -> ndarray:
@@ -1142,8 +1528,9 @@ def kron(a: ndarray, b: ndarray, out: ndarray | None = None, name: str | None = 
     Parameters
     ----------
     a : ndarray
-        First array.
+        The array.
     b : ndarray
+        Second array.
     out : ndarray | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -1152,6 +1539,11 @@ def kron(a: ndarray, b: ndarray, out: ndarray | None = None, name: str | None = 
     Returns
     -------
     ndarray
+
+    Examples
+    --------
+    >>> mx.np.kron(mx.np.array([1.0, 2.0]), mx.np.array([1.0, 1.0]))
+    array([1., 1., 2., 2.])
     """
 
 def lcm(x1: ndarray | float, x2: ndarray | float, out: ndarray | None = None, name: str | None = None) -> ndarray:
@@ -1160,7 +1552,9 @@ def lcm(x1: ndarray | float, x2: ndarray | float, out: ndarray | None = None, na
     Parameters
     ----------
     x1 : ndarray | float
+        First operand.
     x2 : ndarray | float
+        Second operand.
     out : ndarray | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -1169,6 +1563,11 @@ def lcm(x1: ndarray | float, x2: ndarray | float, out: ndarray | None = None, na
     Returns
     -------
     ndarray
+
+    Examples
+    --------
+    >>> mx.np.lcm(mx.np.array([4, 6], dtype='int32'), 10)
+    array([20, 30], dtype=int32)
     """
 
 def ldexp(x1: ndarray | float, x2: ndarray | float, out: ndarray | None = None, name: str | None = None) -> ndarray:
@@ -1177,7 +1576,9 @@ def ldexp(x1: ndarray | float, x2: ndarray | float, out: ndarray | None = None, 
     Parameters
     ----------
     x1 : ndarray | float
+        First operand.
     x2 : ndarray | float
+        Second operand.
     out : ndarray | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -1186,6 +1587,11 @@ def ldexp(x1: ndarray | float, x2: ndarray | float, out: ndarray | None = None, 
     Returns
     -------
     ndarray
+
+    Examples
+    --------
+    >>> mx.np.ldexp(mx.np.array([1.0, 3.0]), mx.np.array([2.0, 1.0]))
+    array([4., 6.])
     """
 
 def less(x1: ndarray | float, x2: ndarray | float, out: ndarray | None = None, name: str | None = None) -> ndarray:
@@ -1194,7 +1600,9 @@ def less(x1: ndarray | float, x2: ndarray | float, out: ndarray | None = None, n
     Parameters
     ----------
     x1 : ndarray | float
+        First operand.
     x2 : ndarray | float
+        Second operand.
     out : ndarray | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -1203,6 +1611,11 @@ def less(x1: ndarray | float, x2: ndarray | float, out: ndarray | None = None, n
     Returns
     -------
     ndarray
+
+    Examples
+    --------
+    >>> mx.np.less(mx.np.array([1.0, 3.0]), 2)
+    array([ True, False])
     """
 
 def less_equal(x1: ndarray | float, x2: ndarray | float, out: ndarray | None = None, name: str | None = None) -> ndarray:
@@ -1211,7 +1624,9 @@ def less_equal(x1: ndarray | float, x2: ndarray | float, out: ndarray | None = N
     Parameters
     ----------
     x1 : ndarray | float
+        First operand.
     x2 : ndarray | float
+        Second operand.
     out : ndarray | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -1220,6 +1635,11 @@ def less_equal(x1: ndarray | float, x2: ndarray | float, out: ndarray | None = N
     Returns
     -------
     ndarray
+
+    Examples
+    --------
+    >>> mx.np.less_equal(mx.np.array([2.0, 3.0]), 2)
+    array([ True, False])
     """
 
 def log(x: ndarray | float, out: ndarray | None = None, name: str | None = None) -> ndarray:
@@ -1228,6 +1648,7 @@ def log(x: ndarray | float, out: ndarray | None = None, name: str | None = None)
     Parameters
     ----------
     x : ndarray | float
+        The array.
     out : ndarray | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -1236,6 +1657,11 @@ def log(x: ndarray | float, out: ndarray | None = None, name: str | None = None)
     Returns
     -------
     ndarray
+
+    Examples
+    --------
+    >>> mx.np.log(mx.np.array([1.0, 2.0]))
+    array([0.       , 0.6931472])
     """
 
 def log10(x: ndarray | float, out: ndarray | None = None, name: str | None = None) -> ndarray:
@@ -1244,6 +1670,7 @@ def log10(x: ndarray | float, out: ndarray | None = None, name: str | None = Non
     Parameters
     ----------
     x : ndarray | float
+        The array.
     out : ndarray | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -1252,6 +1679,11 @@ def log10(x: ndarray | float, out: ndarray | None = None, name: str | None = Non
     Returns
     -------
     ndarray
+
+    Examples
+    --------
+    >>> mx.np.log10(mx.np.array([1.0, 100.0]))
+    array([0., 2.])
     """
 
 def log1p(x: ndarray | float, out: ndarray | None = None, name: str | None = None) -> ndarray:
@@ -1260,6 +1692,7 @@ def log1p(x: ndarray | float, out: ndarray | None = None, name: str | None = Non
     Parameters
     ----------
     x : ndarray | float
+        The array.
     out : ndarray | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -1268,6 +1701,11 @@ def log1p(x: ndarray | float, out: ndarray | None = None, name: str | None = Non
     Returns
     -------
     ndarray
+
+    Examples
+    --------
+    >>> mx.np.log1p(mx.np.array([0.0, 1.0]))
+    array([0.       , 0.6931472])
     """
 
 def log2(x: ndarray | float, out: ndarray | None = None, name: str | None = None) -> ndarray:
@@ -1276,6 +1714,7 @@ def log2(x: ndarray | float, out: ndarray | None = None, name: str | None = None
     Parameters
     ----------
     x : ndarray | float
+        The array.
     out : ndarray | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -1284,6 +1723,11 @@ def log2(x: ndarray | float, out: ndarray | None = None, name: str | None = None
     Returns
     -------
     ndarray
+
+    Examples
+    --------
+    >>> mx.np.log2(mx.np.array([1.0, 8.0]))
+    array([0., 3.])
     """
 
 def logaddexp(x1: ndarray | float, x2: ndarray | float, out: ndarray | None = None, name: str | None = None) -> ndarray:
@@ -1292,7 +1736,9 @@ def logaddexp(x1: ndarray | float, x2: ndarray | float, out: ndarray | None = No
     Parameters
     ----------
     x1 : ndarray | float
+        First operand.
     x2 : ndarray | float
+        Second operand.
     out : ndarray | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -1301,6 +1747,11 @@ def logaddexp(x1: ndarray | float, x2: ndarray | float, out: ndarray | None = No
     Returns
     -------
     ndarray
+
+    Examples
+    --------
+    >>> mx.np.logaddexp(mx.np.array([0.0]), mx.np.array([0.0]))
+    array([0.6931472])
     """
 
 def logical_and(x1: ndarray | float, x2: ndarray | float, out: ndarray | None = None, name: str | None = None) -> ndarray:
@@ -1309,7 +1760,9 @@ def logical_and(x1: ndarray | float, x2: ndarray | float, out: ndarray | None = 
     Parameters
     ----------
     x1 : ndarray | float
+        First operand.
     x2 : ndarray | float
+        Second operand.
     out : ndarray | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -1318,6 +1771,11 @@ def logical_and(x1: ndarray | float, x2: ndarray | float, out: ndarray | None = 
     Returns
     -------
     ndarray
+
+    Examples
+    --------
+    >>> mx.np.logical_and(mx.np.array([True, True]), mx.np.array([True, False]))
+    array([ True, False])
     """
 
 def logical_not(x: ndarray | float, out: ndarray | None = None, name: str | None = None) -> ndarray:
@@ -1326,6 +1784,7 @@ def logical_not(x: ndarray | float, out: ndarray | None = None, name: str | None
     Parameters
     ----------
     x : ndarray | float
+        The array.
     out : ndarray | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -1334,6 +1793,11 @@ def logical_not(x: ndarray | float, out: ndarray | None = None, name: str | None
     Returns
     -------
     ndarray
+
+    Examples
+    --------
+    >>> mx.np.logical_not(mx.np.array([1.0, 0.0]))
+    array([False,  True])
     """
 
 def logical_or(x1: ndarray | float, x2: ndarray | float, out: ndarray | None = None, name: str | None = None) -> ndarray:
@@ -1342,7 +1806,9 @@ def logical_or(x1: ndarray | float, x2: ndarray | float, out: ndarray | None = N
     Parameters
     ----------
     x1 : ndarray | float
+        First operand.
     x2 : ndarray | float
+        Second operand.
     out : ndarray | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -1351,6 +1817,11 @@ def logical_or(x1: ndarray | float, x2: ndarray | float, out: ndarray | None = N
     Returns
     -------
     ndarray
+
+    Examples
+    --------
+    >>> mx.np.logical_or(mx.np.array([False, True]), mx.np.array([False, False]))
+    array([False,  True])
     """
 
 def logical_xor(x1: ndarray | float, x2: ndarray | float, out: ndarray | None = None, name: str | None = None) -> ndarray:
@@ -1359,7 +1830,9 @@ def logical_xor(x1: ndarray | float, x2: ndarray | float, out: ndarray | None = 
     Parameters
     ----------
     x1 : ndarray | float
+        First operand.
     x2 : ndarray | float
+        Second operand.
     out : ndarray | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -1368,6 +1841,11 @@ def logical_xor(x1: ndarray | float, x2: ndarray | float, out: ndarray | None = 
     Returns
     -------
     ndarray
+
+    Examples
+    --------
+    >>> mx.np.logical_xor(mx.np.array([True, True]), mx.np.array([True, False]))
+    array([False,  True])
     """
 
 def matmul(a: ndarray, b: ndarray, out: ndarray | None = None, name: str | None = None) -> ndarray:
@@ -1376,8 +1854,9 @@ def matmul(a: ndarray, b: ndarray, out: ndarray | None = None, name: str | None 
     Parameters
     ----------
     a : ndarray
-        First array.
+        The array.
     b : ndarray
+        Second array.
     out : ndarray | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -1386,6 +1865,11 @@ def matmul(a: ndarray, b: ndarray, out: ndarray | None = None, name: str | None 
     Returns
     -------
     ndarray
+
+    Examples
+    --------
+    >>> mx.np.matmul(mx.np.array([[1.0, 2.0], [3.0, 4.0]]), mx.np.array([1.0, 1.0]))
+    array([3., 7.])
     """
 
 max = amax
@@ -1395,7 +1879,9 @@ def maximum(x1: ndarray | float, x2: ndarray | float, out: ndarray | None = None
     Parameters
     ----------
     x1 : ndarray | float
+        First operand.
     x2 : ndarray | float
+        Second operand.
     out : ndarray | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -1404,6 +1890,11 @@ def maximum(x1: ndarray | float, x2: ndarray | float, out: ndarray | None = None
     Returns
     -------
     ndarray
+
+    Examples
+    --------
+    >>> mx.np.maximum(mx.np.array([1.0, 5.0]), 3)
+    array([3., 5.])
     """
 
 def mean(a: ndarray, axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, keepdims: bool = False, out: ndarray | None = None, name: str | None = None) -> ndarray:
@@ -1412,9 +1903,9 @@ def mean(a: ndarray, axis: int | Sequence[int] | None = None, dtype: DTypeLike |
     Parameters
     ----------
     a : ndarray
-        First array.
+        The array.
     axis : int | Sequence[int] | None, default None
-        Axis or axes of the operation; negative values count from the last axis.
+        Axis or axes; negative values count from the last axis. None means the flattened array.
     dtype : DTypeLike | None, default None
         The dtype of the result; by default that of the input, or float32.
     keepdims : bool, default False
@@ -1427,6 +1918,11 @@ def mean(a: ndarray, axis: int | Sequence[int] | None = None, dtype: DTypeLike |
     Returns
     -------
     ndarray
+
+    Examples
+    --------
+    >>> mx.np.mean(mx.np.array([[1.0, 2.0], [3.0, 4.0]]), axis=0)
+    array([2., 3.])
     """
 
 min = amin
@@ -1436,7 +1932,9 @@ def minimum(x1: ndarray | float, x2: ndarray | float, out: ndarray | None = None
     Parameters
     ----------
     x1 : ndarray | float
+        First operand.
     x2 : ndarray | float
+        Second operand.
     out : ndarray | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -1445,6 +1943,11 @@ def minimum(x1: ndarray | float, x2: ndarray | float, out: ndarray | None = None
     Returns
     -------
     ndarray
+
+    Examples
+    --------
+    >>> mx.np.minimum(mx.np.array([1.0, 5.0]), 3)
+    array([1., 3.])
     """
 
 def mod(x1: ndarray | float, x2: ndarray | float, out: ndarray | None = None, name: str | None = None) -> ndarray:
@@ -1453,7 +1956,9 @@ def mod(x1: ndarray | float, x2: ndarray | float, out: ndarray | None = None, na
     Parameters
     ----------
     x1 : ndarray | float
+        First operand.
     x2 : ndarray | float
+        Second operand.
     out : ndarray | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -1462,6 +1967,11 @@ def mod(x1: ndarray | float, x2: ndarray | float, out: ndarray | None = None, na
     Returns
     -------
     ndarray
+
+    Examples
+    --------
+    >>> mx.np.mod(mx.np.array([7.0, -7.0]), 3)
+    array([1., 2.])
     """
 
 def moveaxis(a: ndarray, source: int | Sequence[int] | None, destination: int | Sequence[int] | None, out: ndarray | None = None, name: str | None = None) -> ndarray:
@@ -1470,9 +1980,11 @@ def moveaxis(a: ndarray, source: int | Sequence[int] | None, destination: int | 
     Parameters
     ----------
     a : ndarray
-        First array.
+        The array.
     source : int | Sequence[int] | None
+        Positions of the axes that move.
     destination : int | Sequence[int] | None
+        New positions of the axes.
     out : ndarray | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -1481,6 +1993,11 @@ def moveaxis(a: ndarray, source: int | Sequence[int] | None, destination: int | 
     Returns
     -------
     ndarray
+
+    Examples
+    --------
+    >>> mx.np.moveaxis(mx.np.ones((2, 3, 4)), 0, -1).shape
+    (3, 4, 2)
     """
 
 def msort(a: ndarray, out: ndarray | None = None, name: str | None = None) -> ndarray:
@@ -1489,7 +2006,7 @@ def msort(a: ndarray, out: ndarray | None = None, name: str | None = None) -> nd
     Parameters
     ----------
     a : ndarray
-        First array.
+        The array.
     out : ndarray | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -1498,6 +2015,12 @@ def msort(a: ndarray, out: ndarray | None = None, name: str | None = None) -> nd
     Returns
     -------
     ndarray
+
+    Examples
+    --------
+    >>> mx.np.msort(mx.np.array([[3.0, 1.0], [2.0, 4.0]]))
+    array([[2., 1.],
+           [3., 4.]])
     """
 
 def multiply(x1: ndarray | float, x2: ndarray | float, out: ndarray | None = None, name: str | None = None) -> ndarray:
@@ -1506,7 +2029,9 @@ def multiply(x1: ndarray | float, x2: ndarray | float, out: ndarray | None = Non
     Parameters
     ----------
     x1 : ndarray | float
+        First operand.
     x2 : ndarray | float
+        Second operand.
     out : ndarray | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -1515,6 +2040,11 @@ def multiply(x1: ndarray | float, x2: ndarray | float, out: ndarray | None = Non
     Returns
     -------
     ndarray
+
+    Examples
+    --------
+    >>> mx.np.multiply(mx.np.array([1.0, 2.0]), 3)
+    array([3., 6.])
     """
 
 def nan_to_num(x: ndarray | float, copy: bool = True, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None, out: ndarray | None = None, name: str | None = None) -> ndarray:
@@ -1523,10 +2053,15 @@ def nan_to_num(x: ndarray | float, copy: bool = True, nan: float = 0.0, posinf: 
     Parameters
     ----------
     x : ndarray | float
+        The array.
     copy : bool, default True
+        Ignored: the result is always a new array.
     nan : float, default 0.0
+        Number that replaces NaN.
     posinf : float | None, default None
+        Number that replaces positive infinity; by default the largest number of the dtype.
     neginf : float | None, default None
+        Number that replaces negative infinity; by default the smallest number of the dtype.
     out : ndarray | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -1535,6 +2070,11 @@ def nan_to_num(x: ndarray | float, copy: bool = True, nan: float = 0.0, posinf: 
     Returns
     -------
     ndarray
+
+    Examples
+    --------
+    >>> mx.np.nan_to_num(mx.np.array([mx.np.nan, 1.0]))
+    array([0., 1.])
     """
 
 def nancumsum(a: ndarray, axis: int | None = None, dtype: DTypeLike | None = None, out: ndarray | None = None, name: str | None = None) -> ndarray:
@@ -1543,9 +2083,9 @@ def nancumsum(a: ndarray, axis: int | None = None, dtype: DTypeLike | None = Non
     Parameters
     ----------
     a : ndarray
-        First array.
+        The array.
     axis : int | None, default None
-        Axis or axes of the operation; negative values count from the last axis.
+        Axis or axes; negative values count from the last axis. None means the flattened array.
     dtype : DTypeLike | None, default None
         The dtype of the result; by default that of the input, or float32.
     out : ndarray | None, default None
@@ -1556,6 +2096,11 @@ def nancumsum(a: ndarray, axis: int | None = None, dtype: DTypeLike | None = Non
     Returns
     -------
     ndarray
+
+    Examples
+    --------
+    >>> mx.np.nancumsum(mx.np.array([2.0, mx.np.nan, 3.0]))
+    array([2., 2., 5.])
     """
 
 def nanmax(a: ndarray, axis: int | Sequence[int] | None = None, keepdims: bool = False, out: ndarray | None = None, name: str | None = None) -> ndarray:
@@ -1564,9 +2109,9 @@ def nanmax(a: ndarray, axis: int | Sequence[int] | None = None, keepdims: bool =
     Parameters
     ----------
     a : ndarray
-        First array.
+        The array.
     axis : int | Sequence[int] | None, default None
-        Axis or axes of the operation; negative values count from the last axis.
+        Axis or axes; negative values count from the last axis. None means the flattened array.
     keepdims : bool, default False
         Whether reduced axes remain with extent 1.
     out : ndarray | None, default None
@@ -1577,6 +2122,11 @@ def nanmax(a: ndarray, axis: int | Sequence[int] | None = None, keepdims: bool =
     Returns
     -------
     ndarray
+
+    Examples
+    --------
+    >>> mx.np.nanmax(mx.np.array([1.0, mx.np.nan, 3.0]))
+    array(3.)
     """
 
 def nanmean(a: ndarray, axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, keepdims: bool = False, out: ndarray | None = None, name: str | None = None) -> ndarray:
@@ -1585,9 +2135,9 @@ def nanmean(a: ndarray, axis: int | Sequence[int] | None = None, dtype: DTypeLik
     Parameters
     ----------
     a : ndarray
-        First array.
+        The array.
     axis : int | Sequence[int] | None, default None
-        Axis or axes of the operation; negative values count from the last axis.
+        Axis or axes; negative values count from the last axis. None means the flattened array.
     dtype : DTypeLike | None, default None
         The dtype of the result; by default that of the input, or float32.
     keepdims : bool, default False
@@ -1600,6 +2150,11 @@ def nanmean(a: ndarray, axis: int | Sequence[int] | None = None, dtype: DTypeLik
     Returns
     -------
     ndarray
+
+    Examples
+    --------
+    >>> mx.np.nanmean(mx.np.array([1.0, mx.np.nan, 3.0]))
+    array(2.)
     """
 
 def nanmin(a: ndarray, axis: int | Sequence[int] | None = None, keepdims: bool = False, out: ndarray | None = None, name: str | None = None) -> ndarray:
@@ -1608,9 +2163,9 @@ def nanmin(a: ndarray, axis: int | Sequence[int] | None = None, keepdims: bool =
     Parameters
     ----------
     a : ndarray
-        First array.
+        The array.
     axis : int | Sequence[int] | None, default None
-        Axis or axes of the operation; negative values count from the last axis.
+        Axis or axes; negative values count from the last axis. None means the flattened array.
     keepdims : bool, default False
         Whether reduced axes remain with extent 1.
     out : ndarray | None, default None
@@ -1621,6 +2176,11 @@ def nanmin(a: ndarray, axis: int | Sequence[int] | None = None, keepdims: bool =
     Returns
     -------
     ndarray
+
+    Examples
+    --------
+    >>> mx.np.nanmin(mx.np.array([1.0, mx.np.nan, 3.0]))
+    array(1.)
     """
 
 def nanprod(a: ndarray, axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, keepdims: bool = False, out: ndarray | None = None, name: str | None = None) -> ndarray:
@@ -1629,9 +2189,9 @@ def nanprod(a: ndarray, axis: int | Sequence[int] | None = None, dtype: DTypeLik
     Parameters
     ----------
     a : ndarray
-        First array.
+        The array.
     axis : int | Sequence[int] | None, default None
-        Axis or axes of the operation; negative values count from the last axis.
+        Axis or axes; negative values count from the last axis. None means the flattened array.
     dtype : DTypeLike | None, default None
         The dtype of the result; by default that of the input, or float32.
     keepdims : bool, default False
@@ -1644,6 +2204,11 @@ def nanprod(a: ndarray, axis: int | Sequence[int] | None = None, dtype: DTypeLik
     Returns
     -------
     ndarray
+
+    Examples
+    --------
+    >>> mx.np.nanprod(mx.np.array([2.0, mx.np.nan, 3.0]))
+    array(6.)
     """
 
 def nansum(a: ndarray, axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, keepdims: bool = False, out: ndarray | None = None, name: str | None = None) -> ndarray:
@@ -1652,9 +2217,9 @@ def nansum(a: ndarray, axis: int | Sequence[int] | None = None, dtype: DTypeLike
     Parameters
     ----------
     a : ndarray
-        First array.
+        The array.
     axis : int | Sequence[int] | None, default None
-        Axis or axes of the operation; negative values count from the last axis.
+        Axis or axes; negative values count from the last axis. None means the flattened array.
     dtype : DTypeLike | None, default None
         The dtype of the result; by default that of the input, or float32.
     keepdims : bool, default False
@@ -1667,6 +2232,11 @@ def nansum(a: ndarray, axis: int | Sequence[int] | None = None, dtype: DTypeLike
     Returns
     -------
     ndarray
+
+    Examples
+    --------
+    >>> mx.np.nansum(mx.np.array([2.0, mx.np.nan, 3.0]))
+    array(5.)
     """
 
 def negative(x: ndarray | float, out: ndarray | None = None, name: str | None = None) -> ndarray:
@@ -1675,6 +2245,7 @@ def negative(x: ndarray | float, out: ndarray | None = None, name: str | None = 
     Parameters
     ----------
     x : ndarray | float
+        The array.
     out : ndarray | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -1683,6 +2254,11 @@ def negative(x: ndarray | float, out: ndarray | None = None, name: str | None = 
     Returns
     -------
     ndarray
+
+    Examples
+    --------
+    >>> mx.np.negative(mx.np.array([1.0, -2.0]))
+    array([-1.,  2.])
     """
 
 def not_equal(x1: ndarray | float, x2: ndarray | float, out: ndarray | None = None, name: str | None = None) -> ndarray:
@@ -1691,7 +2267,9 @@ def not_equal(x1: ndarray | float, x2: ndarray | float, out: ndarray | None = No
     Parameters
     ----------
     x1 : ndarray | float
+        First operand.
     x2 : ndarray | float
+        Second operand.
     out : ndarray | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -1700,6 +2278,11 @@ def not_equal(x1: ndarray | float, x2: ndarray | float, out: ndarray | None = No
     Returns
     -------
     ndarray
+
+    Examples
+    --------
+    >>> mx.np.not_equal(mx.np.array([1.0, 2.0]), 2)
+    array([ True, False])
     """
 
 def outer(a: ndarray, b: ndarray, out: ndarray | None = None, name: str | None = None) -> ndarray:
@@ -1708,8 +2291,9 @@ def outer(a: ndarray, b: ndarray, out: ndarray | None = None, name: str | None =
     Parameters
     ----------
     a : ndarray
-        First array.
+        The array.
     b : ndarray
+        Second array.
     out : ndarray | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -1718,6 +2302,12 @@ def outer(a: ndarray, b: ndarray, out: ndarray | None = None, name: str | None =
     Returns
     -------
     ndarray
+
+    Examples
+    --------
+    >>> mx.np.outer(mx.np.array([1.0, 2.0]), mx.np.array([3.0, 4.0]))
+    array([[3., 4.],
+           [6., 8.]])
     """
 
 def polyval(p: ndarray, x: ndarray, out: ndarray | None = None, name: str | None = None) -> ndarray:
@@ -1726,8 +2316,9 @@ def polyval(p: ndarray, x: ndarray, out: ndarray | None = None, name: str | None
     Parameters
     ----------
     p : ndarray
-        Probability.
+        Coefficients, highest power first.
     x : ndarray
+        Points at which the polynomial is evaluated.
     out : ndarray | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -1736,6 +2327,11 @@ def polyval(p: ndarray, x: ndarray, out: ndarray | None = None, name: str | None
     Returns
     -------
     ndarray
+
+    Examples
+    --------
+    >>> mx.np.polyval(mx.np.array([1.0, 0.0, 1.0]), mx.np.array([2.0, 3.0]))
+    array([ 5., 10.])
     """
 
 def positive(x: ndarray | float, out: ndarray | None = None, name: str | None = None) -> ndarray:
@@ -1744,6 +2340,7 @@ def positive(x: ndarray | float, out: ndarray | None = None, name: str | None = 
     Parameters
     ----------
     x : ndarray | float
+        The array.
     out : ndarray | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -1752,6 +2349,11 @@ def positive(x: ndarray | float, out: ndarray | None = None, name: str | None = 
     Returns
     -------
     ndarray
+
+    Examples
+    --------
+    >>> mx.np.positive(mx.np.array([1.0, -2.0]))
+    array([ 1., -2.])
     """
 
 def power(x1: ndarray | float, x2: ndarray | float, out: ndarray | None = None, name: str | None = None) -> ndarray:
@@ -1760,7 +2362,9 @@ def power(x1: ndarray | float, x2: ndarray | float, out: ndarray | None = None, 
     Parameters
     ----------
     x1 : ndarray | float
+        First operand.
     x2 : ndarray | float
+        Second operand.
     out : ndarray | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -1769,6 +2373,11 @@ def power(x1: ndarray | float, x2: ndarray | float, out: ndarray | None = None, 
     Returns
     -------
     ndarray
+
+    Examples
+    --------
+    >>> mx.np.power(mx.np.array([2.0, 3.0]), 2)
+    array([4., 9.])
     """
 
 def prod(a: ndarray, axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, keepdims: bool = False, initial: float | None = None, out: ndarray | None = None, name: str | None = None) -> ndarray:
@@ -1777,14 +2386,15 @@ def prod(a: ndarray, axis: int | Sequence[int] | None = None, dtype: DTypeLike |
     Parameters
     ----------
     a : ndarray
-        First array.
+        The array.
     axis : int | Sequence[int] | None, default None
-        Axis or axes of the operation; negative values count from the last axis.
+        Axis or axes; negative values count from the last axis. None means the flattened array.
     dtype : DTypeLike | None, default None
         The dtype of the result; by default that of the input, or float32.
     keepdims : bool, default False
         Whether reduced axes remain with extent 1.
     initial : float | None, default None
+        Value with which the reduction begins.
     out : ndarray | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -1793,6 +2403,11 @@ def prod(a: ndarray, axis: int | Sequence[int] | None = None, dtype: DTypeLike |
     Returns
     -------
     ndarray
+
+    Examples
+    --------
+    >>> mx.np.prod(mx.np.array([[1.0, 2.0], [3.0, 4.0]]), axis=1)
+    array([ 2., 12.])
     """
 
 product = prod
@@ -1802,9 +2417,9 @@ def ptp(a: ndarray, axis: int | Sequence[int] | None = None, keepdims: bool = Fa
     Parameters
     ----------
     a : ndarray
-        First array.
+        The array.
     axis : int | Sequence[int] | None, default None
-        Axis or axes of the operation; negative values count from the last axis.
+        Axis or axes; negative values count from the last axis. None means the flattened array.
     keepdims : bool, default False
         Whether reduced axes remain with extent 1.
     out : ndarray | None, default None
@@ -1815,6 +2430,11 @@ def ptp(a: ndarray, axis: int | Sequence[int] | None = None, keepdims: bool = Fa
     Returns
     -------
     ndarray
+
+    Examples
+    --------
+    >>> mx.np.ptp(mx.np.array([1.0, 5.0, 2.0]))
+    array(4.)
     """
 
 rad2deg = degrees
@@ -1825,6 +2445,7 @@ def real(val: ndarray, out: ndarray | None = None, name: str | None = None) -> n
     Parameters
     ----------
     val : ndarray
+        The array.
     out : ndarray | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -1833,6 +2454,11 @@ def real(val: ndarray, out: ndarray | None = None, name: str | None = None) -> n
     Returns
     -------
     ndarray
+
+    Examples
+    --------
+    >>> mx.np.real(mx.np.array([1.0, 2.0]))
+    array([1., 2.])
     """
 
 def reciprocal(x: ndarray | float, out: ndarray | None = None, name: str | None = None) -> ndarray:
@@ -1841,6 +2467,7 @@ def reciprocal(x: ndarray | float, out: ndarray | None = None, name: str | None 
     Parameters
     ----------
     x : ndarray | float
+        The array.
     out : ndarray | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -1849,6 +2476,11 @@ def reciprocal(x: ndarray | float, out: ndarray | None = None, name: str | None 
     Returns
     -------
     ndarray
+
+    Examples
+    --------
+    >>> mx.np.reciprocal(mx.np.array([2.0, 4.0]))
+    array([0.5 , 0.25])
     """
 
 remainder = mod
@@ -1858,8 +2490,9 @@ def resize(a: ndarray, new_shape: int | Sequence[int], out: ndarray | None = Non
     Parameters
     ----------
     a : ndarray
-        First array.
+        The array.
     new_shape : int | Sequence[int]
+        Shape of the result.
     out : ndarray | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -1868,6 +2501,12 @@ def resize(a: ndarray, new_shape: int | Sequence[int], out: ndarray | None = Non
     Returns
     -------
     ndarray
+
+    Examples
+    --------
+    >>> mx.np.resize(mx.np.array([1.0, 2.0]), (2, 2))
+    array([[1., 2.],
+           [1., 2.]])
     """
 
 def rint(x: ndarray | float, out: ndarray | None = None, name: str | None = None) -> ndarray:
@@ -1876,6 +2515,7 @@ def rint(x: ndarray | float, out: ndarray | None = None, name: str | None = None
     Parameters
     ----------
     x : ndarray | float
+        The array.
     out : ndarray | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -1884,6 +2524,11 @@ def rint(x: ndarray | float, out: ndarray | None = None, name: str | None = None
     Returns
     -------
     ndarray
+
+    Examples
+    --------
+    >>> mx.np.rint(mx.np.array([0.6, -1.2]))
+    array([ 1., -1.])
     """
 
 def roll(a: ndarray, shift: int | Sequence[int] | None, axis: int | Sequence[int] | None = None, out: ndarray | None = None, name: str | None = None) -> ndarray:
@@ -1892,10 +2537,11 @@ def roll(a: ndarray, shift: int | Sequence[int] | None, axis: int | Sequence[int
     Parameters
     ----------
     a : ndarray
-        First array.
+        The array.
     shift : int | Sequence[int] | None
+        Number of places.
     axis : int | Sequence[int] | None, default None
-        Axis or axes of the operation; negative values count from the last axis.
+        Axis or axes; negative values count from the last axis. None means the flattened array.
     out : ndarray | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -1904,6 +2550,11 @@ def roll(a: ndarray, shift: int | Sequence[int] | None, axis: int | Sequence[int
     Returns
     -------
     ndarray
+
+    Examples
+    --------
+    >>> mx.np.roll(mx.np.array([1.0, 2.0, 3.0]), 1)
+    array([3., 1., 2.])
     """
 
 def rollaxis(a: ndarray, axis: int, start: int = 0, out: ndarray | None = None, name: str | None = None) -> ndarray:
@@ -1912,10 +2563,11 @@ def rollaxis(a: ndarray, axis: int, start: int = 0, out: ndarray | None = None, 
     Parameters
     ----------
     a : ndarray
-        First array.
+        The array.
     axis : int
-        Axis or axes of the operation; negative values count from the last axis.
+        Axis or axes; negative values count from the last axis. None means the flattened array.
     start : int, default 0
+        First number, or first axis.
     out : ndarray | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -1924,6 +2576,11 @@ def rollaxis(a: ndarray, axis: int, start: int = 0, out: ndarray | None = None, 
     Returns
     -------
     ndarray
+
+    Examples
+    --------
+    >>> mx.np.rollaxis(mx.np.ones((2, 3, 4)), 2).shape
+    (4, 2, 3)
     """
 
 def rot90(m: ndarray, k: int = 1, axes: int | Sequence[int] = (0, 1), out: ndarray | None = None, name: str | None = None) -> ndarray:
@@ -1932,10 +2589,11 @@ def rot90(m: ndarray, k: int = 1, axes: int | Sequence[int] = (0, 1), out: ndarr
     Parameters
     ----------
     m : ndarray
+        The array, or the order of the derivative.
     k : int, default 1
-        Number of elements, of successes, or of the diagonal, depending on the operator.
+        Diagonal: 0 is the main one, positive values are above it.
     axes : int | Sequence[int], default (0, 1)
-        The axes, in order.
+        The axes.
     out : ndarray | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -1944,6 +2602,12 @@ def rot90(m: ndarray, k: int = 1, axes: int | Sequence[int] = (0, 1), out: ndarr
     Returns
     -------
     ndarray
+
+    Examples
+    --------
+    >>> mx.np.rot90(mx.np.array([[1.0, 2.0], [3.0, 4.0]]))
+    array([[2., 4.],
+           [1., 3.]])
     """
 
 round = around
@@ -1954,6 +2618,7 @@ def sign(x: ndarray | float, out: ndarray | None = None, name: str | None = None
     Parameters
     ----------
     x : ndarray | float
+        The array.
     out : ndarray | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -1962,6 +2627,11 @@ def sign(x: ndarray | float, out: ndarray | None = None, name: str | None = None
     Returns
     -------
     ndarray
+
+    Examples
+    --------
+    >>> mx.np.sign(mx.np.array([-2.0, 0.0, 3.0]))
+    array([-1.,  0.,  1.])
     """
 
 def signbit(x: ndarray | float, out: ndarray | None = None, name: str | None = None) -> ndarray:
@@ -1970,6 +2640,7 @@ def signbit(x: ndarray | float, out: ndarray | None = None, name: str | None = N
     Parameters
     ----------
     x : ndarray | float
+        The array.
     out : ndarray | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -1978,6 +2649,11 @@ def signbit(x: ndarray | float, out: ndarray | None = None, name: str | None = N
     Returns
     -------
     ndarray
+
+    Examples
+    --------
+    >>> mx.np.signbit(mx.np.array([-0.0, 0.0]))
+    array([ True, False])
     """
 
 def sin(x: ndarray | float, out: ndarray | None = None, name: str | None = None) -> ndarray:
@@ -1986,6 +2662,7 @@ def sin(x: ndarray | float, out: ndarray | None = None, name: str | None = None)
     Parameters
     ----------
     x : ndarray | float
+        The array.
     out : ndarray | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -1994,6 +2671,11 @@ def sin(x: ndarray | float, out: ndarray | None = None, name: str | None = None)
     Returns
     -------
     ndarray
+
+    Examples
+    --------
+    >>> mx.np.sin(mx.np.array([0.0, 1.0]))
+    array([0.      , 0.841471])
     """
 
 def sinc(x: ndarray | float, out: ndarray | None = None, name: str | None = None) -> ndarray:
@@ -2002,6 +2684,7 @@ def sinc(x: ndarray | float, out: ndarray | None = None, name: str | None = None
     Parameters
     ----------
     x : ndarray | float
+        The array.
     out : ndarray | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -2010,6 +2693,11 @@ def sinc(x: ndarray | float, out: ndarray | None = None, name: str | None = None
     Returns
     -------
     ndarray
+
+    Examples
+    --------
+    >>> mx.np.sinc(mx.np.array([0.0, 0.5]))
+    array([1.        , 0.63661975])
     """
 
 def sinh(x: ndarray | float, out: ndarray | None = None, name: str | None = None) -> ndarray:
@@ -2018,6 +2706,7 @@ def sinh(x: ndarray | float, out: ndarray | None = None, name: str | None = None
     Parameters
     ----------
     x : ndarray | float
+        The array.
     out : ndarray | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -2026,6 +2715,11 @@ def sinh(x: ndarray | float, out: ndarray | None = None, name: str | None = None
     Returns
     -------
     ndarray
+
+    Examples
+    --------
+    >>> mx.np.sinh(mx.np.array([0.0, 1.0]))
+    array([0.       , 1.1752012])
     """
 
 sometrue = any
@@ -2035,11 +2729,13 @@ def sort(a: ndarray, axis: int | None = -1, kind: str | None = None, order: str 
     Parameters
     ----------
     a : ndarray
-        First array.
+        The array.
     axis : int | None, default -1
-        Axis or axes of the operation; negative values count from the last axis.
+        Axis or axes; negative values count from the last axis. None means the flattened array.
     kind : str | None, default None
+        Sorting algorithm of NumPy; here it does not change the result.
     order : str | None, default None
+        Not supported: arrays have no fields.
     out : ndarray | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -2048,6 +2744,11 @@ def sort(a: ndarray, axis: int | None = -1, kind: str | None = None, order: str 
     Returns
     -------
     ndarray
+
+    Examples
+    --------
+    >>> mx.np.sort(mx.np.array([3.0, 1.0, 2.0]))
+    array([1., 2., 3.])
     """
 
 def sqrt(x: ndarray | float, out: ndarray | None = None, name: str | None = None) -> ndarray:
@@ -2056,6 +2757,7 @@ def sqrt(x: ndarray | float, out: ndarray | None = None, name: str | None = None
     Parameters
     ----------
     x : ndarray | float
+        The array.
     out : ndarray | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -2064,6 +2766,11 @@ def sqrt(x: ndarray | float, out: ndarray | None = None, name: str | None = None
     Returns
     -------
     ndarray
+
+    Examples
+    --------
+    >>> mx.np.sqrt(mx.np.array([4.0, 2.0]))
+    array([2.       , 1.4142135])
     """
 
 def square(x: ndarray | float, out: ndarray | None = None, name: str | None = None) -> ndarray:
@@ -2072,6 +2779,7 @@ def square(x: ndarray | float, out: ndarray | None = None, name: str | None = No
     Parameters
     ----------
     x : ndarray | float
+        The array.
     out : ndarray | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -2080,6 +2788,11 @@ def square(x: ndarray | float, out: ndarray | None = None, name: str | None = No
     Returns
     -------
     ndarray
+
+    Examples
+    --------
+    >>> mx.np.square(mx.np.array([2.0, -3.0]))
+    array([4., 9.])
     """
 
 def squeeze(a: ndarray, axis: int | Sequence[int] | None = None, out: ndarray | None = None, name: str | None = None) -> ndarray:
@@ -2088,9 +2801,9 @@ def squeeze(a: ndarray, axis: int | Sequence[int] | None = None, out: ndarray | 
     Parameters
     ----------
     a : ndarray
-        First array.
+        The array.
     axis : int | Sequence[int] | None, default None
-        Axis or axes of the operation; negative values count from the last axis.
+        Axis or axes; negative values count from the last axis. None means the flattened array.
     out : ndarray | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -2099,6 +2812,11 @@ def squeeze(a: ndarray, axis: int | Sequence[int] | None = None, out: ndarray | 
     Returns
     -------
     ndarray
+
+    Examples
+    --------
+    >>> mx.np.squeeze(mx.np.ones((1, 3, 1))).shape
+    (3,)
     """
 
 def std(a: ndarray, axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, ddof: int = 0, keepdims: bool = False, out: ndarray | None = None, name: str | None = None) -> ndarray:
@@ -2107,12 +2825,13 @@ def std(a: ndarray, axis: int | Sequence[int] | None = None, dtype: DTypeLike | 
     Parameters
     ----------
     a : ndarray
-        First array.
+        The array.
     axis : int | Sequence[int] | None, default None
-        Axis or axes of the operation; negative values count from the last axis.
+        Axis or axes; negative values count from the last axis. None means the flattened array.
     dtype : DTypeLike | None, default None
         The dtype of the result; by default that of the input, or float32.
     ddof : int, default 0
+        The number of elements minus ``ddof`` is the divisor.
     keepdims : bool, default False
         Whether reduced axes remain with extent 1.
     out : ndarray | None, default None
@@ -2123,6 +2842,11 @@ def std(a: ndarray, axis: int | Sequence[int] | None = None, dtype: DTypeLike | 
     Returns
     -------
     ndarray
+
+    Examples
+    --------
+    >>> mx.np.std(mx.np.array([1.0, 3.0]))
+    array(1.)
     """
 
 def subtract(x1: ndarray | float, x2: ndarray | float, out: ndarray | None = None, name: str | None = None) -> ndarray:
@@ -2131,7 +2855,9 @@ def subtract(x1: ndarray | float, x2: ndarray | float, out: ndarray | None = Non
     Parameters
     ----------
     x1 : ndarray | float
+        First operand.
     x2 : ndarray | float
+        Second operand.
     out : ndarray | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -2140,6 +2866,11 @@ def subtract(x1: ndarray | float, x2: ndarray | float, out: ndarray | None = Non
     Returns
     -------
     ndarray
+
+    Examples
+    --------
+    >>> mx.np.subtract(mx.np.array([1.0, 2.0]), 3)
+    array([-2., -1.])
     """
 
 def sum(a: ndarray, axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, keepdims: bool = False, initial: float | None = None, out: ndarray | None = None, name: str | None = None) -> ndarray:
@@ -2150,14 +2881,15 @@ def sum(a: ndarray, axis: int | Sequence[int] | None = None, dtype: DTypeLike | 
     Parameters
     ----------
     a : ndarray
-        First array.
+        The array.
     axis : int | Sequence[int] | None, default None
-        Axis or axes of the operation; negative values count from the last axis.
+        Axis or axes; negative values count from the last axis. None means the flattened array.
     dtype : DTypeLike | None, default None
         The dtype of the result; by default that of the input, or float32.
     keepdims : bool, default False
         Whether reduced axes remain with extent 1.
     initial : float | None, default None
+        Value with which the reduction begins.
     out : ndarray | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -2166,6 +2898,11 @@ def sum(a: ndarray, axis: int | Sequence[int] | None = None, dtype: DTypeLike | 
     Returns
     -------
     ndarray
+
+    Examples
+    --------
+    >>> mx.np.sum(mx.np.array([[1.0, 2.0], [3.0, 4.0]]), axis=0)
+    array([4., 6.])
     """
 
 def swapaxes(a: ndarray, axis1: int, axis2: int, out: ndarray | None = None, name: str | None = None) -> ndarray:
@@ -2174,11 +2911,11 @@ def swapaxes(a: ndarray, axis1: int, axis2: int, out: ndarray | None = None, nam
     Parameters
     ----------
     a : ndarray
-        First array.
+        The array.
     axis1 : int
-        First axis of the planes whose diagonals are taken.
+        First axis.
     axis2 : int
-        Second axis of the planes whose diagonals are taken.
+        Second axis.
     out : ndarray | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -2187,6 +2924,11 @@ def swapaxes(a: ndarray, axis1: int, axis2: int, out: ndarray | None = None, nam
     Returns
     -------
     ndarray
+
+    Examples
+    --------
+    >>> mx.np.swapaxes(mx.np.ones((2, 3)), 0, 1).shape
+    (3, 2)
     """
 
 def tan(x: ndarray | float, out: ndarray | None = None, name: str | None = None) -> ndarray:
@@ -2195,6 +2937,7 @@ def tan(x: ndarray | float, out: ndarray | None = None, name: str | None = None)
     Parameters
     ----------
     x : ndarray | float
+        The array.
     out : ndarray | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -2203,6 +2946,11 @@ def tan(x: ndarray | float, out: ndarray | None = None, name: str | None = None)
     Returns
     -------
     ndarray
+
+    Examples
+    --------
+    >>> mx.np.tan(mx.np.array([0.0, 1.0]))
+    array([0.       , 1.5574077])
     """
 
 def tanh(x: ndarray | float, out: ndarray | None = None, name: str | None = None) -> ndarray:
@@ -2211,6 +2959,7 @@ def tanh(x: ndarray | float, out: ndarray | None = None, name: str | None = None
     Parameters
     ----------
     x : ndarray | float
+        The array.
     out : ndarray | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -2219,6 +2968,11 @@ def tanh(x: ndarray | float, out: ndarray | None = None, name: str | None = None
     Returns
     -------
     ndarray
+
+    Examples
+    --------
+    >>> mx.np.tanh(mx.np.array([0.0, 1.0]))
+    array([0.       , 0.7615942])
     """
 
 def tile(A: ndarray, reps: int | Sequence[int], out: ndarray | None = None, name: str | None = None) -> ndarray:
@@ -2227,7 +2981,7 @@ def tile(A: ndarray, reps: int | Sequence[int], out: ndarray | None = None, name
     Parameters
     ----------
     A : ndarray
-        Matrix, or matrices in the last two axes.
+        The array.
     reps : int | Sequence[int]
         Number of repetitions on each axis.
     out : ndarray | None, default None
@@ -2238,6 +2992,11 @@ def tile(A: ndarray, reps: int | Sequence[int], out: ndarray | None = None, name
     Returns
     -------
     ndarray
+
+    Examples
+    --------
+    >>> mx.np.tile(mx.np.array([1.0, 2.0]), 2)
+    array([1., 2., 1., 2.])
     """
 
 def trace(a: ndarray, offset: int = 0, axis1: int = 0, axis2: int = 1, out: ndarray | None = None, name: str | None = None) -> ndarray:
@@ -2246,13 +3005,13 @@ def trace(a: ndarray, offset: int = 0, axis1: int = 0, axis2: int = 1, out: ndar
     Parameters
     ----------
     a : ndarray
-        First array.
+        The array.
     offset : int, default 0
         Diagonal: 0 is the main one, positive values are above it.
     axis1 : int, default 0
-        First axis of the planes whose diagonals are taken.
+        First axis.
     axis2 : int, default 1
-        Second axis of the planes whose diagonals are taken.
+        Second axis.
     out : ndarray | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -2261,6 +3020,11 @@ def trace(a: ndarray, offset: int = 0, axis1: int = 0, axis2: int = 1, out: ndar
     Returns
     -------
     ndarray
+
+    Examples
+    --------
+    >>> mx.np.trace(mx.np.array([[1.0, 2.0], [3.0, 4.0]]))
+    array(5.)
     """
 
 def transpose(a: ndarray, axes: int | Sequence[int] | None = None, out: ndarray | None = None, name: str | None = None) -> ndarray:
@@ -2269,9 +3033,9 @@ def transpose(a: ndarray, axes: int | Sequence[int] | None = None, out: ndarray 
     Parameters
     ----------
     a : ndarray
-        First array.
+        The array.
     axes : int | Sequence[int] | None, default None
-        The axes, in order.
+        The axes.
     out : ndarray | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -2280,6 +3044,12 @@ def transpose(a: ndarray, axes: int | Sequence[int] | None = None, out: ndarray 
     Returns
     -------
     ndarray
+
+    Examples
+    --------
+    >>> mx.np.transpose(mx.np.array([[1.0, 2.0], [3.0, 4.0]]))
+    array([[1., 3.],
+           [2., 4.]])
     """
 
 def tril(m: ndarray, k: int = 0, out: ndarray | None = None, name: str | None = None) -> ndarray:
@@ -2288,8 +3058,9 @@ def tril(m: ndarray, k: int = 0, out: ndarray | None = None, name: str | None = 
     Parameters
     ----------
     m : ndarray
+        The array, or the order of the derivative.
     k : int, default 0
-        Number of elements, of successes, or of the diagonal, depending on the operator.
+        Diagonal: 0 is the main one, positive values are above it.
     out : ndarray | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -2298,6 +3069,12 @@ def tril(m: ndarray, k: int = 0, out: ndarray | None = None, name: str | None = 
     Returns
     -------
     ndarray
+
+    Examples
+    --------
+    >>> mx.np.tril(mx.np.ones((2, 2)))
+    array([[1., 0.],
+           [1., 1.]])
     """
 
 def triu(m: ndarray, k: int = 0, out: ndarray | None = None, name: str | None = None) -> ndarray:
@@ -2306,8 +3083,9 @@ def triu(m: ndarray, k: int = 0, out: ndarray | None = None, name: str | None = 
     Parameters
     ----------
     m : ndarray
+        The array, or the order of the derivative.
     k : int, default 0
-        Number of elements, of successes, or of the diagonal, depending on the operator.
+        Diagonal: 0 is the main one, positive values are above it.
     out : ndarray | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -2316,6 +3094,12 @@ def triu(m: ndarray, k: int = 0, out: ndarray | None = None, name: str | None = 
     Returns
     -------
     ndarray
+
+    Examples
+    --------
+    >>> mx.np.triu(mx.np.ones((2, 2)))
+    array([[1., 1.],
+           [0., 1.]])
     """
 
 true_divide = divide
@@ -2325,6 +3109,7 @@ def trunc(x: ndarray | float, out: ndarray | None = None, name: str | None = Non
     Parameters
     ----------
     x : ndarray | float
+        The array.
     out : ndarray | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -2333,6 +3118,11 @@ def trunc(x: ndarray | float, out: ndarray | None = None, name: str | None = Non
     Returns
     -------
     ndarray
+
+    Examples
+    --------
+    >>> mx.np.trunc(mx.np.array([1.7, -1.7]))
+    array([ 1., -1.])
     """
 
 def var(a: ndarray, axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, ddof: int = 0, keepdims: bool = False, out: ndarray | None = None, name: str | None = None) -> ndarray:
@@ -2341,12 +3131,13 @@ def var(a: ndarray, axis: int | Sequence[int] | None = None, dtype: DTypeLike | 
     Parameters
     ----------
     a : ndarray
-        First array.
+        The array.
     axis : int | Sequence[int] | None, default None
-        Axis or axes of the operation; negative values count from the last axis.
+        Axis or axes; negative values count from the last axis. None means the flattened array.
     dtype : DTypeLike | None, default None
         The dtype of the result; by default that of the input, or float32.
     ddof : int, default 0
+        The number of elements minus ``ddof`` is the divisor.
     keepdims : bool, default False
         Whether reduced axes remain with extent 1.
     out : ndarray | None, default None
@@ -2357,6 +3148,11 @@ def var(a: ndarray, axis: int | Sequence[int] | None = None, dtype: DTypeLike | 
     Returns
     -------
     ndarray
+
+    Examples
+    --------
+    >>> mx.np.var(mx.np.array([1.0, 3.0]))
+    array(1.)
     """
 
 def vdot(a: ndarray, b: ndarray, out: ndarray | None = None, name: str | None = None) -> ndarray:
@@ -2365,8 +3161,9 @@ def vdot(a: ndarray, b: ndarray, out: ndarray | None = None, name: str | None = 
     Parameters
     ----------
     a : ndarray
-        First array.
+        The array.
     b : ndarray
+        Second array.
     out : ndarray | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -2375,514 +3172,3736 @@ def vdot(a: ndarray, b: ndarray, out: ndarray | None = None, name: str | None = 
     Returns
     -------
     ndarray
+
+    Examples
+    --------
+    >>> mx.np.vdot(mx.np.array([1.0, 2.0]), mx.np.array([3.0, 4.0]))
+    array(11.)
     """
 
 def allclose(a: ndarray, b: ArrayLike, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> bool:
-    """Return whether all elements of two arrays are close."""
+    """Return whether all elements of two arrays are close.
+
+    Parameters
+    ----------
+    a : ndarray
+        The array.
+    b : ArrayLike
+        Second array.
+    rtol : float, default 1e-05
+        Relative tolerance.
+    atol : float, default 1e-08
+        Absolute tolerance.
+    equal_nan : bool, default False
+        Whether NaN equals NaN.
+
+    Returns
+    -------
+    bool
+
+    Examples
+    --------
+    >>> mx.np.allclose(mx.np.array([1.0]), mx.np.array([1.0 + 1e-6]))
+    True
+    """
 
 def append(arr: ndarray, values: ArrayLike, axis: int | None = None) -> ndarray:
-    """Append values to an array along an axis, or flattened."""
+    """Append values to an array along an axis, or flattened.
 
-def apply_along_axis(*args: Any, **kwargs: Any) -> ndarray:
-    """Compute numpy.apply_along_axis on the values of arrays; gradients do not pass through."""
+    Parameters
+    ----------
+    arr : ndarray
+        The array.
+    values : ArrayLike
+        The values that are added.
+    axis : int | None, default None
+        Axis or axes; negative values count from the last axis. None means the flattened array.
 
-def apply_over_axes(*args: Any, **kwargs: Any) -> ndarray:
-    """Compute numpy.apply_over_axes on the values of arrays; gradients do not pass through."""
+    Returns
+    -------
+    ndarray
+
+    Examples
+    --------
+    >>> mx.np.append(mx.np.array([1.0, 2.0]), mx.np.array([3.0]))
+    array([1., 2., 3.])
+    """
+
+def apply_along_axis(func1d: Any, axis: int | Sequence[int] | None, arr: ndarray, *args: Any, **kwargs: Any) -> ndarray:
+    """Apply a function to each vector along an axis.
+
+    NumPy computes it on the values of arrays; gradients do not pass through.
+
+    Parameters
+    ----------
+    func1d : Any
+        The function; it takes a vector.
+    axis : int | Sequence[int] | None
+        Axis or axes; negative values count from the last axis. None means the flattened array.
+    arr : ndarray
+        The array.
+    *args : Any
+        Further arguments of the function.
+    **kwargs : Any
+        Further arguments of NumPy's function.
+
+    Returns
+    -------
+    ndarray
+
+    Examples
+    --------
+    >>> mx.np.apply_along_axis(sorted, 1, mx.np.array([[3.0, 1.0], [2.0, 4.0]]))
+    array([[1., 3.],
+           [2., 4.]])
+    """
+
+def apply_over_axes(func: Any, a: ndarray, axes: int | Sequence[int]) -> ndarray:
+    """Apply a function to an array along one axis after the other.
+
+    NumPy computes it on the values of arrays; gradients do not pass through.
+
+    Parameters
+    ----------
+    func : Any
+        The function; it takes an array and an axis.
+    a : ndarray
+        The array.
+    axes : int | Sequence[int]
+        The axes.
+
+    Returns
+    -------
+    ndarray
+
+    Examples
+    --------
+    >>> import numpy
+    >>> mx.np.apply_over_axes(numpy.sum, mx.np.ones((2, 3)), [0, 1])
+    array([[6.]])
+    """
 
 def arange(start: ArrayLike, stop: ArrayLike | None = None, step: ArrayLike = 1, dtype: DTypeLike | None = None, ctx: Context | None = None) -> ndarray:
     """Return evenly spaced numbers from ``start`` (0 if only one bound is given) up to but excluding ``stop``.
 
+    Parameters
+    ----------
+    start : ArrayLike
+        First number, or first axis.
+    stop : ArrayLike | None, default None
+        Bound of the numbers.
+    step : ArrayLike, default 1
+        Distance of two numbers.
+    dtype : DTypeLike | None, default None
+        The dtype of the result; by default that of the input, or float32.
+    ctx : Context | None, default None
+        Context of the result; by default the current one.
+
+    Returns
+    -------
+    ndarray
+
+    Examples
+    --------
+    >>> mx.np.arange(4), mx.np.arange(1, 2, 0.25)
+    (array([0., 1., 2., 3.]), array([1.  , 1.25, 1.5 , 1.75]))
     """
 
-def argpartition(*args: Any, **kwargs: Any) -> ndarray:
-    """Compute numpy.argpartition on the values of arrays; gradients do not pass through."""
+def argpartition(a: ndarray, kth: int | Sequence[int], axis: int | Sequence[int] | None = -1, kind: str = 'introselect') -> ndarray:
+    """Return the indices that partition an array along an axis.
+
+    NumPy computes it on the values of arrays; gradients do not pass through.
+
+    Parameters
+    ----------
+    a : ndarray
+        The array.
+    kth : int | Sequence[int]
+        Index, or indices, of the elements that come to their places.
+    axis : int | Sequence[int] | None, default -1
+        Axis or axes; negative values count from the last axis. None means the flattened array.
+    kind : str, default 'introselect'
+        Sorting algorithm of NumPy; here it does not change the result.
+
+    Returns
+    -------
+    ndarray
+
+    Examples
+    --------
+    >>> mx.np.argpartition(mx.np.array([3.0, 1.0, 2.0]), 1)
+    array([1, 2, 0], dtype=int64)
+    """
 
 def argwhere(a: ndarray) -> ndarray:
-    """Return the indices of nonzero elements, one row per element."""
+    """Return the indices of nonzero elements, one row per element.
+
+    Parameters
+    ----------
+    a : ndarray
+        The array.
+
+    Returns
+    -------
+    ndarray
+
+    Examples
+    --------
+    >>> mx.np.argwhere(mx.np.array([[0, 1], [2, 0]]))
+    array([[0, 1],
+           [1, 0]], dtype=int64)
+    """
 
 def array(object: Any, dtype: DTypeLike | None = None, ctx: Context | None = None) -> ndarray:
     """Return an array with the given values; float32 unless ``dtype`` is given or the source is an array.
 
+    Parameters
+    ----------
+    object : Any
+        Numbers, nested lists or an array.
+    dtype : DTypeLike | None, default None
+        The dtype of the result; by default that of the input, or float32.
+    ctx : Context | None, default None
+        Context of the result; by default the current one.
+
+    Returns
+    -------
+    ndarray
+
+    Examples
+    --------
     >>> array([1, 2, 3])
     array([1., 2., 3.])
     """
 
-def array2string(*args: Any, **kwargs: Any) -> ndarray:
-    """Compute numpy.array2string on the values of arrays; gradients do not pass through."""
+def array2string(a: ndarray, max_line_width: int | None = None, precision: int | None = None, **kwargs: Any) -> str:
+    """Return the text of an array.
+
+    NumPy computes it on the values of arrays; gradients do not pass through.
+
+    Parameters
+    ----------
+    a : ndarray
+        The array.
+    max_line_width : int | None, default None
+        Number of characters per line; by default 75.
+    precision : int | None, default None
+        Number of digits.
+    **kwargs : Any
+        Further arguments of NumPy's function.
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> mx.np.array2string(mx.np.array([1.0, 2.5]))
+    '[1.  2.5]'
+    """
 
 def array_equal(a1: ArrayLike, a2: ArrayLike, equal_nan: bool = False) -> bool:
-    """Return whether two arrays have the same shape and equal elements."""
+    """Return whether two arrays have the same shape and equal elements.
+
+    Parameters
+    ----------
+    a1 : ArrayLike
+        First array or polynomial.
+    a2 : ArrayLike
+        Second array or polynomial.
+    equal_nan : bool, default False
+        Whether NaN equals NaN.
+
+    Returns
+    -------
+    bool
+
+    Examples
+    --------
+    >>> mx.np.array_equal(mx.np.ones(2), mx.np.ones(2)), mx.np.array_equal(mx.np.ones(2), mx.np.ones((1, 2)))
+    (True, False)
+    """
 
 def array_equiv(a1: ArrayLike, a2: ArrayLike) -> bool:
-    """Return whether two arrays broadcast to the same shape with equal elements."""
+    """Return whether two arrays broadcast to the same shape with equal elements.
 
-def array_repr(*args: Any, **kwargs: Any) -> ndarray:
-    """Compute numpy.array_repr on the values of arrays; gradients do not pass through."""
+    Parameters
+    ----------
+    a1 : ArrayLike
+        First array or polynomial.
+    a2 : ArrayLike
+        Second array or polynomial.
+
+    Returns
+    -------
+    bool
+
+    Examples
+    --------
+    >>> mx.np.array_equiv(mx.np.ones(2), mx.np.ones((3, 2)))
+    True
+    """
+
+def array_repr(arr: ndarray, max_line_width: int | None = None, precision: int | None = None) -> str:
+    """Return the text of an array as Python code.
+
+    NumPy computes it on the values of arrays; gradients do not pass through.
+
+    Parameters
+    ----------
+    arr : ndarray
+        The array.
+    max_line_width : int | None, default None
+        Number of characters per line; by default 75.
+    precision : int | None, default None
+        Number of digits.
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> mx.np.array_repr(mx.np.array([1, 2], dtype='int32'))
+    'array([1, 2], dtype=int32)'
+    """
 
 def array_split(ary: ndarray, indices_or_sections: int | Sequence[int], axis: int = 0) -> list[ndarray]:
-    """Split an array along an axis; if the sections cannot be equal, the first ones are longer."""
+    """Split an array along an axis; if the sections cannot be equal, the first ones are longer.
 
-def array_str(*args: Any, **kwargs: Any) -> ndarray:
-    """Compute numpy.array_str on the values of arrays; gradients do not pass through."""
+    Parameters
+    ----------
+    ary : ndarray
+        The array.
+    indices_or_sections : int | Sequence[int]
+        Number of sections, or the indices at which the array is split.
+    axis : int, default 0
+        Axis or axes; negative values count from the last axis. None means the flattened array.
+
+    Returns
+    -------
+    list[ndarray]
+
+    Examples
+    --------
+    >>> mx.np.array_split(mx.np.arange(5), 2)
+    [array([0., 1., 2.]), array([3., 4.])]
+    """
+
+def array_str(a: ndarray, max_line_width: int | None = None, precision: int | None = None) -> str:
+    """Return the text of the values of an array.
+
+    NumPy computes it on the values of arrays; gradients do not pass through.
+
+    Parameters
+    ----------
+    a : ndarray
+        The array.
+    max_line_width : int | None, default None
+        Number of characters per line; by default 75.
+    precision : int | None, default None
+        Number of digits.
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> mx.np.array_str(mx.np.array([1.0, 2.5]))
+    '[1.  2.5]'
+    """
 
 def asarray(a: ndarray, dtype: DTypeLike | None = None, ctx: Context | None = None) -> ndarray:
-    """Convert to an mx.np array; one that is such an array already is returned unchanged."""
+    """Convert to an mx.np array; one that is such an array already is returned unchanged.
+
+    Parameters
+    ----------
+    a : ndarray
+        The array.
+    dtype : DTypeLike | None, default None
+        The dtype of the result; by default that of the input, or float32.
+    ctx : Context | None, default None
+        Context of the result; by default the current one.
+
+    Returns
+    -------
+    ndarray
+
+    Examples
+    --------
+    >>> mx.np.asarray([1.0, 2.0])
+    array([1., 2.])
+    """
 
 def ascontiguousarray(a: ndarray, dtype: DTypeLike | None = None, ctx: Context | None = None) -> ndarray:
-    """Convert to an mx.np array; one that is such an array already is returned unchanged."""
+    """Convert to an mx.np array; one that is such an array already is returned unchanged.
+
+    Parameters
+    ----------
+    a : ndarray
+        The array.
+    dtype : DTypeLike | None, default None
+        The dtype of the result; by default that of the input, or float32.
+    ctx : Context | None, default None
+        Context of the result; by default the current one.
+
+    Returns
+    -------
+    ndarray
+
+    Examples
+    --------
+    >>> mx.np.asarray([1.0, 2.0])
+    array([1., 2.])
+    """
 
 def atleast_1d(*arys: Any) -> ndarray:
-    """Return arrays with at least 1 axes."""
+    """Return arrays with at least 1 axes.
+
+    Parameters
+    ----------
+    *arys : Any
+        The arrays.
+
+    Returns
+    -------
+    ndarray
+
+    Examples
+    --------
+    >>> mx.np.atleast_1d(mx.np.array(3.0))
+    array([3.])
+    """
 
 def atleast_2d(*arys: Any) -> ndarray:
-    """Return arrays with at least 2 axes."""
+    """Return arrays with at least 2 axes.
+
+    Parameters
+    ----------
+    *arys : Any
+        The arrays.
+
+    Returns
+    -------
+    ndarray
+
+    Examples
+    --------
+    >>> mx.np.atleast_2d(mx.np.array([1.0, 2.0]))
+    array([[1., 2.]])
+    """
 
 def atleast_3d(*arys: Any) -> ndarray:
-    """Return arrays with at least 3 axes."""
+    """Return arrays with at least 3 axes.
+
+    Parameters
+    ----------
+    *arys : Any
+        The arrays.
+
+    Returns
+    -------
+    ndarray
+
+    Examples
+    --------
+    >>> mx.np.atleast_3d(mx.np.ones((2, 2))).shape
+    (2, 2, 1)
+    """
 
 def average(a: ndarray, axis: int | Sequence[int] | None = None, weights: ndarray | None = None, returned: bool = False, out: ndarray | None = None) -> ndarray:
-    """Return the weighted mean along axes, and with ``returned`` also the sum of the weights."""
+    """Return the weighted mean along axes, and with ``returned`` also the sum of the weights.
 
-def bartlett(*args: Any, **kwargs: Any) -> ndarray:
-    """Compute numpy.bartlett on the values of arrays; gradients do not pass through."""
+    Parameters
+    ----------
+    a : ndarray
+        The array.
+    axis : int | Sequence[int] | None, default None
+        Axis or axes; negative values count from the last axis. None means the flattened array.
+    weights : ndarray | None, default None
+        Weight of each element; by default all are alike.
+    returned : bool, default False
+        Whether the sum of the weights is returned as well.
+    out : ndarray | None, default None
+        Array that receives the result, with its shape and dtype.
+
+    Returns
+    -------
+    ndarray
+
+    Examples
+    --------
+    >>> mx.np.average(mx.np.array([1.0, 3.0]), weights=mx.np.array([3.0, 1.0]))
+    array(1.5)
+    """
+
+def bartlett(M: int) -> ndarray:
+    """Return the Bartlett (triangular) window of ``M`` points.
+
+    NumPy computes it on the values of arrays; gradients do not pass through.
+
+    Parameters
+    ----------
+    M : int
+        Number of points or of columns.
+
+    Returns
+    -------
+    ndarray
+
+    Examples
+    --------
+    >>> mx.np.bartlett(5)
+    array([0. , 0.5, 1. , 0.5, 0. ], dtype=float64)
+    """
 
 def bincount(x: ArrayLike, weights: ndarray | None = None, minlength: int = 0) -> ndarray:
-    """Return the count of each integer from 0 to the largest in a vector, or the sum of its weights."""
+    """Return the count of each integer from 0 to the largest in a vector, or the sum of its weights.
+
+    Parameters
+    ----------
+    x : ArrayLike
+        The array.
+    weights : ndarray | None, default None
+        Weight of each element; by default all are alike.
+    minlength : int, default 0
+        Smallest length of the result.
+
+    Returns
+    -------
+    ndarray
+
+    Examples
+    --------
+    >>> mx.np.bincount(mx.np.array([0, 2, 2], dtype='int32'))
+    array([1, 0, 2], dtype=int32)
+    """
 
 def blackman(M: int, dtype: DTypeLike | None = None, ctx: Context | None = None) -> ndarray:
-    """Return the Blackman window of ``M`` points."""
+    """Return the Blackman window of ``M`` points.
+
+    Parameters
+    ----------
+    M : int
+        Number of points or of columns.
+    dtype : DTypeLike | None, default None
+        The dtype of the result; by default that of the input, or float32.
+    ctx : Context | None, default None
+        Context of the result; by default the current one.
+
+    Returns
+    -------
+    ndarray
+
+    Examples
+    --------
+    >>> mx.np.blackman(5).round(2)
+    array([0.  , 0.34, 1.  , 0.34, 0.  ])
+    """
 
 def broadcast_arrays(*args: Any) -> list[ndarray]:
-    """Repeat arrays to their common shape."""
+    """Repeat arrays to their common shape.
 
-def broadcast_shapes(*args: Any, **kwargs: Any) -> ndarray:
-    """Compute numpy.broadcast_shapes on the values of arrays; gradients do not pass through."""
+    Parameters
+    ----------
+    *args : Any
+        The arrays.
 
-def can_cast(from_: Any, to: Any, casting: Any = 'safe') -> bool:
-    """Return whether values of one dtype can be cast to another."""
+    Returns
+    -------
+    list[ndarray]
+
+    Examples
+    --------
+    >>> mx.np.broadcast_arrays(mx.np.ones((2, 1)), mx.np.zeros(2))
+    [array([[1., 1.],
+           [1., 1.]]), array([[0., 0.],
+           [0., 0.]])]
+    """
+
+def broadcast_shapes(*shapes: Any) -> tuple[int, ...]:
+    """Return the shape to which arrays of some shapes broadcast.
+
+    NumPy computes it on the values of arrays; gradients do not pass through.
+
+    Parameters
+    ----------
+    *shapes : Any
+        The shapes.
+
+    Returns
+    -------
+    tuple[int, ...]
+
+    Examples
+    --------
+    >>> mx.np.broadcast_shapes((2, 1), (3,))
+    (2, 3)
+    """
+
+def can_cast(from_: Any, to: Any, casting: str = 'safe') -> bool:
+    """Return whether values of one dtype can be cast to another.
+
+    Parameters
+    ----------
+    from_ : Any
+        Dtype, array or number that would be cast.
+    to : Any
+        Target dtype.
+    casting : str, default 'safe'
+        What is allowed: 'no', 'equiv', 'safe', 'same_kind' or 'unsafe'.
+
+    Returns
+    -------
+    bool
+
+    Examples
+    --------
+    >>> mx.np.can_cast('int32', 'float64'), mx.np.can_cast('float64', 'int32')
+    (True, False)
+    """
 
 def choose(a: ndarray, choices: Sequence[ArrayLike] | ndarray, out: ndarray | None = None, mode: str = 'raise') -> ndarray:
-    """Choose each element from one of several arrays; ``a`` holds the number of the array."""
+    """Choose each element from one of several arrays; ``a`` holds the number of the array.
+
+    Parameters
+    ----------
+    a : ndarray
+        The array.
+    choices : Sequence[ArrayLike] | ndarray
+        The arrays from which elements are chosen.
+    out : ndarray | None, default None
+        Array that receives the result, with its shape and dtype.
+    mode : str, default 'raise'
+        Treatment of numbers out of range: 'raise', 'wrap' or 'clip'.
+
+    Returns
+    -------
+    ndarray
+
+    Examples
+    --------
+    >>> mx.np.choose(mx.np.array([0, 1, 0], dtype='int32'), [mx.np.zeros(3), mx.np.ones(3)])
+    array([0., 1., 0.])
+    """
 
 def clip(a: ndarray, a_min: ArrayLike, a_max: ArrayLike, out: ndarray | None = None) -> ndarray:
-    """Limit the elements to the range from ``a_min`` to ``a_max``, which are numbers or arrays."""
+    """Limit the elements to the range from ``a_min`` to ``a_max``, which are numbers or arrays.
+
+    Parameters
+    ----------
+    a : ndarray
+        The array.
+    a_min : ArrayLike
+        Lower limit, or None.
+    a_max : ArrayLike
+        Upper limit, or None.
+    out : ndarray | None, default None
+        Array that receives the result, with its shape and dtype.
+
+    Returns
+    -------
+    ndarray
+
+    Examples
+    --------
+    >>> mx.np.clip(mx.np.array([-1.0, 0.5, 2.0]), 0, 1)
+    array([0. , 0.5, 1. ])
+    """
 
 def column_stack(tup: Sequence[ArrayLike] | ndarray) -> ndarray:
-    """Join vectors, as columns, and the columns of matrices into one matrix."""
+    """Join vectors, as columns, and the columns of matrices into one matrix.
+
+    Parameters
+    ----------
+    tup : Sequence[ArrayLike] | ndarray
+        The arrays that are joined.
+
+    Returns
+    -------
+    ndarray
+
+    Examples
+    --------
+    >>> mx.np.column_stack([mx.np.array([1.0, 2.0]), mx.np.array([3.0, 4.0])])
+    array([[1., 3.],
+           [2., 4.]])
+    """
 
 def compress(condition: ArrayLike, a: ndarray, axis: int | None = None, out: ndarray | None = None) -> ndarray:
-    """Return the slices along an axis (or elements of the flattened array) where a condition holds."""
+    """Return the slices along an axis (or elements of the flattened array) where a condition holds.
+
+    Parameters
+    ----------
+    condition : ArrayLike
+        Elements that are not zero are true.
+    a : ndarray
+        The array.
+    axis : int | None, default None
+        Axis or axes; negative values count from the last axis. None means the flattened array.
+    out : ndarray | None, default None
+        Array that receives the result, with its shape and dtype.
+
+    Returns
+    -------
+    ndarray
+
+    Examples
+    --------
+    >>> mx.np.compress([True, False, True], mx.np.array([1.0, 2.0, 3.0]))
+    array([1., 3.])
+    """
 
 def concatenate(seq: Sequence[ArrayLike] | ndarray, axis: int | None = 0, out: ndarray | None = None) -> ndarray:
-    """Join arrays along an existing axis; ``axis=None`` flattens them first."""
+    """Join arrays along an existing axis; ``axis=None`` flattens them first.
 
-def convolve(*args: Any, **kwargs: Any) -> ndarray:
-    """Compute numpy.convolve on the values of arrays; gradients do not pass through."""
+    Parameters
+    ----------
+    seq : Sequence[ArrayLike] | ndarray
+        The arrays that are joined.
+    axis : int | None, default 0
+        Axis or axes; negative values count from the last axis. None means the flattened array.
+    out : ndarray | None, default None
+        Array that receives the result, with its shape and dtype.
+
+    Returns
+    -------
+    ndarray
+
+    Examples
+    --------
+    >>> mx.np.concatenate([mx.np.ones((1, 2)), mx.np.zeros((1, 2))], axis=0)
+    array([[1., 1.],
+           [0., 0.]])
+    """
+
+def convolve(a: ndarray, v: ArrayLike, mode: str = 'full') -> ndarray:
+    """Return the discrete convolution of two vectors.
+
+    NumPy computes it on the values of arrays; gradients do not pass through.
+
+    Parameters
+    ----------
+    a : ndarray
+        The array.
+    v : ArrayLike
+        Vector, or values.
+    mode : str, default 'full'
+        'full', 'same' or 'valid': which overlaps are returned.
+
+    Returns
+    -------
+    ndarray
+
+    Examples
+    --------
+    >>> mx.np.convolve(mx.np.array([1.0, 2.0]), mx.np.array([1.0, 1.0]))
+    array([1., 3., 2.])
+    """
 
 def copy(a: ndarray, out: ndarray | None = None) -> ndarray:
-    """Return a copy. The copy is recorded, so gradients pass through it."""
+    """Return a copy. The copy is recorded, so gradients pass through it.
+
+    Parameters
+    ----------
+    a : ndarray
+        The array.
+    out : ndarray | None, default None
+        Array that receives the result, with its shape and dtype.
+
+    Returns
+    -------
+    ndarray
+
+    Examples
+    --------
+    >>> mx.np.copy(mx.np.array([1.0, 2.0]))
+    array([1., 2.])
+    """
 
 def corrcoef(x: ArrayLike, y: ArrayLike | None = None, rowvar: bool = True) -> ndarray:
     """Return the correlation matrix of variables; each row holds one variable (each column with ``rowvar=False``).
 
+    Parameters
+    ----------
+    x : ArrayLike
+        The array.
+    y : ArrayLike | None, default None
+        Second array, or values of a function.
+    rowvar : bool, default True
+        Whether each row is a variable; otherwise each column is.
+
+    Returns
+    -------
+    ndarray
+
+    Examples
+    --------
+    >>> mx.np.corrcoef(mx.np.array([[1.0, 2.0, 3.0], [3.0, 2.0, 1.0]])).round(3)
+    array([[ 1., -1.],
+           [-1.,  1.]])
     """
 
-def correlate(*args: Any, **kwargs: Any) -> ndarray:
-    """Compute numpy.correlate on the values of arrays; gradients do not pass through."""
+def correlate(a: ndarray, v: ArrayLike, mode: str = 'valid') -> ndarray:
+    """Return the cross-correlation of two vectors.
+
+    NumPy computes it on the values of arrays; gradients do not pass through.
+
+    Parameters
+    ----------
+    a : ndarray
+        The array.
+    v : ArrayLike
+        Vector, or values.
+    mode : str, default 'valid'
+        'full', 'same' or 'valid': which overlaps are returned.
+
+    Returns
+    -------
+    ndarray
+
+    Examples
+    --------
+    >>> mx.np.correlate(mx.np.array([1.0, 2.0, 3.0]), mx.np.array([0.0, 1.0]))
+    array([2., 3.])
+    """
 
 def cov(m: ndarray, y: ArrayLike | None = None, rowvar: bool = True, bias: bool = False, ddof: int | None = None) -> ndarray:
     """Return the covariance matrix of variables; each row holds one variable (each column with ``rowvar=False``).
 
+    Parameters
+    ----------
+    m : ndarray
+        The array, or the order of the derivative.
+    y : ArrayLike | None, default None
+        Second array, or values of a function.
+    rowvar : bool, default True
+        Whether each row is a variable; otherwise each column is.
+    bias : bool, default False
+        Whether to divide by the number of observations instead of one less.
+    ddof : int | None, default None
+        The number of elements minus ``ddof`` is the divisor.
+
+    Returns
+    -------
+    ndarray
+
+    Examples
+    --------
+    >>> mx.np.cov(mx.np.array([[1.0, 2.0, 3.0], [3.0, 2.0, 1.0]]))
+    array([[ 1., -1.],
+           [-1.,  1.]])
     """
 
 def cross(a: ndarray, b: ArrayLike, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: int | None = None) -> ndarray:
-    """Return the cross products of vectors of three elements along an axis."""
+    """Return the cross products of vectors of three elements along an axis.
+
+    Parameters
+    ----------
+    a : ndarray
+        The array.
+    b : ArrayLike
+        Second array.
+    axisa : int, default -1
+        Axis of the vectors of ``a``.
+    axisb : int, default -1
+        Axis of the vectors of ``b``.
+    axisc : int, default -1
+        Axis of the vectors of the result.
+    axis : int | None, default None
+        Axis or axes; negative values count from the last axis. None means the flattened array.
+
+    Returns
+    -------
+    ndarray
+
+    Examples
+    --------
+    >>> mx.np.cross(mx.np.array([1.0, 0.0, 0.0]), mx.np.array([0.0, 1.0, 0.0]))
+    array([0., 0., 1.])
+    """
 
 def delete(arr: ndarray, obj: Any, axis: int | None = None) -> ndarray:
-    """Delete slices along an axis, or elements of the flattened array."""
+    """Delete slices along an axis, or elements of the flattened array.
 
-def diag_indices(*args: Any, **kwargs: Any) -> ndarray:
-    """Return the indices that numpy.diag_indices returns: one index array per axis."""
+    Parameters
+    ----------
+    arr : ndarray
+        The array.
+    obj : Any
+        Index, slice or indices.
+    axis : int | None, default None
+        Axis or axes; negative values count from the last axis. None means the flattened array.
 
-def diag_indices_from(*args: Any, **kwargs: Any) -> ndarray:
-    """Return the indices that numpy.diag_indices_from returns: one index array per axis."""
+    Returns
+    -------
+    ndarray
 
-def diff(a: ndarray, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None) -> ndarray:
-    """Return the n-th differences of adjacent elements along an axis."""
+    Examples
+    --------
+    >>> mx.np.delete(mx.np.array([1.0, 2.0, 3.0]), 1)
+    array([1., 3.])
+    """
 
-def digitize(*args: Any, **kwargs: Any) -> ndarray:
-    """Compute numpy.digitize on the values of arrays; gradients do not pass through."""
+def diag_indices(n: int, ndim: int = 2) -> tuple[ndarray, ...]:
+    """Return the indices of the main diagonal of an array with equal extents.
 
-def divmod(*args: Any, **kwargs: Any) -> ndarray:
-    """Compute numpy.divmod on the values of arrays; gradients do not pass through."""
+    There is one index array per axis.
+
+    Parameters
+    ----------
+    n : int
+        Order of the difference, or number of rows.
+    ndim : int, default 2
+        Number of axes.
+
+    Returns
+    -------
+    tuple[ndarray, ...]
+
+    Examples
+    --------
+    >>> mx.np.diag_indices(2)
+    (array([0, 1], dtype=int64), array([0, 1], dtype=int64))
+    """
+
+def diag_indices_from(arr: ndarray) -> tuple[ndarray, ...]:
+    """Return the indices of the main diagonal of an array.
+
+    There is one index array per axis.
+
+    Parameters
+    ----------
+    arr : ndarray
+        The array.
+
+    Returns
+    -------
+    tuple[ndarray, ...]
+
+    Examples
+    --------
+    >>> mx.np.diag_indices_from(mx.np.ones((2, 2)))
+    (array([0, 1], dtype=int64), array([0, 1], dtype=int64))
+    """
+
+def diff(a: ndarray, n: int = 1, axis: int = -1, prepend: ArrayLike | None = None, append: ArrayLike | None = None) -> ndarray:
+    """Return the n-th differences of adjacent elements along an axis.
+
+    Parameters
+    ----------
+    a : ndarray
+        The array.
+    n : int, default 1
+        Order of the difference, or number of rows.
+    axis : int, default -1
+        Axis or axes; negative values count from the last axis. None means the flattened array.
+    prepend : ArrayLike | None, default None
+        Values that are joined at the beginning before the differences are taken.
+    append : ArrayLike | None, default None
+        Values that are joined at the end before the differences are taken.
+
+    Returns
+    -------
+    ndarray
+
+    Examples
+    --------
+    >>> mx.np.diff(mx.np.array([1.0, 4.0, 9.0]))
+    array([3., 5.])
+    """
+
+def digitize(x: ArrayLike, bins: int | ArrayLike, right: bool = False) -> ndarray:
+    """Return the number of the bin of each element.
+
+    NumPy computes it on the values of arrays; gradients do not pass through.
+
+    Parameters
+    ----------
+    x : ArrayLike
+        The array.
+    bins : int | ArrayLike
+        Number of bins, or their edges.
+    right : bool, default False
+        Whether bins include their right edge; in ``interp`` the value behind the last point.
+
+    Returns
+    -------
+    ndarray
+
+    Examples
+    --------
+    >>> mx.np.digitize(mx.np.array([0.5, 2.5]), mx.np.array([0.0, 1.0, 2.0]))
+    array([1, 3], dtype=int64)
+    """
+
+def divmod(x1: ArrayLike, x2: ArrayLike) -> tuple[ndarray, ndarray]:
+    """Return the quotient, rounded down, and the remainder.
+
+    NumPy computes it on the values of arrays; gradients do not pass through.
+
+    Parameters
+    ----------
+    x1 : ArrayLike
+        Dividend.
+    x2 : ArrayLike
+        Divisor.
+
+    Returns
+    -------
+    tuple[ndarray, ndarray]
+
+    Examples
+    --------
+    >>> mx.np.divmod(mx.np.array([7.0, -7.0]), 3)
+    (array([ 2., -3.]), array([1., 2.]))
+    """
 
 def dsplit(ary: ndarray, indices_or_sections: int | Sequence[int]) -> list[ndarray]:
-    """Split an array along its third axis."""
+    """Split an array along its third axis.
+
+    Parameters
+    ----------
+    ary : ndarray
+        The array.
+    indices_or_sections : int | Sequence[int]
+        Number of sections, or the indices at which the array is split.
+
+    Returns
+    -------
+    list[ndarray]
+
+    Examples
+    --------
+    >>> [part.shape for part in mx.np.dsplit(mx.np.ones((1, 2, 4)), 2)]
+    [(1, 2, 2), (1, 2, 2)]
+    """
 
 def dstack(arrays: Sequence[ArrayLike] | ndarray) -> ndarray:
-    """Join arrays along the third axis."""
+    """Join arrays along the third axis.
 
-def ediff1d(ary: ndarray, to_end: Any = None, to_begin: Any = None) -> ndarray:
-    """Return the differences of adjacent elements of the flattened array, with values added at both ends."""
+    Parameters
+    ----------
+    arrays : Sequence[ArrayLike] | ndarray
+        The arrays that are joined.
+
+    Returns
+    -------
+    ndarray
+
+    Examples
+    --------
+    >>> mx.np.dstack([mx.np.array([1.0, 2.0]), mx.np.array([3.0, 4.0])])
+    array([[[1., 3.],
+            [2., 4.]]])
+    """
+
+def ediff1d(ary: ndarray, to_end: ArrayLike | None = None, to_begin: ArrayLike | None = None) -> ndarray:
+    """Return the differences of adjacent elements of the flattened array, with values added at both ends.
+
+    Parameters
+    ----------
+    ary : ndarray
+        The array.
+    to_end : ArrayLike | None, default None
+        Values that are put behind the differences.
+    to_begin : ArrayLike | None, default None
+        Values that are put before the differences.
+
+    Returns
+    -------
+    ndarray
+
+    Examples
+    --------
+    >>> mx.np.ediff1d(mx.np.array([1.0, 4.0, 9.0]))
+    array([3., 5.])
+    """
 
 def einsum(*operands: Any, **kwargs: Any) -> ndarray:
     """Return a sum of products of arrays whose axes are named by ``subscripts``: ``einsum("ij,jk->ik", a, b)``.
 
     Labels that are missing from the result are summed over. Without an arrow, the result has the labels that occur
     once, in alphabetical order.
+
+    Parameters
+    ----------
+    *operands : Any
+        The subscripts, such as ``'ij,jk->ik'``, and then one array for each term.
+    **kwargs : Any
+        ``out``, an array that receives the result, and ``optimize``, which may reorder the products.
+
+    Returns
+    -------
+    ndarray
+
+    Examples
+    --------
+    >>> mx.np.einsum('ij,jk->ik', mx.np.array([[1.0, 2.0]]), mx.np.array([[3.0], [4.0]]))
+    array([[11.]])
     """
 
 def empty(shape: int | Sequence[int], dtype: DTypeLike | None = None, order: str = 'C', ctx: Context | None = None) -> ndarray:
-    """Return an uninitialized array; here its values are zeros."""
+    """Return an uninitialized array; here its values are zeros.
+
+    Parameters
+    ----------
+    shape : int | Sequence[int]
+        Shape of the array.
+    dtype : DTypeLike | None, default None
+        The dtype of the result; by default that of the input, or float32.
+    order : str, default 'C'
+        Order in memory; only 'C' is supported.
+    ctx : Context | None, default None
+        Context of the result; by default the current one.
+
+    Returns
+    -------
+    ndarray
+
+    Examples
+    --------
+    >>> mx.np.empty((2, 3)).shape
+    (2, 3)
+    """
 
 def empty_like(prototype: ndarray, dtype: DTypeLike | None = None, order: str = 'C', subok: bool = False, shape: int | Sequence[int] | None = None) -> ndarray:
-    """Return an uninitialized array with the shape and dtype of another one; here its values are zeros."""
+    """Return an uninitialized array with the shape and dtype of another one; here its values are zeros.
+
+    Parameters
+    ----------
+    prototype : ndarray
+        The array whose shape and dtype are taken.
+    dtype : DTypeLike | None, default None
+        The dtype of the result; by default that of the input, or float32.
+    order : str, default 'C'
+        Order in memory; only 'C' is supported.
+    subok : bool, default False
+        Ignored: there are no subclasses.
+    shape : int | Sequence[int] | None, default None
+        Shape of the array.
+
+    Returns
+    -------
+    ndarray
+
+    Examples
+    --------
+    >>> mx.np.empty_like(mx.np.ones((2, 3))).shape
+    (2, 3)
+    """
 
 def extract(condition: ArrayLike, arr: ndarray) -> ndarray:
-    """Return the elements of an array where a condition of the same size holds."""
+    """Return the elements of an array where a condition of the same size holds.
+
+    Parameters
+    ----------
+    condition : ArrayLike
+        Elements that are not zero are true.
+    arr : ndarray
+        The array.
+
+    Returns
+    -------
+    ndarray
+
+    Examples
+    --------
+    >>> mx.np.extract(mx.np.array([True, False]), mx.np.array([1.0, 2.0]))
+    array([1.])
+    """
 
 def eye(N: int, M: int | None = None, k: int = 0, dtype: DTypeLike | None = None, **kwargs: Any) -> ndarray:
-    """Return a matrix with ones on a diagonal and zeros elsewhere."""
+    """Return a matrix with ones on a diagonal and zeros elsewhere.
+
+    Parameters
+    ----------
+    N : int
+        Number of rows.
+    M : int | None, default None
+        Number of columns; by default as many as rows.
+    k : int, default 0
+        Diagonal: 0 is the main one, positive values are above it.
+    dtype : DTypeLike | None, default None
+        The dtype of the result; by default that of the input, or float32.
+    **kwargs : Any
+        ``ctx``, the context of the result.
+
+    Returns
+    -------
+    ndarray
+
+    Examples
+    --------
+    >>> mx.np.eye(2)
+    array([[1., 0.],
+           [0., 1.]])
+    """
 
 def flatnonzero(a: ndarray) -> ndarray:
-    """Return the indices of nonzero elements in the flattened array."""
+    """Return the indices of nonzero elements in the flattened array.
 
-def frexp(*args: Any, **kwargs: Any) -> ndarray:
-    """Compute numpy.frexp on the values of arrays; gradients do not pass through."""
+    Parameters
+    ----------
+    a : ndarray
+        The array.
 
-def fromstring(*args: Any, **kwargs: Any) -> ndarray:
-    """Compute numpy.fromstring on the values of arrays; gradients do not pass through."""
+    Returns
+    -------
+    ndarray
+
+    Examples
+    --------
+    >>> mx.np.flatnonzero(mx.np.array([[0, 1], [2, 0]]))
+    array([1, 2], dtype=int64)
+    """
+
+def frexp(x: ArrayLike) -> tuple[ndarray, ndarray]:
+    """Return a mantissa and an exponent of 2 for each element.
+
+    NumPy computes it on the values of arrays; gradients do not pass through.
+
+    Parameters
+    ----------
+    x : ArrayLike
+        The array.
+
+    Returns
+    -------
+    tuple[ndarray, ndarray]
+
+    Examples
+    --------
+    >>> mx.np.frexp(mx.np.array([8.0, 3.0]))
+    (array([0.5 , 0.75]), array([4, 2], dtype=int32))
+    """
+
+def fromstring(string: Any, dtype: DTypeLike | None = ..., count: int = -1, *, sep: str) -> ndarray:
+    """Return a vector of the numbers in a text.
+
+    NumPy computes it on the values of arrays; gradients do not pass through.
+
+    Parameters
+    ----------
+    string : Any
+        The text.
+    dtype : DTypeLike | None, default <class 'float'>
+        The dtype of the result; by default that of the input, or float32.
+    count : int, default -1
+        Number of elements that are returned; by default all.
+    sep : str
+        Separator of the numbers.
+
+    Returns
+    -------
+    ndarray
+
+    Examples
+    --------
+    >>> mx.np.fromstring('1 2 3', sep=' ')
+    array([1., 2., 3.], dtype=float64)
+    """
 
 def full(shape: int | Sequence[int], fill_value: ArrayLike, dtype: DTypeLike | None = None, order: str = 'C', ctx: Context | None = None, out: ndarray | None = None) -> ndarray:
-    """Return an array filled with a number or with an array that broadcasts to the shape."""
+    """Return an array filled with a number or with an array that broadcasts to the shape.
+
+    Parameters
+    ----------
+    shape : int | Sequence[int]
+        Shape of the array.
+    fill_value : ArrayLike
+        The number or the array.
+    dtype : DTypeLike | None, default None
+        The dtype of the result; by default that of the input, or float32.
+    order : str, default 'C'
+        Order in memory; only 'C' is supported.
+    ctx : Context | None, default None
+        Context of the result; by default the current one.
+    out : ndarray | None, default None
+        Array that receives the result, with its shape and dtype.
+
+    Returns
+    -------
+    ndarray
+
+    Examples
+    --------
+    >>> mx.np.full((2, 2), 7)
+    array([[7., 7.],
+           [7., 7.]])
+    """
 
 def full_like(a: ndarray, fill_value: ArrayLike, dtype: DTypeLike | None = None, order: str = 'C', ctx: Context | None = None, out: ndarray | None = None) -> ndarray:
-    """Return an array with the shape and dtype of another one, filled with a number."""
+    """Return an array with the shape and dtype of another one, filled with a number.
 
-def genfromtxt(*args: Any, **kwargs: Any) -> ndarray:
-    """Compute numpy.genfromtxt on the values of arrays; gradients do not pass through."""
+    Parameters
+    ----------
+    a : ndarray
+        The array.
+    fill_value : ArrayLike
+        The number or the array.
+    dtype : DTypeLike | None, default None
+        The dtype of the result; by default that of the input, or float32.
+    order : str, default 'C'
+        Order in memory; only 'C' is supported.
+    ctx : Context | None, default None
+        Context of the result; by default the current one.
+    out : ndarray | None, default None
+        Array that receives the result, with its shape and dtype.
+
+    Returns
+    -------
+    ndarray
+
+    Examples
+    --------
+    >>> mx.np.full_like(mx.np.ones(3), 7)
+    array([7., 7., 7.])
+    """
+
+def genfromtxt(fname: Any, dtype: DTypeLike | None = ..., **kwargs: Any) -> ndarray:
+    """Read a table from a text file; missing values become NaN.
+
+    NumPy computes it on the values of arrays; gradients do not pass through.
+
+    Parameters
+    ----------
+    fname : Any
+        Path of the file, an open file, or a list of lines.
+    dtype : DTypeLike | None, default <class 'float'>
+        The dtype of the result; by default that of the input, or float32.
+    **kwargs : Any
+        Further arguments of NumPy's function.
+
+    Returns
+    -------
+    ndarray
+
+    Examples
+    --------
+    >>> mx.np.genfromtxt(['1,2', '3,'], delimiter=',')
+    array([[ 1.,  2.],
+           [ 3., nan]], dtype=float64)
+    """
 
 def geomspace(start: ArrayLike, stop: ArrayLike, num: int = 50, endpoint: bool = True, dtype: DTypeLike | None = None, ctx: Context | None = None) -> ndarray:
-    """Return ``num`` numbers in geometric progression between two bounds."""
+    """Return ``num`` numbers in geometric progression between two bounds.
 
-def gradient(*args: Any, **kwargs: Any) -> ndarray:
-    """Compute numpy.gradient on the values of arrays; gradients do not pass through."""
+    Parameters
+    ----------
+    start : ArrayLike
+        First number, or first axis.
+    stop : ArrayLike
+        Bound of the numbers.
+    num : int, default 50
+        Number of points.
+    endpoint : bool, default True
+        Whether ``stop`` is the last number.
+    dtype : DTypeLike | None, default None
+        The dtype of the result; by default that of the input, or float32.
+    ctx : Context | None, default None
+        Context of the result; by default the current one.
+
+    Returns
+    -------
+    ndarray
+
+    Examples
+    --------
+    >>> mx.np.geomspace(1, 8, 4)
+    array([1., 2., 4., 8.])
+    """
+
+def gradient(f: ArrayLike, *varargs: Any, axis: int | Sequence[int] | None = None, edge_order: int = 1) -> ndarray | list[ndarray]:
+    """Return central differences along axes.
+
+    NumPy computes it on the values of arrays; gradients do not pass through.
+
+    Parameters
+    ----------
+    f : ArrayLike
+        The values of a function on a grid.
+    *varargs : Any
+        Distance of the points, or their coordinates, one for each axis.
+    axis : int | Sequence[int] | None, default None
+        Axis or axes; negative values count from the last axis. None means the flattened array.
+    edge_order : int, default 1
+        Order of the differences at the ends: 1 or 2.
+
+    Returns
+    -------
+    ndarray | list[ndarray]
+
+    Examples
+    --------
+    >>> mx.np.gradient(mx.np.array([1.0, 4.0, 9.0]))
+    array([3., 4., 5.])
+    """
 
 def hamming(M: int, dtype: DTypeLike | None = None, ctx: Context | None = None) -> ndarray:
-    """Return the Hamming window of ``M`` points."""
+    """Return the Hamming window of ``M`` points.
+
+    Parameters
+    ----------
+    M : int
+        Number of points or of columns.
+    dtype : DTypeLike | None, default None
+        The dtype of the result; by default that of the input, or float32.
+    ctx : Context | None, default None
+        Context of the result; by default the current one.
+
+    Returns
+    -------
+    ndarray
+
+    Examples
+    --------
+    >>> mx.np.hamming(3)
+    array([0.08, 1.  , 0.08])
+    """
 
 def hanning(M: int, dtype: DTypeLike | None = None, ctx: Context | None = None) -> ndarray:
-    """Return the Hanning window of ``M`` points."""
+    """Return the Hanning window of ``M`` points.
 
-def histogram(a: ndarray, bins: Any = 10, range: Any = None, normed: Any = None, weights: ndarray | None = None, density: Any = None) -> ndarray:
-    """Return the number of elements in each bin (int64), and the edges of the bins."""
+    Parameters
+    ----------
+    M : int
+        Number of points or of columns.
+    dtype : DTypeLike | None, default None
+        The dtype of the result; by default that of the input, or float32.
+    ctx : Context | None, default None
+        Context of the result; by default the current one.
 
-def histogram2d(*args: Any, **kwargs: Any) -> ndarray:
-    """Compute numpy.histogram2d on the values of arrays; gradients do not pass through."""
+    Returns
+    -------
+    ndarray
 
-def histogram_bin_edges(*args: Any, **kwargs: Any) -> ndarray:
-    """Compute numpy.histogram_bin_edges on the values of arrays; gradients do not pass through."""
+    Examples
+    --------
+    >>> mx.np.hanning(3)
+    array([0., 1., 0.])
+    """
 
-def histogramdd(*args: Any, **kwargs: Any) -> ndarray:
-    """Compute numpy.histogramdd on the values of arrays; gradients do not pass through."""
+def histogram(a: ndarray, bins: int | ArrayLike = 10, range: Sequence[float] | None = None, normed: Any = None, weights: ndarray | None = None, density: bool | None = None) -> tuple[ndarray, ndarray]:
+    """Return the number of elements in each bin (int64), and the edges of the bins.
+
+    Parameters
+    ----------
+    a : ndarray
+        The array.
+    bins : int | ArrayLike, default 10
+        Number of bins, or their edges.
+    range : Sequence[float] | None, default None
+        Lowest and highest edge; by default the extrema of the data.
+    normed : Any, default None
+        Deprecated and ignored: use ``density``.
+    weights : ndarray | None, default None
+        Weight of each element; by default all are alike.
+    density : bool | None, default None
+        Whether the result is a density instead of counts.
+
+    Returns
+    -------
+    tuple[ndarray, ndarray]
+
+    Examples
+    --------
+    >>> mx.np.histogram(mx.np.array([0.0, 1.0, 1.0, 2.0]), bins=2)
+    (array([1, 3], dtype=int64), array([0., 1., 2.]))
+    """
+
+def histogram2d(x: ArrayLike, y: ArrayLike, bins: int | ArrayLike = 10, range: Sequence[float] | None = None, density: bool | None = None, weights: ndarray | None = None) -> tuple[ndarray, ndarray, ndarray]:
+    """Count points of the plane in rectangular bins, and return the counts and the edges on both axes.
+
+    NumPy computes it on the values of arrays; gradients do not pass through.
+
+    Parameters
+    ----------
+    x : ArrayLike
+        The array.
+    y : ArrayLike
+        Second array, or values of a function.
+    bins : int | ArrayLike, default 10
+        Number of bins, or their edges.
+    range : Sequence[float] | None, default None
+        Lowest and highest edge; by default the extrema of the data.
+    density : bool | None, default None
+        Whether the result is a density instead of counts.
+    weights : ndarray | None, default None
+        Weight of each element; by default all are alike.
+
+    Returns
+    -------
+    tuple[ndarray, ndarray, ndarray]
+
+    Examples
+    --------
+    >>> mx.np.histogram2d(mx.np.array([0.0, 1.0]), mx.np.array([0.0, 1.0]), bins=2)[0]
+    array([[1., 0.],
+           [0., 1.]], dtype=float64)
+    """
+
+def histogram_bin_edges(a: ndarray, bins: int | ArrayLike = 10, range: Sequence[float] | None = None, weights: ndarray | None = None) -> ndarray:
+    """Return the edges of the bins of a histogram.
+
+    NumPy computes it on the values of arrays; gradients do not pass through.
+
+    Parameters
+    ----------
+    a : ndarray
+        The array.
+    bins : int | ArrayLike, default 10
+        Number of bins, or their edges.
+    range : Sequence[float] | None, default None
+        Lowest and highest edge; by default the extrema of the data.
+    weights : ndarray | None, default None
+        Weight of each element; by default all are alike.
+
+    Returns
+    -------
+    ndarray
+
+    Examples
+    --------
+    >>> mx.np.histogram_bin_edges(mx.np.array([0.0, 2.0]), bins=2)
+    array([0., 1., 2.])
+    """
+
+def histogramdd(sample: Any, bins: int | ArrayLike = 10, range: Sequence[float] | None = None, density: bool | None = None, weights: ndarray | None = None) -> tuple[ndarray, list[ndarray]]:
+    """Count points of several dimensions in bins, and return the counts and the edges on each axis.
+
+    NumPy computes it on the values of arrays; gradients do not pass through.
+
+    Parameters
+    ----------
+    sample : Any
+        The points, one per row.
+    bins : int | ArrayLike, default 10
+        Number of bins, or their edges.
+    range : Sequence[float] | None, default None
+        Lowest and highest edge; by default the extrema of the data.
+    density : bool | None, default None
+        Whether the result is a density instead of counts.
+    weights : ndarray | None, default None
+        Weight of each element; by default all are alike.
+
+    Returns
+    -------
+    tuple[ndarray, list[ndarray]]
+
+    Examples
+    --------
+    >>> mx.np.histogramdd(mx.np.array([[0.0, 0.0], [1.0, 1.0]]), bins=2)[0]
+    array([[1., 0.],
+           [0., 1.]], dtype=float64)
+    """
 
 def hsplit(ary: ndarray, indices_or_sections: int | Sequence[int]) -> list[ndarray]:
-    """Split an array along its second axis, and a vector along its only axis."""
+    """Split an array along its second axis, and a vector along its only axis.
+
+    Parameters
+    ----------
+    ary : ndarray
+        The array.
+    indices_or_sections : int | Sequence[int]
+        Number of sections, or the indices at which the array is split.
+
+    Returns
+    -------
+    list[ndarray]
+
+    Examples
+    --------
+    >>> mx.np.hsplit(mx.np.array([1.0, 2.0, 3.0, 4.0]), 2)
+    [array([1., 2.]), array([3., 4.])]
+    """
 
 def hstack(arrays: Sequence[ArrayLike] | ndarray) -> ndarray:
-    """Join arrays along the second axis, and vectors along the first."""
+    """Join arrays along the second axis, and vectors along the first.
 
-def i0(*args: Any, **kwargs: Any) -> ndarray:
-    """Compute numpy.i0 on the values of arrays; gradients do not pass through."""
+    Parameters
+    ----------
+    arrays : Sequence[ArrayLike] | ndarray
+        The arrays that are joined.
+
+    Returns
+    -------
+    ndarray
+
+    Examples
+    --------
+    >>> mx.np.hstack([mx.np.array([1.0]), mx.np.array([2.0, 3.0])])
+    array([1., 2., 3.])
+    """
+
+def i0(x: ArrayLike) -> ndarray:
+    """Return the modified Bessel function of the first kind and order 0.
+
+    NumPy computes it on the values of arrays; gradients do not pass through.
+
+    Parameters
+    ----------
+    x : ArrayLike
+        The array.
+
+    Returns
+    -------
+    ndarray
+
+    Examples
+    --------
+    >>> mx.np.i0(mx.np.array([0.0, 1.0])).round(3)
+    array([1.   , 1.266])
+    """
 
 def identity(n: int, dtype: DTypeLike | None = None, ctx: Context | None = None) -> ndarray:
-    """Return a square matrix with ones on its main diagonal."""
+    """Return a square matrix with ones on its main diagonal.
 
-def in1d(*args: Any, **kwargs: Any) -> ndarray:
-    """Compute numpy.in1d on the values of arrays; gradients do not pass through."""
+    Parameters
+    ----------
+    n : int
+        Number of rows and columns.
+    dtype : DTypeLike | None, default None
+        The dtype of the result; by default that of the input, or float32.
+    ctx : Context | None, default None
+        Context of the result; by default the current one.
+
+    Returns
+    -------
+    ndarray
+
+    Examples
+    --------
+    >>> mx.np.identity(2)
+    array([[1., 0.],
+           [0., 1.]])
+    """
+
+def in1d(ar1: ArrayLike, ar2: ArrayLike, assume_unique: bool = False, invert: bool = False) -> ndarray:
+    """Return whether each element of a vector is in another.
+
+    NumPy computes it on the values of arrays; gradients do not pass through.
+
+    Parameters
+    ----------
+    ar1 : ArrayLike
+        First array.
+    ar2 : ArrayLike
+        Second array.
+    assume_unique : bool, default False
+        Whether the elements of each array are known to differ.
+    invert : bool, default False
+        Whether to return which elements are not in the second array.
+
+    Returns
+    -------
+    ndarray
+
+    Examples
+    --------
+    >>> mx.np.in1d(mx.np.array([1, 2, 3]), mx.np.array([2, 3]))
+    array([False,  True,  True])
+    """
 
 def indices(dimensions: int | Sequence[int], dtype: DTypeLike | None = None, ctx: Context | None = None) -> ndarray:
     """Return the coordinates of all elements of an array with a shape: one array per axis, int32 by default.
 
+    Parameters
+    ----------
+    dimensions : int | Sequence[int]
+        The shape.
+    dtype : DTypeLike | None, default None
+        The dtype of the result; by default that of the input, or float32.
+    ctx : Context | None, default None
+        Context of the result; by default the current one.
+
+    Returns
+    -------
+    ndarray
+
+    Examples
+    --------
+    >>> mx.np.indices((2, 2))
+    array([[[0, 0],
+            [1, 1]],
+    <BLANKLINE>
+           [[0, 1],
+            [0, 1]]], dtype=int32)
     """
 
 def insert(arr: ndarray, obj: Any, values: ArrayLike, axis: int | None = None) -> ndarray:
-    """Insert values before the given indices along an axis, or of the flattened array."""
+    """Insert values before the given indices along an axis, or of the flattened array.
 
-def interp(x: ArrayLike, xp: ArrayLike, fp: ArrayLike, left: Any = None, right: Any = None, period: float | None = None) -> ndarray:
+    Parameters
+    ----------
+    arr : ndarray
+        The array.
+    obj : Any
+        Index, slice or indices.
+    values : ArrayLike
+        The values that are added.
+    axis : int | None, default None
+        Axis or axes; negative values count from the last axis. None means the flattened array.
+
+    Returns
+    -------
+    ndarray
+
+    Examples
+    --------
+    >>> mx.np.insert(mx.np.array([1.0, 3.0]), 1, 2.0)
+    array([1., 2., 3.])
+    """
+
+def interp(x: ArrayLike, xp: ArrayLike, fp: ArrayLike, left: float | None = None, right: bool | None = None, period: float | None = None) -> ndarray:
     """Interpolate linearly at ``x`` between points with ascending ``xp`` and values ``fp``.
 
     ``left`` and ``right`` are the values outside the range. Gradients pass to ``x`` and ``fp``.
+
+    Parameters
+    ----------
+    x : ArrayLike
+        Points at which values are interpolated.
+    xp : ArrayLike
+        Points, ascending.
+    fp : ArrayLike
+        Values at the points ``xp``.
+    left : float | None, default None
+        Value for points before the first; by default the first value.
+    right : bool | None, default None
+        Whether bins include their right edge; in ``interp`` the value behind the last point.
+    period : float | None, default None
+        Period of the points, if they are angles.
+
+    Returns
+    -------
+    ndarray
+
+    Examples
+    --------
+    >>> mx.np.interp(mx.np.array([0.5]), mx.np.array([0.0, 1.0]), mx.np.array([10.0, 20.0]))
+    array([15.])
     """
 
-def intersect1d(*args: Any, **kwargs: Any) -> ndarray:
-    """Compute numpy.intersect1d on the values of arrays; gradients do not pass through."""
+def intersect1d(ar1: ArrayLike, ar2: ArrayLike, assume_unique: bool = False, return_indices: bool = False) -> ndarray:
+    """Return the sorted values in both arrays.
+
+    NumPy computes it on the values of arrays; gradients do not pass through.
+
+    Parameters
+    ----------
+    ar1 : ArrayLike
+        First array.
+    ar2 : ArrayLike
+        Second array.
+    assume_unique : bool, default False
+        Whether the elements of each array are known to differ.
+    return_indices : bool, default False
+        Whether the indices of the values are returned as well.
+
+    Returns
+    -------
+    ndarray
+
+    Examples
+    --------
+    >>> mx.np.intersect1d(mx.np.array([1, 2, 3]), mx.np.array([2, 3, 4]))
+    array([2., 3.])
+    """
 
 def isclose(a: ndarray, b: ArrayLike, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> ndarray:
-    """Return whether elements of two arrays are close: abs(a - b) <= atol + rtol * abs(b)."""
+    """Return whether elements of two arrays are close: abs(a - b) <= atol + rtol * abs(b).
 
-def iscomplexobj(*args: Any, **kwargs: Any) -> ndarray:
-    """Compute numpy.iscomplexobj on the values of arrays; gradients do not pass through."""
+    Parameters
+    ----------
+    a : ndarray
+        The array.
+    b : ArrayLike
+        Second array.
+    rtol : float, default 1e-05
+        Relative tolerance.
+    atol : float, default 1e-08
+        Absolute tolerance.
+    equal_nan : bool, default False
+        Whether NaN equals NaN.
 
-def isin(*args: Any, **kwargs: Any) -> ndarray:
-    """Compute numpy.isin on the values of arrays; gradients do not pass through."""
+    Returns
+    -------
+    ndarray
 
-def isrealobj(*args: Any, **kwargs: Any) -> ndarray:
-    """Compute numpy.isrealobj on the values of arrays; gradients do not pass through."""
+    Examples
+    --------
+    >>> mx.np.isclose(mx.np.array([1.0, 1.1]), mx.np.array([1.0, 1.0]))
+    array([ True, False])
+    """
 
-def isscalar(*args: Any, **kwargs: Any) -> ndarray:
-    """Compute numpy.isscalar on the values of arrays; gradients do not pass through."""
+def iscomplexobj(x: ArrayLike) -> bool:
+    """Return whether an array has a complex dtype; those of this library never have.
 
-def ix_(*args: Any, **kwargs: Any) -> ndarray:
-    """Compute numpy.ix_ on the values of arrays; gradients do not pass through."""
+    NumPy computes it on the values of arrays; gradients do not pass through.
 
-def kaiser(*args: Any, **kwargs: Any) -> ndarray:
-    """Compute numpy.kaiser on the values of arrays; gradients do not pass through."""
+    Parameters
+    ----------
+    x : ArrayLike
+        The array.
 
-def left_shift(*args: Any, **kwargs: Any) -> ndarray:
-    """Compute numpy.left_shift on the values of arrays; gradients do not pass through."""
+    Returns
+    -------
+    bool
 
-def lexsort(*args: Any, **kwargs: Any) -> ndarray:
-    """Compute numpy.lexsort on the values of arrays; gradients do not pass through."""
+    Examples
+    --------
+    >>> mx.np.iscomplexobj(mx.np.ones(2))
+    False
+    """
+
+def isin(element: ArrayLike, test_elements: ArrayLike, assume_unique: bool = False, invert: bool = False) -> ndarray:
+    """Return whether each element is in another array.
+
+    NumPy computes it on the values of arrays; gradients do not pass through.
+
+    Parameters
+    ----------
+    element : ArrayLike
+        The array, or any object.
+    test_elements : ArrayLike
+        The values that are looked for.
+    assume_unique : bool, default False
+        Whether the elements of each array are known to differ.
+    invert : bool, default False
+        Whether the answers are negated.
+
+    Returns
+    -------
+    ndarray
+
+    Examples
+    --------
+    >>> mx.np.isin(mx.np.array([1, 2, 3]), mx.np.array([2, 3]))
+    array([False,  True,  True])
+    """
+
+def isrealobj(x: ArrayLike) -> bool:
+    """Return whether an array has no complex dtype.
+
+    NumPy computes it on the values of arrays; gradients do not pass through.
+
+    Parameters
+    ----------
+    x : ArrayLike
+        The array.
+
+    Returns
+    -------
+    bool
+
+    Examples
+    --------
+    >>> mx.np.isrealobj(mx.np.ones(2))
+    True
+    """
+
+def isscalar(element: ArrayLike) -> bool:
+    """Return whether an object is a number or a text instead of an array.
+
+    NumPy computes it on the values of arrays; gradients do not pass through.
+
+    Parameters
+    ----------
+    element : ArrayLike
+        Any object.
+
+    Returns
+    -------
+    bool
+
+    Examples
+    --------
+    >>> mx.np.isscalar(3.0), mx.np.isscalar(mx.np.ones(2))
+    (True, False)
+    """
+
+def ix_(*args: Any) -> tuple[ndarray, ...]:
+    """Return index arrays that select all combinations of some indices.
+
+    NumPy computes it on the values of arrays; gradients do not pass through.
+
+    Parameters
+    ----------
+    *args : Any
+        Vectors of indices, one for each axis.
+
+    Returns
+    -------
+    tuple[ndarray, ...]
+
+    Examples
+    --------
+    >>> [part.shape for part in mx.np.ix_([0, 1], [2, 3, 4])]
+    [(2, 1), (1, 3)]
+    """
+
+def kaiser(M: int, beta: float) -> ndarray:
+    """Return the Kaiser window of ``M`` points.
+
+    NumPy computes it on the values of arrays; gradients do not pass through.
+
+    Parameters
+    ----------
+    M : int
+        Number of points or of columns.
+    beta : float
+        Shape parameter of the window.
+
+    Returns
+    -------
+    ndarray
+
+    Examples
+    --------
+    >>> mx.np.kaiser(3, 2.0).round(3)
+    array([0.439, 1.   , 0.439], dtype=float64)
+    """
+
+def left_shift(x1: ArrayLike, x2: ArrayLike) -> ndarray:
+    """Shift the bits of integers to the left.
+
+    NumPy computes it on the values of arrays; gradients do not pass through.
+
+    Parameters
+    ----------
+    x1 : ArrayLike
+        First operand.
+    x2 : ArrayLike
+        Second operand.
+
+    Returns
+    -------
+    ndarray
+
+    Examples
+    --------
+    >>> mx.np.left_shift(mx.np.array([1, 3], dtype='int32'), 2)
+    array([ 4, 12], dtype=int32)
+    """
+
+def lexsort(keys: Sequence[ArrayLike], axis: int | Sequence[int] | None = -1) -> ndarray:
+    """Return the indices that sort by several keys; the last key is the first criterion.
+
+    NumPy computes it on the values of arrays; gradients do not pass through.
+
+    Parameters
+    ----------
+    keys : Sequence[ArrayLike]
+        The keys, one array each; the last is the first criterion.
+    axis : int | Sequence[int] | None, default -1
+        Axis or axes; negative values count from the last axis. None means the flattened array.
+
+    Returns
+    -------
+    ndarray
+
+    Examples
+    --------
+    >>> mx.np.lexsort([mx.np.array([2, 1, 0]), mx.np.array([1, 0, 1])])
+    array([1, 2, 0], dtype=int64)
+    """
 
 def linspace(start: ArrayLike, stop: ArrayLike, num: int = 50, endpoint: bool = True, retstep: bool = False, dtype: DTypeLike | None = None, axis: int = 0, ctx: Context | None = None) -> ndarray:
-    """Return ``num`` evenly spaced numbers between two bounds, and with ``retstep`` also the step."""
+    """Return ``num`` evenly spaced numbers between two bounds, and with ``retstep`` also the step.
 
-def loadtxt(*args: Any, **kwargs: Any) -> ndarray:
-    """Compute numpy.loadtxt on the values of arrays; gradients do not pass through."""
+    Parameters
+    ----------
+    start : ArrayLike
+        First number, or first axis.
+    stop : ArrayLike
+        Bound of the numbers.
+    num : int, default 50
+        Number of points.
+    endpoint : bool, default True
+        Whether ``stop`` is the last number.
+    retstep : bool, default False
+        Whether the step is returned as well.
+    dtype : DTypeLike | None, default None
+        The dtype of the result; by default that of the input, or float32.
+    axis : int, default 0
+        Axis or axes; negative values count from the last axis. None means the flattened array.
+    ctx : Context | None, default None
+        Context of the result; by default the current one.
+
+    Returns
+    -------
+    ndarray
+
+    Examples
+    --------
+    >>> mx.np.linspace(0, 1, 5)
+    array([0.  , 0.25, 0.5 , 0.75, 1.  ])
+    """
+
+def loadtxt(fname: Any, dtype: DTypeLike | None = ..., **kwargs: Any) -> ndarray:
+    """Read a table of numbers from a text file.
+
+    NumPy computes it on the values of arrays; gradients do not pass through.
+
+    Parameters
+    ----------
+    fname : Any
+        Path of the file, an open file, or a list of lines.
+    dtype : DTypeLike | None, default <class 'float'>
+        The dtype of the result; by default that of the input, or float32.
+    **kwargs : Any
+        Further arguments of NumPy's function.
+
+    Returns
+    -------
+    ndarray
+
+    Examples
+    --------
+    >>> mx.np.loadtxt(['1 2', '3 4'])
+    array([[1., 2.],
+           [3., 4.]], dtype=float64)
+    """
 
 def logspace(start: ArrayLike, stop: ArrayLike, num: int = 50, endpoint: bool = True, base: float = 10.0, dtype: DTypeLike | None = None, axis: int = 0, ctx: Context | None = None) -> ndarray:
-    """Return ``num`` numbers between two powers of a base, evenly spaced on a logarithmic scale."""
+    """Return ``num`` numbers between two powers of a base, evenly spaced on a logarithmic scale.
+
+    Parameters
+    ----------
+    start : ArrayLike
+        First number, or first axis.
+    stop : ArrayLike
+        Bound of the numbers.
+    num : int, default 50
+        Number of points.
+    endpoint : bool, default True
+        Whether ``stop`` is the last number.
+    base : float, default 10.0
+        Base of the powers.
+    dtype : DTypeLike | None, default None
+        The dtype of the result; by default that of the input, or float32.
+    axis : int, default 0
+        Axis or axes; negative values count from the last axis. None means the flattened array.
+    ctx : Context | None, default None
+        Context of the result; by default the current one.
+
+    Returns
+    -------
+    ndarray
+
+    Examples
+    --------
+    >>> mx.np.logspace(0, 2, 3)
+    array([  1.,  10., 100.])
+    """
 
 def may_share_memory(a: ndarray, b: ArrayLike, max_work: int | None = None) -> bool:
-    """Return whether two arrays are views of the same array, so that writes to one show in the other."""
+    """Return whether two arrays are views of the same array, so that writes to one show in the other.
+
+    Parameters
+    ----------
+    a : ndarray
+        The array.
+    b : ArrayLike
+        Second array.
+    max_work : int | None, default None
+        Ignored.
+
+    Returns
+    -------
+    bool
+
+    Examples
+    --------
+    >>> x = mx.np.ones(4)
+    >>> mx.np.may_share_memory(x, x[1:]), mx.np.may_share_memory(x, x + 1)
+    (True, False)
+    """
 
 def median(a: ndarray, axis: int | Sequence[int] | None = None, out: ndarray | None = None, overwrite_input: bool | None = None, keepdims: bool = False) -> ndarray:
-    """Return the median along axes: the middle element, or the mean of the two middle elements."""
+    """Return the median along axes: the middle element, or the mean of the two middle elements.
+
+    Parameters
+    ----------
+    a : ndarray
+        The array.
+    axis : int | Sequence[int] | None, default None
+        Axis or axes; negative values count from the last axis. None means the flattened array.
+    out : ndarray | None, default None
+        Array that receives the result, with its shape and dtype.
+    overwrite_input : bool | None, default None
+        Ignored.
+    keepdims : bool, default False
+        Whether reduced axes remain with extent 1.
+
+    Returns
+    -------
+    ndarray
+
+    Examples
+    --------
+    >>> mx.np.median(mx.np.array([3.0, 1.0, 10.0]))
+    array(3.)
+    """
 
 def meshgrid(*xi: ArrayLike, **kwargs: Any) -> list[ndarray]:
-    """Return coordinate arrays from coordinate vectors; ``indexing`` is 'xy' or 'ij'."""
+    """Return coordinate arrays from coordinate vectors; ``indexing`` is 'xy' or 'ij'.
 
-def min_scalar_type(a: ndarray) -> ndarray:
-    """Return the smallest dtype that holds a number, or the dtype of an array."""
+    Parameters
+    ----------
+    *xi : ArrayLike
+        Vectors of coordinates.
+    **kwargs : Any
+        ``indexing``: 'xy' (default) or 'ij'; ``sparse``: whether extents of 1 are kept.
 
-def modf(*args: Any, **kwargs: Any) -> ndarray:
-    """Compute numpy.modf on the values of arrays; gradients do not pass through."""
+    Returns
+    -------
+    list[ndarray]
 
-def nanargmax(*args: Any, **kwargs: Any) -> ndarray:
-    """Compute numpy.nanargmax on the values of arrays; gradients do not pass through."""
+    Examples
+    --------
+    >>> mx.np.meshgrid(mx.np.array([1.0, 2.0]), mx.np.array([3.0, 4.0]))
+    [array([[1., 2.],
+           [1., 2.]]), array([[3., 3.],
+           [4., 4.]])]
+    """
 
-def nanargmin(*args: Any, **kwargs: Any) -> ndarray:
-    """Compute numpy.nanargmin on the values of arrays; gradients do not pass through."""
+def min_scalar_type(a: ndarray) -> dtype[Any]:
+    """Return the smallest dtype that holds a number, or the dtype of an array.
 
-def nancumprod(*args: Any, **kwargs: Any) -> ndarray:
-    """Compute numpy.nancumprod on the values of arrays; gradients do not pass through."""
+    Parameters
+    ----------
+    a : ndarray
+        The array.
 
-def nanmedian(*args: Any, **kwargs: Any) -> ndarray:
-    """Compute numpy.nanmedian on the values of arrays; gradients do not pass through."""
+    Returns
+    -------
+    dtype[Any]
 
-def nanpercentile(*args: Any, **kwargs: Any) -> ndarray:
-    """Compute numpy.nanpercentile on the values of arrays; gradients do not pass through."""
+    Examples
+    --------
+    >>> mx.np.min_scalar_type(300)
+    dtype('uint16')
+    """
 
-def nanquantile(*args: Any, **kwargs: Any) -> ndarray:
-    """Compute numpy.nanquantile on the values of arrays; gradients do not pass through."""
+def modf(x: ArrayLike) -> tuple[ndarray, ndarray]:
+    """Return the fractional and the integral part of each element.
 
-def nanstd(*args: Any, **kwargs: Any) -> ndarray:
-    """Compute numpy.nanstd on the values of arrays; gradients do not pass through."""
+    NumPy computes it on the values of arrays; gradients do not pass through.
 
-def nanvar(*args: Any, **kwargs: Any) -> ndarray:
-    """Compute numpy.nanvar on the values of arrays; gradients do not pass through."""
+    Parameters
+    ----------
+    x : ArrayLike
+        The array.
+
+    Returns
+    -------
+    tuple[ndarray, ndarray]
+
+    Examples
+    --------
+    >>> mx.np.modf(mx.np.array([1.5, -2.25]))
+    (array([ 0.5 , -0.25]), array([ 1., -2.]))
+    """
+
+def nanargmax(a: ndarray, axis: int | Sequence[int] | None = None) -> ndarray:
+    """Return the index of the largest element along an axis, ignoring NaN.
+
+    NumPy computes it on the values of arrays; gradients do not pass through.
+
+    Parameters
+    ----------
+    a : ndarray
+        The array.
+    axis : int | Sequence[int] | None, default None
+        Axis or axes; negative values count from the last axis. None means the flattened array.
+
+    Returns
+    -------
+    ndarray
+
+    Examples
+    --------
+    >>> mx.np.nanargmax(mx.np.array([1.0, mx.np.nan, 3.0]))
+    np.int64(2)
+    """
+
+def nanargmin(a: ndarray, axis: int | Sequence[int] | None = None) -> ndarray:
+    """Return the index of the smallest element along an axis, ignoring NaN.
+
+    NumPy computes it on the values of arrays; gradients do not pass through.
+
+    Parameters
+    ----------
+    a : ndarray
+        The array.
+    axis : int | Sequence[int] | None, default None
+        Axis or axes; negative values count from the last axis. None means the flattened array.
+
+    Returns
+    -------
+    ndarray
+
+    Examples
+    --------
+    >>> mx.np.nanargmin(mx.np.array([mx.np.nan, 2.0, 1.0]))
+    np.int64(2)
+    """
+
+def nancumprod(a: ndarray, axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None) -> ndarray:
+    """Return cumulative products along an axis, counting NaN as one.
+
+    NumPy computes it on the values of arrays; gradients do not pass through.
+
+    Parameters
+    ----------
+    a : ndarray
+        The array.
+    axis : int | Sequence[int] | None, default None
+        Axis or axes; negative values count from the last axis. None means the flattened array.
+    dtype : DTypeLike | None, default None
+        The dtype of the result; by default that of the input, or float32.
+
+    Returns
+    -------
+    ndarray
+
+    Examples
+    --------
+    >>> mx.np.nancumprod(mx.np.array([2.0, mx.np.nan, 3.0]))
+    array([2., 2., 6.])
+    """
+
+def nanmedian(a: ndarray, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> ndarray:
+    """Return the median along axes, ignoring NaN.
+
+    NumPy computes it on the values of arrays; gradients do not pass through.
+
+    Parameters
+    ----------
+    a : ndarray
+        The array.
+    axis : int | Sequence[int] | None, default None
+        Axis or axes; negative values count from the last axis. None means the flattened array.
+    keepdims : bool, default False
+        Whether reduced axes remain with extent 1.
+
+    Returns
+    -------
+    ndarray
+
+    Examples
+    --------
+    >>> mx.np.nanmedian(mx.np.array([1.0, mx.np.nan, 3.0]))
+    np.float32(2.0)
+    """
+
+def nanpercentile(a: ndarray, q: ArrayLike, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> ndarray:
+    """Return the q-th percentiles along axes, ignoring NaN.
+
+    NumPy computes it on the values of arrays; gradients do not pass through.
+
+    Parameters
+    ----------
+    a : ndarray
+        The array.
+    q : ArrayLike
+        Percentiles or quantiles that are computed.
+    axis : int | Sequence[int] | None, default None
+        Axis or axes; negative values count from the last axis. None means the flattened array.
+    keepdims : bool, default False
+        Whether reduced axes remain with extent 1.
+
+    Returns
+    -------
+    ndarray
+
+    Examples
+    --------
+    >>> mx.np.nanpercentile(mx.np.array([1.0, mx.np.nan, 3.0]), 50)
+    np.float32(2.0)
+    """
+
+def nanquantile(a: ndarray, q: ArrayLike, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> ndarray:
+    """Return the q-th quantiles along axes, ignoring NaN.
+
+    NumPy computes it on the values of arrays; gradients do not pass through.
+
+    Parameters
+    ----------
+    a : ndarray
+        The array.
+    q : ArrayLike
+        Percentiles or quantiles that are computed.
+    axis : int | Sequence[int] | None, default None
+        Axis or axes; negative values count from the last axis. None means the flattened array.
+    keepdims : bool, default False
+        Whether reduced axes remain with extent 1.
+
+    Returns
+    -------
+    ndarray
+
+    Examples
+    --------
+    >>> mx.np.nanquantile(mx.np.array([1.0, mx.np.nan, 3.0]), 0.5)
+    np.float32(2.0)
+    """
+
+def nanstd(a: ndarray, axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, ddof: int = 0, keepdims: bool = False) -> ndarray:
+    """Return the standard deviation, ignoring NaN.
+
+    NumPy computes it on the values of arrays; gradients do not pass through.
+
+    Parameters
+    ----------
+    a : ndarray
+        The array.
+    axis : int | Sequence[int] | None, default None
+        Axis or axes; negative values count from the last axis. None means the flattened array.
+    dtype : DTypeLike | None, default None
+        The dtype of the result; by default that of the input, or float32.
+    ddof : int, default 0
+        The number of elements minus ``ddof`` is the divisor.
+    keepdims : bool, default False
+        Whether reduced axes remain with extent 1.
+
+    Returns
+    -------
+    ndarray
+
+    Examples
+    --------
+    >>> mx.np.nanstd(mx.np.array([1.0, mx.np.nan, 3.0]))
+    np.float32(1.0)
+    """
+
+def nanvar(a: ndarray, axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, ddof: int = 0, keepdims: bool = False) -> ndarray:
+    """Return the variance along axes, ignoring NaN.
+
+    NumPy computes it on the values of arrays; gradients do not pass through.
+
+    Parameters
+    ----------
+    a : ndarray
+        The array.
+    axis : int | Sequence[int] | None, default None
+        Axis or axes; negative values count from the last axis. None means the flattened array.
+    dtype : DTypeLike | None, default None
+        The dtype of the result; by default that of the input, or float32.
+    ddof : int, default 0
+        The number of elements minus ``ddof`` is the divisor.
+    keepdims : bool, default False
+        Whether reduced axes remain with extent 1.
+
+    Returns
+    -------
+    ndarray
+
+    Examples
+    --------
+    >>> mx.np.nanvar(mx.np.array([1.0, mx.np.nan, 3.0]))
+    np.float32(1.0)
+    """
 
 def ndim(a: ndarray) -> int:
-    """Return the number of axes."""
+    """Return the number of axes.
 
-def nextafter(*args: Any, **kwargs: Any) -> ndarray:
-    """Compute numpy.nextafter on the values of arrays; gradients do not pass through."""
+    Parameters
+    ----------
+    a : ndarray
+        The array.
 
-def nonzero(a: ndarray) -> ndarray:
-    """Return the indices of nonzero elements: one index array per axis."""
+    Returns
+    -------
+    int
+
+    Examples
+    --------
+    >>> mx.np.ndim(mx.np.ones((2, 3)))
+    2
+    """
+
+def nextafter(x1: ArrayLike, x2: ArrayLike) -> ndarray:
+    """Return the next floating point number after x1 in the direction of x2.
+
+    NumPy computes it on the values of arrays; gradients do not pass through.
+
+    Parameters
+    ----------
+    x1 : ArrayLike
+        First operand.
+    x2 : ArrayLike
+        Second operand.
+
+    Returns
+    -------
+    ndarray
+
+    Examples
+    --------
+    >>> mx.np.nextafter(mx.np.array([1.0]), 2) > 1
+    array([ True])
+    """
+
+def nonzero(a: ndarray) -> tuple[ndarray, ...]:
+    """Return the indices of nonzero elements: one index array per axis.
+
+    Parameters
+    ----------
+    a : ndarray
+        The array.
+
+    Returns
+    -------
+    tuple[ndarray, ...]
+
+    Examples
+    --------
+    >>> mx.np.nonzero(mx.np.array([[0, 1], [2, 0]]))
+    (array([0, 1], dtype=int64), array([1, 0], dtype=int64))
+    """
 
 def ones(shape: int | Sequence[int], dtype: DTypeLike | None = None, order: str = 'C', ctx: Context | None = None) -> ndarray:
-    """Return an array of ones, float32 unless a dtype is given."""
+    """Return an array of ones, float32 unless a dtype is given.
+
+    Parameters
+    ----------
+    shape : int | Sequence[int]
+        Shape of the array.
+    dtype : DTypeLike | None, default None
+        The dtype of the result; by default that of the input, or float32.
+    order : str, default 'C'
+        Order in memory; only 'C' is supported.
+    ctx : Context | None, default None
+        Context of the result; by default the current one.
+
+    Returns
+    -------
+    ndarray
+
+    Examples
+    --------
+    >>> mx.np.ones((2, 2))
+    array([[1., 1.],
+           [1., 1.]])
+    """
 
 def ones_like(a: ndarray, dtype: DTypeLike | None = None, order: str = 'C', ctx: Context | None = None, out: ndarray | None = None) -> ndarray:
-    """Return ones with the shape and dtype of an array."""
+    """Return ones with the shape and dtype of an array.
 
-def packbits(*args: Any, **kwargs: Any) -> ndarray:
-    """Compute numpy.packbits on the values of arrays; gradients do not pass through."""
+    Parameters
+    ----------
+    a : ndarray
+        The array.
+    dtype : DTypeLike | None, default None
+        The dtype of the result; by default that of the input, or float32.
+    order : str, default 'C'
+        Order in memory; only 'C' is supported.
+    ctx : Context | None, default None
+        Context of the result; by default the current one.
+    out : ndarray | None, default None
+        Array that receives the result, with its shape and dtype.
+
+    Returns
+    -------
+    ndarray
+
+    Examples
+    --------
+    >>> mx.np.ones_like(mx.np.zeros((2, 2)))
+    array([[1., 1.],
+           [1., 1.]])
+    """
+
+def packbits(a: ndarray, axis: int | Sequence[int] | None = None, bitorder: str = 'big') -> ndarray:
+    """Pack zeros and ones into the bits of uint8 numbers.
+
+    NumPy computes it on the values of arrays; gradients do not pass through.
+
+    Parameters
+    ----------
+    a : ndarray
+        The array.
+    axis : int | Sequence[int] | None, default None
+        Axis or axes; negative values count from the last axis. None means the flattened array.
+    bitorder : str, default 'big'
+        'big' if the first element is the highest bit, 'little' if it is the lowest.
+
+    Returns
+    -------
+    ndarray
+
+    Examples
+    --------
+    >>> mx.np.packbits(mx.np.array([1, 0, 0, 0, 0, 0, 0, 1], dtype='uint8'))
+    array([129], dtype=uint8)
+    """
 
 def pad(x: ArrayLike, pad_width: Any, mode: str = 'constant', **kwargs: Any) -> ndarray:
     """Pad the array with a constant, repeated edges, reflections, or extrema.
 
     ``pad_width`` is ((before, after), ...) for each axis, or one pair or number for all axes.
+
+    Parameters
+    ----------
+    x : ArrayLike
+        The array.
+    pad_width : Any
+        Number of elements before and after each axis: one pair, or a pair per axis.
+    mode : str, default 'constant'
+        'constant', 'edge', 'reflect', 'symmetric', 'maximum' or 'minimum'.
+    **kwargs : Any
+        ``constant_values`` for the mode 'constant', ``reflect_type`` for reflections.
+
+    Returns
+    -------
+    ndarray
+
+    Examples
+    --------
+    >>> mx.np.pad(mx.np.array([1.0, 2.0]), (1, 2))
+    array([0., 1., 2., 0., 0.])
     """
 
-def partition(*args: Any, **kwargs: Any) -> ndarray:
-    """Compute numpy.partition on the values of arrays; gradients do not pass through."""
+def partition(a: ndarray, kth: int | Sequence[int], axis: int | Sequence[int] | None = -1, kind: str = 'introselect') -> ndarray:
+    """Put the kth smallest element in its place, smaller ones before it and larger ones behind it.
 
-def percentile(a: ndarray, q: Any, axis: int | Sequence[int] | None = None, out: ndarray | None = None, overwrite_input: Any = None, interpolation: str = 'linear', keepdims: bool = False) -> ndarray:
-    """Return the q-th percentiles along axes, with q in [0, 100]."""
+    NumPy computes it on the values of arrays; gradients do not pass through.
 
-def piecewise(*args: Any, **kwargs: Any) -> ndarray:
-    """Compute numpy.piecewise on the values of arrays; gradients do not pass through."""
+    Parameters
+    ----------
+    a : ndarray
+        The array.
+    kth : int | Sequence[int]
+        Index, or indices, of the elements that come to their places.
+    axis : int | Sequence[int] | None, default -1
+        Axis or axes; negative values count from the last axis. None means the flattened array.
+    kind : str, default 'introselect'
+        Sorting algorithm of NumPy; here it does not change the result.
 
-def poly(*args: Any, **kwargs: Any) -> ndarray:
-    """Compute numpy.poly on the values of arrays; gradients do not pass through."""
+    Returns
+    -------
+    ndarray
 
-def polyadd(*args: Any, **kwargs: Any) -> ndarray:
-    """Compute numpy.polyadd on the values of arrays; gradients do not pass through."""
+    Examples
+    --------
+    >>> mx.np.partition(mx.np.array([3.0, 1.0, 2.0]), 1)
+    array([1., 2., 3.])
+    """
 
-def polyder(*args: Any, **kwargs: Any) -> ndarray:
-    """Compute numpy.polyder on the values of arrays; gradients do not pass through."""
+def percentile(a: ndarray, q: ArrayLike, axis: int | Sequence[int] | None = None, out: ndarray | None = None, overwrite_input: bool | None = None, interpolation: str = 'linear', keepdims: bool = False) -> ndarray:
+    """Return the q-th percentiles along axes, with q in [0, 100].
 
-def polydiv(*args: Any, **kwargs: Any) -> ndarray:
-    """Compute numpy.polydiv on the values of arrays; gradients do not pass through."""
+    Parameters
+    ----------
+    a : ndarray
+        The array.
+    q : ArrayLike
+        Percentiles or quantiles that are computed.
+    axis : int | Sequence[int] | None, default None
+        Axis or axes; negative values count from the last axis. None means the flattened array.
+    out : ndarray | None, default None
+        Array that receives the result, with its shape and dtype.
+    overwrite_input : bool | None, default None
+        Ignored.
+    interpolation : str, default 'linear'
+        Value between two elements: 'linear', 'lower', 'higher', 'midpoint' or 'nearest'.
+    keepdims : bool, default False
+        Whether reduced axes remain with extent 1.
 
-def polyfit(*args: Any, **kwargs: Any) -> ndarray:
-    """Compute numpy.polyfit on the values of arrays; gradients do not pass through."""
+    Returns
+    -------
+    ndarray
 
-def polyint(*args: Any, **kwargs: Any) -> ndarray:
-    """Compute numpy.polyint on the values of arrays; gradients do not pass through."""
+    Examples
+    --------
+    >>> mx.np.percentile(mx.np.array([1.0, 2.0, 3.0]), 50)
+    array(2.)
+    """
 
-def polymul(*args: Any, **kwargs: Any) -> ndarray:
-    """Compute numpy.polymul on the values of arrays; gradients do not pass through."""
+def piecewise(x: ArrayLike, condlist: Sequence[ArrayLike], funclist: Any, *args: Any, **kwargs: Any) -> ndarray:
+    """Evaluate one of several functions at each element.
 
-def polysub(*args: Any, **kwargs: Any) -> ndarray:
-    """Compute numpy.polysub on the values of arrays; gradients do not pass through."""
+    NumPy computes it on the values of arrays; gradients do not pass through.
 
-def promote_types(type1: Any, type2: Any) -> ndarray:
-    """Return the common dtype of two dtypes by NumPy's rules."""
+    Parameters
+    ----------
+    x : ArrayLike
+        The array.
+    condlist : Sequence[ArrayLike]
+        The conditions, boolean arrays.
+    funclist : Any
+        Functions or numbers, one for each condition, and one more for all other elements.
+    *args : Any
+        Further arguments of the function.
+    **kwargs : Any
+        Further arguments of NumPy's function.
 
-def quantile(a: ndarray, q: Any, axis: int | Sequence[int] | None = None, out: ndarray | None = None, overwrite_input: Any = None, interpolation: str = 'linear', keepdims: bool = False) -> ndarray:
+    Returns
+    -------
+    ndarray
+
+    Examples
+    --------
+    >>> mx.np.piecewise(mx.np.array([-1.0, 2.0]), [mx.np.array([True, False])], [0, 1])
+    array([0., 1.])
+    """
+
+def poly(seq_of_zeros: Any) -> ndarray:
+    """Return the coefficients of the polynomial with given roots.
+
+    NumPy computes it on the values of arrays; gradients do not pass through.
+
+    Parameters
+    ----------
+    seq_of_zeros : Any
+        The roots.
+
+    Returns
+    -------
+    ndarray
+
+    Examples
+    --------
+    >>> mx.np.poly(mx.np.array([1.0, 2.0]))
+    array([ 1., -3.,  2.])
+    """
+
+def polyadd(a1: ArrayLike, a2: ArrayLike) -> ndarray:
+    """Return the sum of two polynomials.
+
+    NumPy computes it on the values of arrays; gradients do not pass through.
+
+    Parameters
+    ----------
+    a1 : ArrayLike
+        First array or polynomial.
+    a2 : ArrayLike
+        Second array or polynomial.
+
+    Returns
+    -------
+    ndarray
+
+    Examples
+    --------
+    >>> mx.np.polyadd(mx.np.array([1.0, 2.0]), mx.np.array([1.0]))
+    array([1., 3.])
+    """
+
+def polyder(p: ArrayLike, m: int = 1) -> ndarray:
+    """Return a derivative of a polynomial.
+
+    NumPy computes it on the values of arrays; gradients do not pass through.
+
+    Parameters
+    ----------
+    p : ArrayLike
+        Coefficients, highest power first.
+    m : int, default 1
+        The array, or the order of the derivative.
+
+    Returns
+    -------
+    ndarray
+
+    Examples
+    --------
+    >>> mx.np.polyder(mx.np.array([1.0, 2.0, 3.0]))
+    array([2., 2.], dtype=float64)
+    """
+
+def polydiv(u: ArrayLike, v: ArrayLike) -> tuple[ndarray, ndarray]:
+    """Return the quotient and the remainder of two polynomials.
+
+    NumPy computes it on the values of arrays; gradients do not pass through.
+
+    Parameters
+    ----------
+    u : ArrayLike
+        Dividend.
+    v : ArrayLike
+        Divisor.
+
+    Returns
+    -------
+    tuple[ndarray, ndarray]
+
+    Examples
+    --------
+    >>> mx.np.polydiv(mx.np.array([1.0, 0.0, -1.0]), mx.np.array([1.0, 1.0]))
+    (array([ 1., -1.]), array([0.]))
+    """
+
+def polyfit(x: ArrayLike, y: ArrayLike, deg: int, rcond: float | None = None, full: bool = False, w: ArrayLike | None = None, cov: ArrayLike = False) -> ndarray:
+    """Fit a polynomial to points by least squares.
+
+    NumPy computes it on the values of arrays; gradients do not pass through.
+
+    Parameters
+    ----------
+    x : ArrayLike
+        The array.
+    y : ArrayLike
+        Second array, or values of a function.
+    deg : int
+        Degree of the polynomial.
+    rcond : float | None, default None
+        Singular values below this share of the largest one count as zero.
+    full : bool, default False
+        Whether diagnostic values are returned as well.
+    w : ArrayLike | None, default None
+        Weights of the points.
+    cov : ArrayLike, default False
+        Whether the covariance matrix of the coefficients is returned as well.
+
+    Returns
+    -------
+    ndarray
+
+    Examples
+    --------
+    >>> mx.np.polyfit(mx.np.array([0.0, 1.0, 2.0]), mx.np.array([1.0, 3.0, 5.0]), 1).round(3)
+    array([2., 1.], dtype=float64)
+    """
+
+def polyint(p: ArrayLike, m: int = 1, k: int | None = None) -> ndarray:
+    """Return an antiderivative of a polynomial.
+
+    NumPy computes it on the values of arrays; gradients do not pass through.
+
+    Parameters
+    ----------
+    p : ArrayLike
+        Coefficients, highest power first.
+    m : int, default 1
+        The array, or the order of the derivative.
+    k : int | None, default None
+        Constants of integration; by default zeros.
+
+    Returns
+    -------
+    ndarray
+
+    Examples
+    --------
+    >>> mx.np.polyint(mx.np.array([2.0, 1.0]))
+    array([1., 1., 0.], dtype=float64)
+    """
+
+def polymul(a1: ArrayLike, a2: ArrayLike) -> ndarray:
+    """Return the product of two polynomials.
+
+    NumPy computes it on the values of arrays; gradients do not pass through.
+
+    Parameters
+    ----------
+    a1 : ArrayLike
+        First array or polynomial.
+    a2 : ArrayLike
+        Second array or polynomial.
+
+    Returns
+    -------
+    ndarray
+
+    Examples
+    --------
+    >>> mx.np.polymul(mx.np.array([1.0, 1.0]), mx.np.array([1.0, -1.0]))
+    array([ 1.,  0., -1.])
+    """
+
+def polysub(a1: ArrayLike, a2: ArrayLike) -> ndarray:
+    """Return the difference of two polynomials.
+
+    NumPy computes it on the values of arrays; gradients do not pass through.
+
+    Parameters
+    ----------
+    a1 : ArrayLike
+        First array or polynomial.
+    a2 : ArrayLike
+        Second array or polynomial.
+
+    Returns
+    -------
+    ndarray
+
+    Examples
+    --------
+    >>> mx.np.polysub(mx.np.array([1.0, 2.0]), mx.np.array([1.0]))
+    array([1., 1.])
+    """
+
+def promote_types(type1: Any, type2: Any) -> dtype[Any]:
+    """Return the common dtype of two dtypes by NumPy's rules.
+
+    Parameters
+    ----------
+    type1 : Any
+        First dtype.
+    type2 : Any
+        Second dtype.
+
+    Returns
+    -------
+    dtype[Any]
+
+    Examples
+    --------
+    >>> mx.np.promote_types('int32', 'float32')
+    dtype('float64')
+    """
+
+def quantile(a: ndarray, q: ArrayLike, axis: int | Sequence[int] | None = None, out: ndarray | None = None, overwrite_input: bool | None = None, interpolation: str = 'linear', keepdims: bool = False) -> ndarray:
     """Return the q-th quantiles along axes, with q in [0, 1]; values between two elements are interpolated.
 
+    Parameters
+    ----------
+    a : ndarray
+        The array.
+    q : ArrayLike
+        Percentiles or quantiles that are computed.
+    axis : int | Sequence[int] | None, default None
+        Axis or axes; negative values count from the last axis. None means the flattened array.
+    out : ndarray | None, default None
+        Array that receives the result, with its shape and dtype.
+    overwrite_input : bool | None, default None
+        Ignored.
+    interpolation : str, default 'linear'
+        Value between two elements: 'linear', 'lower', 'higher', 'midpoint' or 'nearest'.
+    keepdims : bool, default False
+        Whether reduced axes remain with extent 1.
+
+    Returns
+    -------
+    ndarray
+
+    Examples
+    --------
+    >>> mx.np.quantile(mx.np.array([1.0, 2.0, 3.0]), 0.25)
+    array(1.5)
     """
 
 def ravel(x: ArrayLike, order: str = 'C') -> ndarray:
-    """Return a view with all axes merged."""
+    """Return a view with all axes merged.
 
-def ravel_multi_index(*args: Any, **kwargs: Any) -> ndarray:
-    """Compute numpy.ravel_multi_index on the values of arrays; gradients do not pass through."""
+    Parameters
+    ----------
+    x : ArrayLike
+        The array.
+    order : str, default 'C'
+        Order in memory; only 'C' is supported.
+
+    Returns
+    -------
+    ndarray
+
+    Examples
+    --------
+    >>> mx.np.ravel(mx.np.array([[1.0, 2.0], [3.0, 4.0]]))
+    array([1., 2., 3., 4.])
+    """
+
+def ravel_multi_index(multi_index: Sequence[ArrayLike], dims: int | Sequence[int], mode: str = 'raise', order: str = 'C') -> ndarray:
+    """Convert coordinates, one array per axis, to indices into the flattened array.
+
+    NumPy computes it on the values of arrays; gradients do not pass through.
+
+    Parameters
+    ----------
+    multi_index : Sequence[ArrayLike]
+        The coordinates, one array per axis.
+    dims : int | Sequence[int]
+        Shape of the array.
+    mode : str, default 'raise'
+        Treatment of indices out of range: 'raise', 'wrap' or 'clip'.
+    order : str, default 'C'
+        Order in memory; only 'C' is supported.
+
+    Returns
+    -------
+    ndarray
+
+    Examples
+    --------
+    >>> mx.np.ravel_multi_index((mx.np.array([1, 0], dtype='int32'), mx.np.array([0, 1], dtype='int32')), (2, 2))
+    array([2, 1], dtype=int64)
+    """
 
 def repeat(a: ndarray, repeats: Any, axis: int | None = None) -> ndarray:
-    """Repeat every element along an axis, or those of the flattened array."""
+    """Repeat every element along an axis, or those of the flattened array.
+
+    Parameters
+    ----------
+    a : ndarray
+        The array.
+    repeats : Any
+        Number of repetitions, one for all or one for each element.
+    axis : int | None, default None
+        Axis; None means the flattened array.
+
+    Returns
+    -------
+    ndarray
+
+    Examples
+    --------
+    >>> mx.np.repeat(mx.np.array([1.0, 2.0]), 2)
+    array([1., 1., 2., 2.])
+    """
 
 def reshape(a: ndarray, newshape: int | Sequence[int], reverse: bool = False, order: str = 'C') -> ndarray:
-    """Return a view in another shape; one extent may be -1 and is then inferred."""
+    """Return a view in another shape; one extent may be -1 and is then inferred.
 
-def result_type(*arrays_and_dtypes: Any) -> ndarray:
-    """Return the dtype of results computed from mx.np arrays and dtypes."""
+    Parameters
+    ----------
+    a : ndarray
+        The array.
+    newshape : int | Sequence[int]
+        Shape of the result; one extent may be -1.
+    reverse : bool, default False
+        Whether the shape is matched from the right.
+    order : str, default 'C'
+        Order in memory; only 'C' is supported.
 
-def right_shift(*args: Any, **kwargs: Any) -> ndarray:
-    """Compute numpy.right_shift on the values of arrays; gradients do not pass through."""
+    Returns
+    -------
+    ndarray
 
-def roots(*args: Any, **kwargs: Any) -> ndarray:
-    """Compute numpy.roots on the values of arrays; gradients do not pass through."""
+    Examples
+    --------
+    >>> mx.np.reshape(mx.np.arange(4), (2, -1))
+    array([[0., 1.],
+           [2., 3.]])
+    """
+
+def result_type(*arrays_and_dtypes: Any) -> dtype[Any]:
+    """Return the dtype of results computed from mx.np arrays and dtypes.
+
+    Parameters
+    ----------
+    *arrays_and_dtypes : Any
+        Arrays and dtypes.
+
+    Returns
+    -------
+    dtype[Any]
+
+    Examples
+    --------
+    >>> mx.np.result_type(mx.np.ones(2), 'float64')
+    dtype('float64')
+    """
+
+def right_shift(x1: ArrayLike, x2: ArrayLike) -> ndarray:
+    """Shift the bits of integers to the right.
+
+    NumPy computes it on the values of arrays; gradients do not pass through.
+
+    Parameters
+    ----------
+    x1 : ArrayLike
+        First operand.
+    x2 : ArrayLike
+        Second operand.
+
+    Returns
+    -------
+    ndarray
+
+    Examples
+    --------
+    >>> mx.np.right_shift(mx.np.array([8, 3], dtype='int32'), 1)
+    array([4, 1], dtype=int32)
+    """
+
+def roots(p: ArrayLike) -> ndarray:
+    """Return the roots of a polynomial.
+
+    NumPy computes it on the values of arrays; gradients do not pass through.
+
+    Parameters
+    ----------
+    p : ArrayLike
+        Coefficients, highest power first.
+
+    Returns
+    -------
+    ndarray
+
+    Examples
+    --------
+    >>> mx.np.sort(mx.np.roots(mx.np.array([1.0, -3.0, 2.0])))
+    array([1., 2.])
+    """
 
 def row_stack(arrays: Sequence[ArrayLike] | ndarray, out: ndarray | None = None) -> ndarray:
-    """Join arrays as rows."""
+    """Join arrays as rows.
 
-def searchsorted(*args: Any, **kwargs: Any) -> ndarray:
-    """Compute numpy.searchsorted on the values of arrays; gradients do not pass through."""
+    Parameters
+    ----------
+    arrays : Sequence[ArrayLike] | ndarray
+        The arrays that are joined.
+    out : ndarray | None, default None
+        Array that receives the result, with its shape and dtype.
 
-def select(condlist: Sequence[ArrayLike], choicelist: Sequence[ArrayLike], default: Any = 0) -> ndarray:
-    """Return elements of the first choice whose condition holds, else the default."""
+    Returns
+    -------
+    ndarray
 
-def setdiff1d(*args: Any, **kwargs: Any) -> ndarray:
-    """Compute numpy.setdiff1d on the values of arrays; gradients do not pass through."""
+    Examples
+    --------
+    >>> mx.np.vstack([mx.np.array([1.0, 2.0]), mx.np.array([3.0, 4.0])])
+    array([[1., 2.],
+           [3., 4.]])
+    """
 
-def setxor1d(*args: Any, **kwargs: Any) -> ndarray:
-    """Compute numpy.setxor1d on the values of arrays; gradients do not pass through."""
+def searchsorted(a: ndarray, v: ArrayLike, side: str = 'left', sorter: Any = None) -> ndarray:
+    """Return where values would be inserted into a sorted vector.
 
-def shape(a: ndarray) -> ndarray:
-    """Return the extents of the axes."""
+    NumPy computes it on the values of arrays; gradients do not pass through.
+
+    Parameters
+    ----------
+    a : ndarray
+        The array.
+    v : ArrayLike
+        Vector, or values.
+    side : str, default 'left'
+        'left' or 'right' of equal elements.
+    sorter : Any, default None
+        Indices that sort ``a``, if it is not sorted.
+
+    Returns
+    -------
+    ndarray
+
+    Examples
+    --------
+    >>> mx.np.searchsorted(mx.np.array([1.0, 3.0]), mx.np.array([0.0, 2.0]))
+    array([0, 1], dtype=int64)
+    """
+
+def select(condlist: Sequence[ArrayLike], choicelist: Sequence[ArrayLike], default: float = 0) -> ndarray:
+    """Return elements of the first choice whose condition holds, else the default.
+
+    Parameters
+    ----------
+    condlist : Sequence[ArrayLike]
+        The conditions, boolean arrays.
+    choicelist : Sequence[ArrayLike]
+        The arrays from which elements are taken, one for each condition.
+    default : float, default 0
+        Value where no condition holds.
+
+    Returns
+    -------
+    ndarray
+
+    Examples
+    --------
+    >>> mx.np.select([mx.np.array([True, False])], [mx.np.array([1.0, 2.0])], default=9)
+    array([1., 9.])
+    """
+
+def setdiff1d(ar1: ArrayLike, ar2: ArrayLike, assume_unique: bool = False) -> ndarray:
+    """Return the sorted values of the first array that are not in the second.
+
+    NumPy computes it on the values of arrays; gradients do not pass through.
+
+    Parameters
+    ----------
+    ar1 : ArrayLike
+        First array.
+    ar2 : ArrayLike
+        Second array.
+    assume_unique : bool, default False
+        Whether the elements of each array are known to differ.
+
+    Returns
+    -------
+    ndarray
+
+    Examples
+    --------
+    >>> mx.np.setdiff1d(mx.np.array([1, 2, 3]), mx.np.array([2]))
+    array([1., 3.])
+    """
+
+def setxor1d(ar1: ArrayLike, ar2: ArrayLike, assume_unique: bool = False) -> ndarray:
+    """Return the sorted values that are in exactly one of two arrays.
+
+    NumPy computes it on the values of arrays; gradients do not pass through.
+
+    Parameters
+    ----------
+    ar1 : ArrayLike
+        First array.
+    ar2 : ArrayLike
+        Second array.
+    assume_unique : bool, default False
+        Whether the elements of each array are known to differ.
+
+    Returns
+    -------
+    ndarray
+
+    Examples
+    --------
+    >>> mx.np.setxor1d(mx.np.array([1, 2]), mx.np.array([2, 3]))
+    array([1., 3.])
+    """
+
+def shape(a: ndarray) -> tuple[int, ...]:
+    """Return the extents of the axes.
+
+    Parameters
+    ----------
+    a : ndarray
+        The array.
+
+    Returns
+    -------
+    tuple[int, ...]
+
+    Examples
+    --------
+    >>> mx.np.shape(mx.np.ones((2, 3)))
+    (2, 3)
+    """
 
 def shares_memory(a: ndarray, b: ArrayLike, max_work: int | None = None) -> bool:
-    """Return whether two arrays are views of the same array, so that writes to one show in the other."""
+    """Return whether two arrays are views of the same array, so that writes to one show in the other.
+
+    Parameters
+    ----------
+    a : ndarray
+        The array.
+    b : ArrayLike
+        Second array.
+    max_work : int | None, default None
+        Ignored.
+
+    Returns
+    -------
+    bool
+
+    Examples
+    --------
+    >>> x = mx.np.ones(4)
+    >>> mx.np.may_share_memory(x, x[1:]), mx.np.may_share_memory(x, x + 1)
+    (True, False)
+    """
 
 def size(a: ndarray, axis: int | None = None) -> int:
-    """Return the number of elements, or the extent of an axis."""
+    """Return the number of elements, or the extent of an axis.
 
-def spacing(*args: Any, **kwargs: Any) -> ndarray:
-    """Compute numpy.spacing on the values of arrays; gradients do not pass through."""
+    Parameters
+    ----------
+    a : ndarray
+        The array.
+    axis : int | None, default None
+        Axis or axes; negative values count from the last axis. None means the flattened array.
+
+    Returns
+    -------
+    int
+
+    Examples
+    --------
+    >>> mx.np.size(mx.np.ones((2, 3)))
+    6
+    """
+
+def spacing(x: ArrayLike) -> ndarray:
+    """Return the distance of each element to the next floating point number.
+
+    NumPy computes it on the values of arrays; gradients do not pass through.
+
+    Parameters
+    ----------
+    x : ArrayLike
+        The array.
+
+    Returns
+    -------
+    ndarray
+
+    Examples
+    --------
+    >>> mx.np.spacing(mx.np.array([1.0], dtype='float64'))
+    array([2.22044605e-16], dtype=float64)
+    """
 
 def split(ary: ndarray, indices_or_sections: int | Sequence[int], axis: int = 0) -> list[ndarray]:
-    """Split an array along an axis into equal sections, or at the given indices."""
+    """Split an array along an axis into equal sections, or at the given indices.
+
+    Parameters
+    ----------
+    ary : ndarray
+        The array.
+    indices_or_sections : int | Sequence[int]
+        Number of sections, or the indices at which the array is split.
+    axis : int, default 0
+        Axis or axes; negative values count from the last axis. None means the flattened array.
+
+    Returns
+    -------
+    list[ndarray]
+
+    Examples
+    --------
+    >>> mx.np.split(mx.np.arange(4), 2)
+    [array([0., 1.]), array([2., 3.])]
+    """
 
 def stack(arrays: Sequence[ArrayLike] | ndarray, axis: int = 0, out: ndarray | None = None) -> ndarray:
-    """Join arrays of the same shape along a new axis."""
+    """Join arrays of the same shape along a new axis.
+
+    Parameters
+    ----------
+    arrays : Sequence[ArrayLike] | ndarray
+        The arrays that are joined.
+    axis : int, default 0
+        Axis or axes; negative values count from the last axis. None means the flattened array.
+    out : ndarray | None, default None
+        Array that receives the result, with its shape and dtype.
+
+    Returns
+    -------
+    ndarray
+
+    Examples
+    --------
+    >>> mx.np.stack([mx.np.array([1.0, 2.0]), mx.np.array([3.0, 4.0])], axis=1)
+    array([[1., 3.],
+           [2., 4.]])
+    """
 
 def take(a: ndarray, indices: ArrayLike, axis: int | None = None, mode: str = 'raise', out: ndarray | None = None) -> ndarray:
     """Return the slices at indices along an axis, or elements of the flattened array.
 
     Out-of-range indices raise, are clipped to the nearest end (``clip``), or wrap around (``wrap``).
+
+    Parameters
+    ----------
+    a : ndarray
+        The array.
+    indices : ArrayLike
+        The indices.
+    axis : int | None, default None
+        Axis or axes; negative values count from the last axis. None means the flattened array.
+    mode : str, default 'raise'
+        Treatment of indices out of range: 'raise', 'wrap' or 'clip'.
+    out : ndarray | None, default None
+        Array that receives the result, with its shape and dtype.
+
+    Returns
+    -------
+    ndarray
+
+    Examples
+    --------
+    >>> mx.np.take(mx.np.array([1.0, 2.0, 3.0]), mx.np.array([2, 0], dtype='int32'))
+    array([3., 1.])
     """
 
 def take_along_axis(arr: ndarray, indices: ArrayLike, axis: int | None) -> ndarray:
-    """Return one element per index along an axis, for instance with the result of ``argsort``."""
+    """Return one element per index along an axis, for instance with the result of ``argsort``.
 
-def tensordot(a: ndarray, b: ArrayLike, axes: Any = 2) -> ndarray:
-    """Sum products over the last ``axes`` axes of a and the first of b, or over a pair of lists of axes."""
+    Parameters
+    ----------
+    arr : ndarray
+        The array.
+    indices : ArrayLike
+        The indices.
+    axis : int | None
+        Axis or axes; negative values count from the last axis. None means the flattened array.
+
+    Returns
+    -------
+    ndarray
+
+    Examples
+    --------
+    >>> mx.np.take_along_axis(mx.np.array([[3.0, 1.0]]), mx.np.array([[1, 0]], dtype='int64'), axis=1)
+    array([[1., 3.]])
+    """
+
+def tensordot(a: ndarray, b: ArrayLike, axes: int | Sequence[int] = 2) -> ndarray:
+    """Sum products over the last ``axes`` axes of a and the first of b, or over a pair of lists of axes.
+
+    Parameters
+    ----------
+    a : ndarray
+        The array.
+    b : ArrayLike
+        Second array.
+    axes : int | Sequence[int], default 2
+        Number of axes, or a pair of lists of axes.
+
+    Returns
+    -------
+    ndarray
+
+    Examples
+    --------
+    >>> mx.np.tensordot(mx.np.ones((2, 3)), mx.np.ones((3, 4)), axes=1).shape
+    (2, 4)
+    """
 
 def trapezoid(y: ArrayLike, x: ArrayLike | None = None, dx: float = 1.0, axis: int = -1) -> ndarray:
-    """Integrate along an axis by the trapezoidal rule."""
+    """Integrate along an axis by the trapezoidal rule.
+
+    Parameters
+    ----------
+    y : ArrayLike
+        Second array, or values of a function.
+    x : ArrayLike | None, default None
+        The array.
+    dx : float, default 1.0
+        Distance of the points if ``x`` is not given.
+    axis : int, default -1
+        Axis or axes; negative values count from the last axis. None means the flattened array.
+
+    Returns
+    -------
+    ndarray
+
+    Examples
+    --------
+    >>> mx.np.trapz(mx.np.array([1.0, 2.0, 3.0]))
+    array(4.)
+    """
 
 def trapz(y: ArrayLike, x: ArrayLike | None = None, dx: float = 1.0, axis: int = -1) -> ndarray:
-    """Integrate along an axis by the trapezoidal rule."""
+    """Integrate along an axis by the trapezoidal rule.
+
+    Parameters
+    ----------
+    y : ArrayLike
+        Second array, or values of a function.
+    x : ArrayLike | None, default None
+        The array.
+    dx : float, default 1.0
+        Distance of the points if ``x`` is not given.
+    axis : int, default -1
+        Axis or axes; negative values count from the last axis. None means the flattened array.
+
+    Returns
+    -------
+    ndarray
+
+    Examples
+    --------
+    >>> mx.np.trapz(mx.np.array([1.0, 2.0, 3.0]))
+    array(4.)
+    """
 
 def tri(N: int, M: int | None = None, k: int = 0, dtype: DTypeLike | None = None, ctx: Context | None = None) -> ndarray:
-    """Return a matrix with ones on and below a diagonal."""
+    """Return a matrix with ones on and below a diagonal.
 
-def tril_indices(*args: Any, **kwargs: Any) -> ndarray:
-    """Return the indices that numpy.tril_indices returns: one index array per axis."""
+    Parameters
+    ----------
+    N : int
+        Number of rows.
+    M : int | None, default None
+        Number of columns; by default as many as rows.
+    k : int, default 0
+        Diagonal: 0 is the main one, positive values are above it.
+    dtype : DTypeLike | None, default None
+        The dtype of the result; by default that of the input, or float32.
+    ctx : Context | None, default None
+        Context of the result; by default the current one.
 
-def tril_indices_from(*args: Any, **kwargs: Any) -> ndarray:
-    """Return the indices that numpy.tril_indices_from returns: one index array per axis."""
+    Returns
+    -------
+    ndarray
 
-def trim_zeros(*args: Any, **kwargs: Any) -> ndarray:
-    """Compute numpy.trim_zeros on the values of arrays; gradients do not pass through."""
+    Examples
+    --------
+    >>> mx.np.tri(2)
+    array([[1., 0.],
+           [1., 1.]])
+    """
 
-def triu_indices(*args: Any, **kwargs: Any) -> ndarray:
-    """Return the indices that numpy.triu_indices returns: one index array per axis."""
+def tril_indices(n: int, k: int = 0, m: int | None = None) -> tuple[ndarray, ...]:
+    """Return the indices of the lower triangle of an (n, m) matrix.
 
-def triu_indices_from(*args: Any, **kwargs: Any) -> ndarray:
-    """Return the indices that numpy.triu_indices_from returns: one index array per axis."""
+    There is one index array per axis.
 
-def union1d(*args: Any, **kwargs: Any) -> ndarray:
-    """Compute numpy.union1d on the values of arrays; gradients do not pass through."""
+    Parameters
+    ----------
+    n : int
+        Order of the difference, or number of rows.
+    k : int, default 0
+        Diagonal: 0 is the main one, positive values are above it.
+    m : int | None, default None
+        Number of columns; by default ``n``.
 
-def unique(ar: Any, return_index: bool = False, return_inverse: bool = False, return_counts: bool = False, axis: int | None = None) -> ndarray:
+    Returns
+    -------
+    tuple[ndarray, ...]
+
+    Examples
+    --------
+    >>> mx.np.tril_indices(2)
+    (array([0, 1, 1], dtype=int64), array([0, 0, 1], dtype=int64))
+    """
+
+def tril_indices_from(arr: ndarray, k: int = 0) -> tuple[ndarray, ...]:
+    """Return the indices of the lower triangle of a matrix.
+
+    There is one index array per axis.
+
+    Parameters
+    ----------
+    arr : ndarray
+        The array.
+    k : int, default 0
+        Diagonal: 0 is the main one, positive values are above it.
+
+    Returns
+    -------
+    tuple[ndarray, ...]
+
+    Examples
+    --------
+    >>> mx.np.tril_indices_from(mx.np.ones((2, 2)))
+    (array([0, 1, 1], dtype=int64), array([0, 0, 1], dtype=int64))
+    """
+
+def trim_zeros(filt: ArrayLike, trim: str = 'fb') -> ndarray:
+    """Remove zeros at the ends of a vector.
+
+    NumPy computes it on the values of arrays; gradients do not pass through.
+
+    Parameters
+    ----------
+    filt : ArrayLike
+        The vector.
+    trim : str, default 'fb'
+        Ends that are trimmed: 'f' for the front, 'b' for the back.
+
+    Returns
+    -------
+    ndarray
+
+    Examples
+    --------
+    >>> mx.np.trim_zeros(mx.np.array([0.0, 1.0, 2.0, 0.0]))
+    array([1., 2.])
+    """
+
+def triu_indices(n: int, k: int = 0, m: int | None = None) -> tuple[ndarray, ...]:
+    """Return the indices of the upper triangle of an (n, m) matrix.
+
+    There is one index array per axis.
+
+    Parameters
+    ----------
+    n : int
+        Order of the difference, or number of rows.
+    k : int, default 0
+        Diagonal: 0 is the main one, positive values are above it.
+    m : int | None, default None
+        Number of columns; by default ``n``.
+
+    Returns
+    -------
+    tuple[ndarray, ...]
+
+    Examples
+    --------
+    >>> mx.np.triu_indices(2)
+    (array([0, 0, 1], dtype=int64), array([0, 1, 1], dtype=int64))
+    """
+
+def triu_indices_from(arr: ndarray, k: int = 0) -> tuple[ndarray, ...]:
+    """Return the indices of the upper triangle of a matrix.
+
+    There is one index array per axis.
+
+    Parameters
+    ----------
+    arr : ndarray
+        The array.
+    k : int, default 0
+        Diagonal: 0 is the main one, positive values are above it.
+
+    Returns
+    -------
+    tuple[ndarray, ...]
+
+    Examples
+    --------
+    >>> mx.np.triu_indices_from(mx.np.ones((2, 2)))
+    (array([0, 0, 1], dtype=int64), array([0, 1, 1], dtype=int64))
+    """
+
+def union1d(ar1: ArrayLike, ar2: ArrayLike) -> ndarray:
+    """Return the sorted values that are in at least one of two arrays.
+
+    NumPy computes it on the values of arrays; gradients do not pass through.
+
+    Parameters
+    ----------
+    ar1 : ArrayLike
+        First array.
+    ar2 : ArrayLike
+        Second array.
+
+    Returns
+    -------
+    ndarray
+
+    Examples
+    --------
+    >>> mx.np.union1d(mx.np.array([1, 2]), mx.np.array([2, 3]))
+    array([1., 2., 3.])
+    """
+
+def unique(ar: ndarray, return_index: bool = False, return_inverse: bool = False, return_counts: bool = False, axis: int | None = None) -> ndarray:
     """Return the sorted unique elements; on request also their first indices, the inverse indices and the counts.
 
     The number of unique elements depends on values, so they are computed at the call.
+
+    Parameters
+    ----------
+    ar : ndarray
+        The array.
+    return_index : bool, default False
+        Whether the first index of each value is returned as well.
+    return_inverse : bool, default False
+        Whether indices that restore the array are returned as well.
+    return_counts : bool, default False
+        Whether the number of occurrences is returned as well.
+    axis : int | None, default None
+        Axis or axes; negative values count from the last axis. None means the flattened array.
+
+    Returns
+    -------
+    ndarray
+
+    Examples
+    --------
+    >>> mx.np.unique(mx.np.array([3, 1, 3]), return_counts=True)
+    (array([1., 3.]), array([1, 2], dtype=int64))
     """
 
-def unpackbits(*args: Any, **kwargs: Any) -> ndarray:
-    """Compute numpy.unpackbits on the values of arrays; gradients do not pass through."""
+def unpackbits(a: ndarray, axis: int | Sequence[int] | None = None, count: int | None = None, bitorder: str = 'big') -> ndarray:
+    """Unpack the bits of uint8 numbers into zeros and ones.
 
-def unravel_index(indices: ArrayLike, shape: int | Sequence[int], order: str = 'C') -> ndarray:
-    """Convert flat indices into an array of a shape to coordinates, one array per axis."""
+    NumPy computes it on the values of arrays; gradients do not pass through.
 
-def unwrap(*args: Any, **kwargs: Any) -> ndarray:
-    """Compute numpy.unwrap on the values of arrays; gradients do not pass through."""
+    Parameters
+    ----------
+    a : ndarray
+        The array.
+    axis : int | Sequence[int] | None, default None
+        Axis or axes; negative values count from the last axis. None means the flattened array.
+    count : int | None, default None
+        Number of elements that are returned; by default all.
+    bitorder : str, default 'big'
+        'big' if the first element is the highest bit, 'little' if it is the lowest.
 
-def vander(*args: Any, **kwargs: Any) -> ndarray:
-    """Compute numpy.vander on the values of arrays; gradients do not pass through."""
+    Returns
+    -------
+    ndarray
+
+    Examples
+    --------
+    >>> mx.np.unpackbits(mx.np.array([129], dtype='uint8'))
+    array([1, 0, 0, 0, 0, 0, 0, 1], dtype=uint8)
+    """
+
+def unravel_index(indices: ArrayLike, shape: int | Sequence[int], order: str = 'C') -> tuple[ndarray, ...]:
+    """Convert flat indices into an array of a shape to coordinates, one array per axis.
+
+    Parameters
+    ----------
+    indices : ArrayLike
+        The indices.
+    shape : int | Sequence[int]
+        Shape of the array.
+    order : str, default 'C'
+        Order in memory; only 'C' is supported.
+
+    Returns
+    -------
+    tuple[ndarray, ...]
+
+    Examples
+    --------
+    >>> mx.np.unravel_index(mx.np.array([3], dtype='int32'), (2, 2))
+    (array([1], dtype=int64), array([1], dtype=int64))
+    """
+
+def unwrap(p: ArrayLike, discont: float | None = None, axis: int | Sequence[int] | None = -1) -> ndarray:
+    """Add multiples of the period to angles, so that they change smoothly.
+
+    NumPy computes it on the values of arrays; gradients do not pass through.
+
+    Parameters
+    ----------
+    p : ArrayLike
+        The angles.
+    discont : float | None, default None
+        Largest change between neighbors that is kept; by default half a period.
+    axis : int | Sequence[int] | None, default -1
+        Axis or axes; negative values count from the last axis. None means the flattened array.
+
+    Returns
+    -------
+    ndarray
+
+    Examples
+    --------
+    >>> mx.np.unwrap(mx.np.array([0.0, 6.2])).round(3)
+    array([ 0.   , -0.083])
+    """
+
+def vander(x: ArrayLike, N: int | None = None, increasing: bool = False) -> ndarray:
+    """Return a matrix whose columns are powers of a vector.
+
+    NumPy computes it on the values of arrays; gradients do not pass through.
+
+    Parameters
+    ----------
+    x : ArrayLike
+        The array.
+    N : int | None, default None
+        Number of columns; by default as many as elements.
+    increasing : bool, default False
+        Whether the powers increase from left to right.
+
+    Returns
+    -------
+    ndarray
+
+    Examples
+    --------
+    >>> mx.np.vander(mx.np.array([1.0, 2.0]), 3)
+    array([[1., 1., 1.],
+           [4., 2., 1.]], dtype=float64)
+    """
 
 def vsplit(ary: ndarray, indices_or_sections: int | Sequence[int]) -> list[ndarray]:
-    """Split an array along its first axis."""
+    """Split an array along its first axis.
+
+    Parameters
+    ----------
+    ary : ndarray
+        The array.
+    indices_or_sections : int | Sequence[int]
+        Number of sections, or the indices at which the array is split.
+
+    Returns
+    -------
+    list[ndarray]
+
+    Examples
+    --------
+    >>> mx.np.vsplit(mx.np.array([[1.0, 2.0], [3.0, 4.0]]), 2)
+    [array([[1., 2.]]), array([[3., 4.]])]
+    """
 
 def vstack(arrays: Sequence[ArrayLike] | ndarray, out: ndarray | None = None) -> ndarray:
-    """Join arrays as rows."""
+    """Join arrays as rows.
+
+    Parameters
+    ----------
+    arrays : Sequence[ArrayLike] | ndarray
+        The arrays that are joined.
+    out : ndarray | None, default None
+        Array that receives the result, with its shape and dtype.
+
+    Returns
+    -------
+    ndarray
+
+    Examples
+    --------
+    >>> mx.np.vstack([mx.np.array([1.0, 2.0]), mx.np.array([3.0, 4.0])])
+    array([[1., 2.],
+           [3., 4.]])
+    """
 
 def where(condition: ArrayLike, x: ArrayLike | None = None, y: ArrayLike | None = None) -> ndarray:
     """Return elements of x where a condition holds, else of y; with the condition alone, the indices where it holds.
 
+    Parameters
+    ----------
+    condition : ArrayLike
+        Elements that are not zero are true.
+    x : ArrayLike | None, default None
+        Values where the condition holds.
+    y : ArrayLike | None, default None
+        Values elsewhere.
+
+    Returns
+    -------
+    ndarray
+
+    Examples
+    --------
+    >>> mx.np.where(mx.np.array([True, False]), mx.np.array([1.0, 2.0]), 0)
+    array([1., 0.])
     """
 
 def zeros(shape: int | Sequence[int], dtype: DTypeLike | None = None, order: str = 'C', ctx: Context | None = None) -> ndarray:
-    """Return an array of zeros, float32 unless a dtype is given."""
+    """Return an array of zeros, float32 unless a dtype is given.
+
+    Parameters
+    ----------
+    shape : int | Sequence[int]
+        Shape of the array.
+    dtype : DTypeLike | None, default None
+        The dtype of the result; by default that of the input, or float32.
+    order : str, default 'C'
+        Order in memory; only 'C' is supported.
+    ctx : Context | None, default None
+        Context of the result; by default the current one.
+
+    Returns
+    -------
+    ndarray
+
+    Examples
+    --------
+    >>> mx.np.zeros((2, 2))
+    array([[0., 0.],
+           [0., 0.]])
+    """
 
 def zeros_like(a: ndarray, dtype: DTypeLike | None = None, order: str = 'C', ctx: Context | None = None, out: ndarray | None = None) -> ndarray:
-    """Return zeros with the shape and dtype of an array."""
+    """Return zeros with the shape and dtype of an array.
+
+    Parameters
+    ----------
+    a : ndarray
+        The array.
+    dtype : DTypeLike | None, default None
+        The dtype of the result; by default that of the input, or float32.
+    order : str, default 'C'
+        Order in memory; only 'C' is supported.
+    ctx : Context | None, default None
+        Context of the result; by default the current one.
+    out : ndarray | None, default None
+        Array that receives the result, with its shape and dtype.
+
+    Returns
+    -------
+    ndarray
+
+    Examples
+    --------
+    >>> mx.np.zeros_like(mx.np.ones((2, 2)))
+    array([[0., 0.],
+           [0., 0.]])
+    """
 

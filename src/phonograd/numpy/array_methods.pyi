@@ -132,14 +132,73 @@ class NumpyMethods(NDArray):
         """Return the sum along axes, ignoring NaN."""
     def negative(self, out: ndarray | None = None, name: str | None = None) -> Self:  # type: ignore[override]
         """Return -x, element by element."""
-    def nonzero(self) -> ndarray:
-        """Return the indices of nonzero elements: one index array per axis."""
+    def nonzero(self) -> tuple[ndarray, ...]:
+        """Return the indices of nonzero elements: one index array per axis.
+
+        Parameters
+        ----------
+        a : ndarray
+            The array.
+
+        Returns
+        -------
+        tuple[ndarray, ...]
+
+        Examples
+        --------
+        >>> mx.np.nonzero(mx.np.array([[0, 1], [2, 0]]))
+        (array([0, 1], dtype=int64), array([1, 0], dtype=int64))
+        """
     def ones_like(self, dtype: DTypeLike | None = None, order: str = 'C', ctx: Context | None = None, out: ndarray | None = None) -> ndarray:  # type: ignore[override]
-        """Return ones with the shape and dtype of an array."""
+        """Return ones with the shape and dtype of an array.
+
+        Parameters
+        ----------
+        a : ndarray
+            The array.
+        dtype : DTypeLike | None, default None
+            The dtype of the result; by default that of the input, or float32.
+        order : str, default 'C'
+            Order in memory; only 'C' is supported.
+        ctx : Context | None, default None
+            Context of the result; by default the current one.
+        out : ndarray | None, default None
+            Array that receives the result, with its shape and dtype.
+
+        Returns
+        -------
+        ndarray
+
+        Examples
+        --------
+        >>> mx.np.ones_like(mx.np.zeros((2, 2)))
+        array([[1., 1.],
+               [1., 1.]])
+        """
     def pad(self, pad_width: Any, mode: str = 'constant', **kwargs: Any) -> ndarray:  # type: ignore[override]
         """Pad the array with a constant, repeated edges, reflections, or extrema.
 
         ``pad_width`` is ((before, after), ...) for each axis, or one pair or number for all axes.
+
+        Parameters
+        ----------
+        x : ArrayLike
+            The array.
+        pad_width : Any
+            Number of elements before and after each axis: one pair, or a pair per axis.
+        mode : str, default 'constant'
+            'constant', 'edge', 'reflect', 'symmetric', 'maximum' or 'minimum'.
+        **kwargs : Any
+            ``constant_values`` for the mode 'constant', ``reflect_type`` for reflections.
+
+        Returns
+        -------
+        ndarray
+
+        Examples
+        --------
+        >>> mx.np.pad(mx.np.array([1.0, 2.0]), (1, 2))
+        array([0., 1., 2., 0., 0.])
         """
     def prod(self, axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, keepdims: bool = False, initial: float | None = None, out: ndarray | None = None, name: str | None = None) -> Self:  # type: ignore[override]
         """Return the product along axes; over all axes by default."""
@@ -150,7 +209,26 @@ class NumpyMethods(NDArray):
     def reciprocal(self, out: ndarray | None = None, name: str | None = None) -> Self:  # type: ignore[override]
         """Return 1 / x, element by element."""
     def repeat(self, repeats: Any, axis: int | None = None) -> ndarray:  # type: ignore[override]
-        """Repeat every element along an axis, or those of the flattened array."""
+        """Repeat every element along an axis, or those of the flattened array.
+
+        Parameters
+        ----------
+        a : ndarray
+            The array.
+        repeats : Any
+            Number of repetitions, one for all or one for each element.
+        axis : int | None, default None
+            Axis; None means the flattened array.
+
+        Returns
+        -------
+        ndarray
+
+        Examples
+        --------
+        >>> mx.np.repeat(mx.np.array([1.0, 2.0]), 2)
+        array([1., 1., 2., 2.])
+        """
     def rint(self, out: ndarray | None = None, name: str | None = None) -> Self:  # type: ignore[override]
         """Round to the nearest integer; as in MXNet, halves round down."""
     def round(self, decimals: int = 0, out: ndarray | None = None, name: str | None = None) -> Self:  # type: ignore[override]
@@ -162,7 +240,26 @@ class NumpyMethods(NDArray):
     def sinh(self, out: ndarray | None = None, name: str | None = None) -> Self:  # type: ignore[override]
         """Return the hyperbolic sine, element by element."""
     def split(self, indices_or_sections: int | Sequence[int], axis: int = 0) -> list[ndarray]:  # type: ignore[override]
-        """Split an array along an axis into equal sections, or at the given indices."""
+        """Split an array along an axis into equal sections, or at the given indices.
+
+        Parameters
+        ----------
+        ary : ndarray
+            The array.
+        indices_or_sections : int | Sequence[int]
+            Number of sections, or the indices at which the array is split.
+        axis : int, default 0
+            Axis or axes; negative values count from the last axis. None means the flattened array.
+
+        Returns
+        -------
+        list[ndarray]
+
+        Examples
+        --------
+        >>> mx.np.split(mx.np.arange(4), 2)
+        [array([0., 1.]), array([2., 3.])]
+        """
     def sqrt(self, out: ndarray | None = None, name: str | None = None) -> Self:  # type: ignore[override]
         """Return the square root, element by element."""
     def square(self, out: ndarray | None = None, name: str | None = None) -> Self:  # type: ignore[override]
@@ -179,6 +276,28 @@ class NumpyMethods(NDArray):
         """Return the slices at indices along an axis, or elements of the flattened array.
 
         Out-of-range indices raise, are clipped to the nearest end (``clip``), or wrap around (``wrap``).
+
+        Parameters
+        ----------
+        a : ndarray
+            The array.
+        indices : ArrayLike
+            The indices.
+        axis : int | None, default None
+            Axis or axes; negative values count from the last axis. None means the flattened array.
+        mode : str, default 'raise'
+            Treatment of indices out of range: 'raise', 'wrap' or 'clip'.
+        out : ndarray | None, default None
+            Array that receives the result, with its shape and dtype.
+
+        Returns
+        -------
+        ndarray
+
+        Examples
+        --------
+        >>> mx.np.take(mx.np.array([1.0, 2.0, 3.0]), mx.np.array([2, 0], dtype='int32'))
+        array([3., 1.])
         """
     def tan(self, out: ndarray | None = None, name: str | None = None) -> Self:  # type: ignore[override]
         """Return the tangent, element by element."""
@@ -197,4 +316,28 @@ class NumpyMethods(NDArray):
     def var(self, axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, ddof: int = 0, keepdims: bool = False, out: ndarray | None = None, name: str | None = None) -> Self:
         """Return the variance along axes: the sum of squared deviations divided by n - ``ddof``."""
     def zeros_like(self, dtype: DTypeLike | None = None, order: str = 'C', ctx: Context | None = None, out: ndarray | None = None) -> ndarray:  # type: ignore[override]
-        """Return zeros with the shape and dtype of an array."""
+        """Return zeros with the shape and dtype of an array.
+
+        Parameters
+        ----------
+        a : ndarray
+            The array.
+        dtype : DTypeLike | None, default None
+            The dtype of the result; by default that of the input, or float32.
+        order : str, default 'C'
+            Order in memory; only 'C' is supported.
+        ctx : Context | None, default None
+            Context of the result; by default the current one.
+        out : ndarray | None, default None
+            Array that receives the result, with its shape and dtype.
+
+        Returns
+        -------
+        ndarray
+
+        Examples
+        --------
+        >>> mx.np.zeros_like(mx.np.ones((2, 2)))
+        array([[0., 0.],
+               [0., 0.]])
+        """

@@ -18,7 +18,7 @@ registered with :func:`public`.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from ..core.array.binary import call_binary, operate
@@ -56,6 +56,12 @@ class Expression(Operator):
 
     def __reduce__(self) -> Any:
         return FUNCTIONS.__getitem__, (self.name.removeprefix("_np_"),)
+
+    def more_descriptions(self) -> Mapping[str, str]:
+        # lazy import: programs that ask for no documentation do not need the table
+        from .documentation import descriptions
+
+        return descriptions(self.name.removeprefix("_np_").removeprefix("_npx_"))
 
     def _expand(self, inputs: tuple[Node | None, ...], attributes: tuple[Any, ...]) -> Any:
         try:
@@ -101,6 +107,9 @@ def function(name: str) -> Callable[..., Any]:
     """Return the function of mx.np with a name."""
     found = FUNCTIONS[name]
     if not isinstance(found, Operator):
+        from .documentation import complete
+
+        complete(found, name)
         return found  # type: ignore[no-any-return]
     return function_of(found, name) if found.with_scalars is None else _of_two(found, name)
 

@@ -65,24 +65,29 @@ def triu(m: Node, *, k: int = 0) -> Node:
     return _triangle(m, k, lower=False)
 
 
-def _places(name: str) -> Any:
+#: functions of indices: their arguments, and a sentence
+_PLACES = {
+    "diag_indices": ("n, ndim=2", "Return the indices of the main diagonal of an array with equal extents."),
+    "diag_indices_from": ("arr", "Return the indices of the main diagonal of an array."),
+    "tril_indices": ("n, k=0, m=None", "Return the indices of the lower triangle of an (n, m) matrix."),
+    "tril_indices_from": ("arr, k=0", "Return the indices of the lower triangle of a matrix."),
+    "triu_indices": ("n, k=0, m=None", "Return the indices of the upper triangle of an (n, m) matrix."),
+    "triu_indices_from": ("arr, k=0", "Return the indices of the upper triangle of a matrix."),
+}
+
+
+def _define(name: str, arguments: str, sentence: str) -> None:
     function = getattr(np, name)
 
     def body(*args: Any, **kwargs: Any) -> Any:
         given = [read(value) if isinstance(value, Handle) else value for value in args]
         return tuple([from_values(places) for places in function(*given, **kwargs)])
 
-    body.__name__ = name
-    body.__doc__ = f"Return the indices that numpy.{name} returns: one index array per axis."
-    return public()(naming_itself(body))
+    body.__name__ = body.__qualname__ = name
+    body.__doc__ = f"{sentence}\n\nThere is one index array per axis."
+    body.shown_as = (arguments, "tuple[ndarray, ...]")  # type: ignore[attr-defined]
+    public()(naming_itself(body))
 
 
-for _name in [
-    "diag_indices",
-    "diag_indices_from",
-    "tril_indices",
-    "tril_indices_from",
-    "triu_indices",
-    "triu_indices_from",
-]:
-    _places(_name)
+for _name, _facts in _PLACES.items():
+    _define(_name, *_facts)

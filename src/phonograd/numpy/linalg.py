@@ -19,6 +19,7 @@ from ..core.graph.operator import REGISTRY
 from ..core.graph.shapes import real_axis
 from ..ndarray.array import NDArray
 from .creation import array, new
+from .documentation import complete_all
 from .multiarray import ndarray
 
 __all__ = [
@@ -340,6 +341,8 @@ def _multiply(matrices: list[Any], best: dict[tuple[int, int], tuple[float, int]
     cut = best[start, stop][1]
     return _call("dot", _multiply(matrices, best, start, cut), _multiply(matrices, best, cut, stop))
 
+
+complete_all(globals(), __all__)
 
 if not TYPE_CHECKING:
 

@@ -14,6 +14,7 @@ import numpy as np
 from ..core.array.binary import binary, inplace
 from ..core.array.handle import as_class, make_view, read, share_variable
 from ..core.base.devices import CPU
+from ..core.base.docstrings import complete_classes
 from ..core.base.dtypes import BOOL, FLOAT32
 from ..ndarray.array import NDArray
 from . import arithmetic, indexing, protocols
@@ -271,3 +272,6 @@ def as_nd(array: Any) -> Any:
     if isinstance(array, (list, tuple)):
         return type(array)([as_nd(item) for item in array])
     return _view_as_class(array, NDArray) if isinstance(array, ndarray) else array
+
+
+complete_classes(globals(), ["ndarray"])

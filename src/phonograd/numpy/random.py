@@ -24,6 +24,7 @@ from ..core.graph.operator import REGISTRY
 from ..core.trace.rng import seed
 from ..ndarray.array import NDArray
 from .creation import array
+from .documentation import complete_all
 from .multiarray import ndarray
 
 __all__ = [
@@ -309,13 +310,13 @@ def choice(
     Parameters
     ----------
     a
-            A number, or an array to draw rows from.
-        size
-            The shape of the result.
-        replace
-            True if an element may be drawn more than once.
-        p
-            The probability of each element; None means equal probabilities.
+        A number, or an array to draw rows from.
+    size
+        The shape of the result.
+    replace
+        True if an element may be drawn more than once.
+    p
+        The probability of each element; None means equal probabilities.
     """
     values = None if isinstance(a, (int, np.integer)) else a if isinstance(a, NDArray) else array(a, ctx=ctx)
     count = int(a) if values is None else values.shape[0]
@@ -366,6 +367,8 @@ def multivariate_normal(
     numbers = draw("normal", (*_shape_of(size), *middle.shape), ctx=middle.context)
     return _call("dot", numbers, scaled, transpose_b=True) + middle
 
+
+complete_all(globals(), __all__)
 
 if not TYPE_CHECKING:
 

@@ -20,7 +20,24 @@ __all__ = ["load", "save", "savez"]
 
 
 def save(file: str | os.PathLike[str], arr: Any) -> None:
-    """Write an array, a list of arrays or a dictionary of arrays to a file."""
+    """Write an array, a list of arrays or a dictionary of arrays to a file, in MXNet's format.
+
+    Parameters
+    ----------
+    file
+        Path of the file.
+    arr
+        The array, list or dictionary.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> from phonograd import np, npx
+    >>> path = os.path.join(tempfile.mkdtemp(), "arrays")
+    >>> npx.save(path, {"x": np.ones(2)})
+    >>> npx.load(path)
+    {'x': array([1., 1.])}
+    """
     if isinstance(arr, NDArray):
         arr = [arr]
     if isinstance(arr, dict):
@@ -39,12 +56,25 @@ def save(file: str | os.PathLike[str], arr: Any) -> None:
 def load(file: str | os.PathLike[str]) -> Any:
     """Return the arrays in a file: a dictionary if they have names, else a list.
 
-    Files that end in ``.npz`` and ``.npy`` are read as NumPy's if they begin as such.
+    Parameters
+    ----------
+    file
+        Path of the file. Files that end in ``.npz`` and ``.npy`` are read as NumPy's if
+        they begin as such.
 
     Raises
     ------
     MXNetError
         If the file is missing or damaged; the message names the file and the place.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> from phonograd import np, npx
+    >>> path = os.path.join(tempfile.mkdtemp(), "arrays")
+    >>> npx.save(path, np.ones(2))
+    >>> npx.load(path)
+    [array([1., 1.])]
     """
     name = os.fspath(file)
     if name.endswith((".npz", ".npy")) and not _is_written_by_save(name):
@@ -74,7 +104,26 @@ def _is_written_by_save(path: str) -> bool:
 
 
 def savez(file: str | os.PathLike[str], *args: Any, **kwargs: Any) -> None:
-    """Write arrays to a NumPy archive, by name, or as ``arr_0`` and so on."""
+    """Write arrays to a NumPy archive.
+
+    Parameters
+    ----------
+    file
+        Path of the file; ``.npz`` is added if it is missing.
+    *args
+        Arrays, which are named ``arr_0`` and so on.
+    **kwargs
+        Arrays by name.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> from phonograd import np, npx
+    >>> path = os.path.join(tempfile.mkdtemp(), "arrays.npz")
+    >>> npx.savez(path, np.ones(2), y=np.zeros(1))
+    >>> npx.load(path)
+    {'y': array([0.]), 'arr_0': array([1., 1.])}
+    """
     name = os.fspath(file)
     with AtomicFile(name if name.endswith(".npz") else name + ".npz") as target:
         values = {key: _values(value) for key, value in kwargs.items()}

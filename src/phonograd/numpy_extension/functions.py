@@ -36,6 +36,9 @@ def _reshape(a: Node, *, newshape: Shape, reverse: bool = False, order: str = "C
 
     -1 is inferred; -2 copies one extent; -3 drops an extent of 1; -4 copies all that follow; -5 merges two; -6
     splits one into the two that follow. With ``reverse``, codes match from the last axis.
+
+    >>> mx.npx.reshape(mx.np.ones((2, 3, 4)), (-2, -5)).shape
+    (2, 12)
     """
     if order != "C":
         raise MXNetError(f"npx.reshape: only order='C' is supported, not {order!r}")
@@ -47,13 +50,21 @@ def _mask_out(data: Node, mask: Node, value: float) -> Node:
 
 
 def _masked_softmax(data: Node, mask: Node, *, axis: int = -1, temperature: float | None = None) -> Node:
-    """Return the softmax over the elements where the mask is true; the others get 0."""
+    """Return the softmax over the elements where the mask is true; the others get 0.
+
+    >>> mx.npx.masked_softmax(mx.np.array([1.0, 1.0, 5.0]), mx.np.array([True, True, False]))
+    array([0.5, 0.5, 0. ])
+    """
     chances = _softmax(_mask_out(data, mask, -math.inf), axis=axis, temperature=temperature)
     return _mask_out(chances, mask, 0.0)
 
 
 def _masked_log_softmax(data: Node, mask: Node, *, axis: int = -1, temperature: float | None = None) -> Node:
-    """Return the log-softmax over the elements where the mask is true; the others get -infinity."""
+    """Return the log-softmax over the elements where the mask is true; the others get -infinity.
+
+    >>> mx.npx.masked_log_softmax(mx.np.array([1.0, 1.0, 5.0]), mx.np.array([True, True, False]))
+    array([-0.6931472, -0.6931472,       -inf])
+    """
     logarithms = _log_softmax(_mask_out(data, mask, -math.inf), axis=axis, temperature=temperature)
     return _mask_out(logarithms, mask, -math.inf)
 
@@ -68,7 +79,20 @@ masked_log_softmax, masked_softmax, reshape = (function_of(found, name) for name
 
 
 def nonzero(a: NDArray) -> Any:
-    """Return the indices of nonzero elements, one row per element; they are computed at the call."""
+    """Return the indices of nonzero elements, one row per element; they are computed at the call.
+
+    Parameters
+    ----------
+    a
+        The array.
+
+    Examples
+    --------
+    >>> from phonograd import np, npx
+    >>> npx.nonzero(np.array([[0, 1], [2, 0]]))
+    array([[0, 1],
+           [1, 0]], dtype=int64)
+    """
     if not isinstance(a, NDArray):
         raise TypeError(f"npx.nonzero takes an array of mx.np, not {type(a)}")
     return new(np.argwhere(read(a)).astype(np.int64), a.context)
@@ -86,14 +110,46 @@ def _indices(a: NDArray, ind: NDArray) -> tuple[Any, ...]:
 
 
 def index_update(a: NDArray, ind: NDArray, val: NDArray) -> Any:
-    """Return a copy of an array with the elements (or slices) at some indices replaced."""
+    """Return a copy of an array with the elements (or slices) at some indices replaced.
+
+    Parameters
+    ----------
+    a
+        The array.
+    ind
+        Indices: one row for each of the first axes of the array.
+    val
+        The new values.
+
+    Examples
+    --------
+    >>> from phonograd import np, npx
+    >>> npx.index_update(np.zeros(3), np.array([[0, 2]], dtype="int32"), np.array([5.0, 6.0]))
+    array([5., 0., 6.])
+    """
     changed = a.copy()
     changed[_indices(a, ind)] = val
     return changed
 
 
 def index_add(a: NDArray, ind: NDArray, val: NDArray) -> Any:
-    """Return a copy of an array with values added at some indices; repeated indices add up."""
+    """Return a copy of an array with values added at some indices; repeated indices add up.
+
+    Parameters
+    ----------
+    a
+        The array.
+    ind
+        Indices: one row for each of the first axes of the array.
+    val
+        Values that are added.
+
+    Examples
+    --------
+    >>> from phonograd import np, npx
+    >>> npx.index_add(np.zeros(3), np.array([[0, 0]], dtype="int32"), np.array([5.0, 6.0]))
+    array([11.,  0.,  0.])
+    """
     rows = _indices(a, ind)
     places = function_of(REGISTRY["stack"], "stack")(*rows, axis=0)
     spread = val.broadcast_to((places.shape[1], *a.shape[len(rows) :]))

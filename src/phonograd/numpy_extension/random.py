@@ -12,6 +12,7 @@ from ..core.base.errors import nearest
 from ..core.graph.operator import REGISTRY
 from ..core.trace.rng import seed
 from ..ndarray.array import NDArray
+from ..numpy.documentation import complete_all
 from ..numpy.random import draw, normal, uniform
 
 __all__ = ["bernoulli", "normal_n", "seed", "uniform_n"]
@@ -74,6 +75,8 @@ def normal_n(
     """Draw from the normal distribution: a batch of shape ``batch_shape`` per parameter element."""
     return normal(loc, scale, _batch_size(batch_shape, loc, scale), dtype, ctx)
 
+
+complete_all(globals(), __all__)
 
 if not TYPE_CHECKING:
 

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from .. import ndarray
+from ..core.base.docstrings import complete_classes
 from ..core.ops.update import update_rules as rules
 from ..ndarray.array import NDArray
 from .optimizer import Optimizer, UpdateStep, assign, assign_all, register, zeros_like
@@ -299,3 +300,6 @@ class Nadam(Optimizer):
         remember(square, self.beta2, ndarray.square(grad))
         direction = slope * grad + drift * mean
         assign(weight, weight - lr * direction / (ndarray.sqrt(square / correction) + self.epsilon))
+
+
+complete_classes(globals())

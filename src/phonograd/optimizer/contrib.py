@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .. import ndarray
+from ..core.base.docstrings import complete_classes
 from ..core.ops.update import update_rules as rules
 from ..ndarray.array import NDArray
 from ..ndarray.creation import zeros
@@ -33,3 +34,6 @@ class GroupAdaGrad(Optimizer):
     def _apply(self, weight: NDArray, grad: NDArray, state: Any, scale: Any, lr: Any) -> None:
         grad = self._prepare_gradient(grad, scale)
         assign_all((weight, state), rules.group_adagrad(ndarray, weight, grad, state, lr, self.float_stable_eps))
+
+
+complete_classes(globals())

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from .. import ndarray
+from ..core.base.docstrings import complete_classes
 from ..core.ops.update import update_rules as rules
 from ..ndarray import random
 from ..ndarray.array import NDArray
@@ -156,3 +157,6 @@ class SGLD(Optimizer):
         # the spread multiplies standard normal numbers, so that it is an argument of compiled updates and no constant
         noise = random.normal(0, 1, weight.shape, dtype=weight.dtype, ctx=weight.context)
         assign(weight, moved + spread * noise)
+
+
+complete_classes(globals())

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from .. import ndarray
+from ..core.base.docstrings import complete_classes
 from ..core.ops.update import update_rules as rules
 from ..ndarray.array import NDArray
 from .descent import _Momentum, descend
@@ -249,3 +250,6 @@ class LAMB(Optimizer):
         bounds = self.lower_bound or None, self.upper_bound or None
         moved = rules.lamb_step(ndarray, weight, direction, size, slope, lr, *bounds)
         assign_all((weight, *state), (moved, *means))
+
+
+complete_classes(globals())

@@ -17,6 +17,7 @@ import numpy as np
 from .. import ndarray
 from ..core.array.call import write
 from ..core.array.handle import node_in, record_or_detach
+from ..core.base.docstrings import complete_classes
 from ..core.base.errors import nearest
 from ..core.ops.update.update_rules import add_weight_decay, clip_to_limit, rescale, rescale_and_clip
 from ..core.trace.trace import ready_trace
@@ -371,3 +372,6 @@ class Test(Optimizer):
     def _apply(self, weight: NDArray, grad: NDArray, state: Any, scale: Any, *rates: Any) -> None:
         assign(weight, weight + rescale(grad, scale))
         assign(state, weight)
+
+
+complete_classes(globals())

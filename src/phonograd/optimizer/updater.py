@@ -9,6 +9,7 @@ from typing import Any
 from .. import autograd
 from ..base import py_str
 from ..core.base.devices import Context
+from ..core.base.docstrings import complete_classes
 from ..core.base.errors import MXNetError
 from ..core.observe.allocations import OPTIMIZERS
 from ..ndarray.array import NDArray
@@ -119,3 +120,6 @@ class Updater:
 def get_updater(optimizer: Optimizer) -> Updater:
     """Return a new updater of an optimizer."""
     return Updater(optimizer)
+
+
+complete_classes(globals())

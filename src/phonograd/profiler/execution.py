@@ -24,6 +24,7 @@ from types import TracebackType
 from typing import Any
 
 from ..core.array.handle import Handle
+from ..core.base.docstrings import complete_classes
 from ..core.events import (
     MEMORY,
     Range,
@@ -260,3 +261,6 @@ def _node(number: int, name: str, around: int, attributes: list[dict[str, Any]])
 
 def _attribute(name: str, kind: str, value: Any) -> dict[str, Any]:
     return {"name": name, "type": kind, "value": value}
+
+
+complete_classes(globals())

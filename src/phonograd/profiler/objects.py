@@ -10,6 +10,7 @@ import numbers
 from types import TracebackType
 from typing import Any
 
+from ..core.base.docstrings import complete_classes
 from ..core.base.errors import MXNetError, nearest
 from ..core.events import LISTENING, USER_SCOPE, Range
 from .handles import text
@@ -201,3 +202,6 @@ def _entry(kind: str, domain: Domain | None) -> Range:
     if domain is not None:
         entry.domain = domain.name
     return entry
+
+
+complete_classes(globals())

@@ -14,6 +14,7 @@ from time import perf_counter_ns
 from types import TracebackType
 from typing import Any, Generic, TypeVar, cast
 
+from ..core.base.docstrings import complete_classes
 from ..core.events import LISTENING, USER_SCOPE, Range, current_thread_id
 from ..core.events.range import CURRENT, OVER, start_range
 from ..core.events.registry import LOCAL
@@ -380,3 +381,6 @@ def _error_text(error: BaseException) -> str:
 
 def _nothing() -> None:
     """Do nothing: the end of an unobserved scope."""
+
+
+complete_classes(globals())

@@ -15,6 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from ..core.base.docstrings import complete_classes
 from ..core.events import USER_SCOPE, Range
 from . import pauses
 from .activities import ProfilerActivity, check_activities
@@ -440,3 +441,6 @@ def tensorboard_trace_handler(
 
 
 trace_handler = tensorboard_trace_handler
+
+
+complete_classes(globals())

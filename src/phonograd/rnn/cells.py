@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from .. import ndarray, symbol
+from ..core.base.docstrings import complete_classes
 from ..gluon import rnn as gluon_rnn
 from ..gluon.rnn.sequences import format_sequence
 from ..initializer import LSTMBias
@@ -221,3 +222,6 @@ class GRUCell(_GatedCell):
 
     def __init__(self, num_hidden: int, prefix: str = "gru_", params: RNNParams | None = None) -> None:
         super().__init__(gluon_rnn.GRUCell(num_hidden, prefix=prefix), num_hidden, prefix, params)
+
+
+complete_classes(globals())

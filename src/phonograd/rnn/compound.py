@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from .. import symbol
+from ..core.base.docstrings import complete_classes
 from ..gluon import rnn as gluon_rnn
 from ..gluon.rnn.sequences import format_sequence
 from ..symbol import Symbol
@@ -216,3 +217,6 @@ class ResidualCell(ModifierCell):
         """Return the output of one step, and the states after it."""
         output, after = self.base_cell(inputs, states)
         return symbol.elemwise_add(output, inputs, name=f"{output.name}_plus_residual"), after
+
+
+complete_classes(globals())

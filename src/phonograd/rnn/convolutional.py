@@ -6,6 +6,7 @@ import functools
 from typing import Any, ClassVar
 
 from .. import symbol
+from ..core.base.docstrings import complete_classes
 from ..gluon.contrib import rnn as gluon_rnn
 from ..gluon.nn import LeakyReLU
 from ..name import Prefix
@@ -166,3 +167,6 @@ class ConvGRUCell(_WithDefaults):
     _step_of = gluon_rnn.Conv2DGRUCell
     _prefix_by_default = "ConvGRU_"
     _gate_names = ("_r", "_z", "_o")
+
+
+complete_classes(globals())

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from .. import ndarray, symbol
+from ..core.base.docstrings import complete_classes
 from ..gluon.rnn.sequences import format_sequence
 from ..initializer import FusedRNN
 from ..ndarray.array import NDArray
@@ -167,3 +168,6 @@ class FusedRNNCell(BaseRNNCell):
             if self._dropout > 0 and layer != self._num_layers - 1:
                 stack.add(DropoutCell(self._dropout, prefix=f"{self._prefix}_dropout{layer}_"))
         return stack
+
+
+complete_classes(globals())

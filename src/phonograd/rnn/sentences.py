@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ..core.base.docstrings import complete_classes
 from ..io import DataBatch, DataDesc, DataIter
 from ..ndarray.creation import array
 
@@ -34,11 +35,11 @@ def encode_sentences(
     sentences
         Lists of words.
     vocab
-            The number of each word; None to number all words in order of appearance, from `start_label` on.
-        invalid_label, invalid_key
-            The number and the key of the padding word.
-        unknown_token
-            The replacement for words missing from a given vocabulary; without it they raise.
+        The number of each word; None to number all words in order of appearance, from `start_label` on.
+    invalid_label, invalid_key
+        The number and the key of the padding word.
+    unknown_token
+        The replacement for words missing from a given vocabulary; without it they raise.
 
     >>> encode_sentences([["to", "be"], ["not", "to", "be"]])
     ([[0, 1], [2, 0, 1]], {'\n': -1, 'to': 0, 'be': 1, 'not': 2})
@@ -76,9 +77,9 @@ class BucketSentenceIter(DataIter):
     batch_size
         The number of sentences in a batch.
     buckets
-            Lengths; by default all lengths with at least a batch of sentences. Longer sentences are discarded.
-        invalid_label
-            The padding value.
+        Lengths; by default all lengths with at least a batch of sentences. Longer sentences are discarded.
+    invalid_label
+        The padding value.
     data_name, label_name
         The names of data and labels.
     dtype
@@ -173,3 +174,6 @@ class BucketSentenceIter(DataIter):
             provide_data=self._describe(self.data_name, length),
             provide_label=self._describe(self.label_name, length),
         )
+
+
+complete_classes(globals())

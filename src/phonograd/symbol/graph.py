@@ -16,6 +16,7 @@ import numpy as np
 
 from ..core.array.handle import assign, make, node_in, record_or_detach
 from ..core.base.devices import Context
+from ..core.base.docstrings import complete_classes
 from ..core.base.dtypes import as_dtype
 from ..core.base.errors import MXNetError, nearest
 from ..core.base.files import write_atomically
@@ -460,3 +461,6 @@ def Group(symbols: Sequence[Symbol], create_fn: Any = Symbol) -> Symbol:  # noqa
         raise TypeError("Expected a list of symbols as input")
     made: Symbol = create_fn([head for symbol in members for head in symbol._heads])
     return made
+
+
+complete_classes(globals())

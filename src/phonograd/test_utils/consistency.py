@@ -105,23 +105,23 @@ def check_consistency(
         Ways to bind: dictionaries with the arguments of ``simple_bind`` (``ctx``, shapes by name, ``type_dict``) and,
         here, with ``executor``: ``"reference"`` or ``"native"``. A single way is computed by both executors.
     scale
-            The standard deviation of random argument values.
-        grad_req
-            The gradient request.
-        arg_params, aux_params
-            Values by name; missing arguments are random, missing auxiliary states are zero.
+        The standard deviation of random argument values.
+    grad_req
+        The gradient request.
+    arg_params, aux_params
+        Values by name; missing arguments are random, missing auxiliary states are zero.
     rtol, atol
-            Tolerances; by default those of the coarser dtype in each comparison.
-        raise_on_err
-            Raise at the first difference; otherwise warn about each.
-        ground_truth
-            Expected outputs and gradients, instead of those of the most exact way.
+        Tolerances; by default those of the coarser dtype in each comparison.
+    raise_on_err
+        Raise at the first difference; otherwise warn about each.
+    ground_truth
+        Expected outputs and gradients, instead of those of the most exact way.
     equal_nan
         Whether NaN equals NaN.
     use_uniform
-            Draw values uniformly from [-scale, scale] instead of from a normal distribution.
-        rand_type
-            The dtype in which values are drawn.
+        Draw values uniformly from [-scale, scale] instead of from a normal distribution.
+    rand_type
+        The dtype in which values are drawn.
 
     >>> import phonograd as mx
     >>> net = mx.sym.tanh(mx.sym.var("x"), name="t")

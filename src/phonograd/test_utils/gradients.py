@@ -211,9 +211,9 @@ def check_numeric_gradient(
     use_forward_train
         Whether to run in training mode.
     ctx
-            The context to run a Symbol on.
-        grad_stype_dict
-            Storage types of gradients; they do not affect the values.
+        The context to run a Symbol on.
+    grad_stype_dict
+        Storage types of gradients; they do not affect the values.
     dtype
         The data type of the computation: float16, float32 or float64.
 

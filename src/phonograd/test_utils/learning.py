@@ -36,9 +36,9 @@ def compare_optimizer(
     dtype, w_stype, g_stype
         The data type, and the storage types of weights and gradients.
     compare_states
-            Whether to compare states as well, before and after the update.
-        ntensors
-            The number of weights updated at once.
+        Whether to compare states as well, before and after the update.
+    ntensors
+        The number of weights updated at once.
     """
     shapes = [shape] if ntensors == 1 else list(shape)
     weights = [[_random(one, w_stype, dtype) for one in shapes]]
@@ -87,13 +87,13 @@ def check_gluon_hybridize_consistency(
     Parameters
     ----------
     net_builder
-            Returns the block, which must be deterministic; it is called twice.
-        data_l
-            The inputs.
-        numpy_func
-            Optional: computes the same result from the inputs as NumPy arrays.
-        test_grad
-            Whether to compare gradients of inputs and parameters as well.
+        Returns the block, which must be deterministic; it is called twice.
+    data_l
+        The inputs.
+    numpy_func
+        Optional: computes the same result from the inputs as NumPy arrays.
+    test_grad
+        Whether to compare gradients of inputs and parameters as well.
     """
     values = None
     found: list[dict[str, Any]] = []

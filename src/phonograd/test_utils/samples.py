@@ -117,14 +117,14 @@ def rand_sparse_ndarray(
     density
         The probability that a row (row_sparse) or an element (csr) is stored, itself random if None.
     distribution
-            ``"uniform"`` or, for csr, ``"powerlaw"``: rows have 2, 4, 8, ... elements until the array has the number
-            that `density` requires, and one each after that.
-        data_init, modifier_func
-            The value of all stored elements, and a function applied to each of them.
-        rsp_indices
-            The rows that are stored.
-        shuffle_csr_indices
-            Has no effect: columns of a csr array are always sorted.
+        ``"uniform"`` or, for csr, ``"powerlaw"``: rows have 2, 4, 8, ... elements until the array has the number
+        that `density` requires, and one each after that.
+    data_init, modifier_func
+        The value of all stored elements, and a function applied to each of them.
+    rsp_indices
+        The rows that are stored.
+    shuffle_csr_indices
+        Has no effect: columns of a csr array are always sorted.
     """
     if distribution not in (None, "uniform", "powerlaw"):
         raise MXNetError(f"rand_sparse_ndarray: distribution must be 'uniform' or 'powerlaw', not {distribution!r}")

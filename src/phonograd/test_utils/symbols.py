@@ -53,15 +53,15 @@ def check_speed(
     Parameters
     ----------
     sym
-            The symbol to compute.
-        location
-            Values of arguments by name; by default drawn from a normal distribution.
-        ctx
-            The context to compute on.
-        N
-            The number of measured passes.
-        grad_req
-            The gradient request: ``"write"`` by default.
+        The symbol to compute.
+    location
+        Values of arguments by name; by default drawn from a normal distribution.
+    ctx
+        The context to compute on.
+    N
+        The number of measured passes.
+    grad_req
+        The gradient request: ``"write"`` by default.
     typ
         ``"whole"`` for forward and backward, ``"forward"`` for forward only.
     kwargs

@@ -68,13 +68,13 @@ def export_model(
     in_types
         Their types: one for all, or a list.
     onnx_file_path
-            The path of the ONNX file.
-        verbose
-            Whether to log the result.
-        dynamic
-            Whether to leave open the first extent of every input, or those chosen by ``dynamic_input_shapes``.
-        dynamic_input_shapes
-            Shapes with a name or None for each open extent.
+        The path of the ONNX file.
+    verbose
+        Whether to log the result.
+    dynamic
+        Whether to leave open the first extent of every input, or those chosen by ``dynamic_input_shapes``.
+    dynamic_input_shapes
+        Shapes with a name or None for each open extent.
     run_shape_inference
         Whether to write the shapes of all values into the file.
     input_type, input_shape

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...core.base.devices import cpu
+from ...core.base.docstrings import complete_classes
 from ...module import Module
 from ...ndarray.array import NDArray
 from ...symbol import Symbol
@@ -165,3 +166,6 @@ class SVRGModule(Module):
         if epoch % self.update_freq == 0:
             self.update_full_grads(train_data)
         super()._train_epoch(epoch, train_data, *rest)
+
+
+complete_classes(globals())

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from ... import ndarray
+from ...core.base.docstrings import complete_classes
 from ...ndarray.array import NDArray
 from . import vocab
 
@@ -328,3 +329,6 @@ class CompositeEmbedding(TokenEmbedding):
                 f"The argument `token_embeddings` must contain token embeddings only, not {type(each)}"
             )
         self._take(vocabulary, embeddings)
+
+
+complete_classes(globals())

@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Hashable, Sequence
 from typing import Any
 
+from ...core.base.docstrings import complete_classes
+
 __all__ = ["UNKNOWN_IDX", "Vocabulary"]
 
 #: the index of every token that is not in a vocabulary
@@ -98,3 +100,6 @@ class Vocabulary:
                 raise ValueError(f"Token index {number} in the provided `indices` is invalid.")
             words.append(self.idx_to_token[number])
         return words if isinstance(indices, list) else words[0]
+
+
+complete_classes(globals())

@@ -11,6 +11,7 @@ import warnings
 from typing import Any, ClassVar
 
 from . import settings
+from .docstrings import complete_classes
 from .errors import MXNetError
 from .thread_state import ThreadState, thread_state
 
@@ -149,32 +150,90 @@ _of_arrays = {(CPU.device_typeid, CPU.device_id): CPU}
 
 
 def cpu(device_id: int = 0) -> Context:
-    """Return the context of host memory with the given number."""
+    """Return the context of host memory with the given number.
+
+    Parameters
+    ----------
+    device_id
+        Number of the context; all of them are the same memory.
+
+    Examples
+    --------
+    >>> cpu()
+    cpu(0)
+    """
     return Context("cpu", device_id)
 
 
 def cpu_pinned(device_id: int = 0) -> Context:
-    """Return the pinned host memory context; the same memory as :func:`cpu` here."""
+    """Return the pinned host memory context; the same memory as :func:`cpu` here.
+
+    Parameters
+    ----------
+    device_id
+        Number of the context; all of them are the same memory.
+
+    Examples
+    --------
+    >>> cpu_pinned()
+    cpu_pinned(0)
+    """
     return Context("cpu_pinned", device_id)
 
 
 def gpu(device_id: int = 0) -> Context:
-    """Return a GPU context. It can be compared and printed; making an array on it raises with advice."""
+    """Return a GPU context. It can be compared and printed; making an array on it raises with advice.
+
+    Parameters
+    ----------
+    device_id
+        Number of the GPU.
+
+    Examples
+    --------
+    >>> gpu(1), gpu(1) == cpu(1)
+    (gpu(1), False)
+    """
     return Context("gpu", device_id)
 
 
 def num_gpus() -> int:
-    """Return the number of GPUs that arrays can live on: always 0."""
+    """Return the number of GPUs that arrays can live on: always 0.
+
+    Examples
+    --------
+    >>> num_gpus()
+    0
+    """
     return 0
 
 
 def gpu_memory_info(device_id: int = 0) -> tuple[int, int]:
-    """Raise: there is no GPU memory to report."""
+    """Raise: there is no GPU memory to report.
+
+    Parameters
+    ----------
+    device_id
+        Number of the GPU.
+
+    Examples
+    --------
+    >>> gpu_memory_info()
+    Traceback (most recent call last):
+    phonograd.base.MXNetError: ...
+    """
     raise MXNetError(_GPU_ADVICE)
 
 
 def current_context() -> Context:
-    """Return the default context of this thread: the innermost ``with context:`` block, or ``cpu(0)``."""
+    """Return the default context of this thread: the innermost ``with context:`` block, or ``cpu(0)``.
+
+    Examples
+    --------
+    >>> with cpu(1):
+    ...     current_context()
+    cpu(1)
+    """
     return Context._default.get() or CPU
 
 
@@ -193,3 +252,6 @@ def _require(value: Any) -> Context:
     if not isinstance(value, Context):
         raise TypeError(f"ctx must be a Context such as mx.cpu(), not {value!r}")
     return value
+
+
+complete_classes(globals(), ["Context"])

@@ -54,7 +54,7 @@ that no other file lists operators by name. A new operator is at home everywhere
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -310,6 +310,10 @@ class Operator:
                     f"Cannot find argument '{name}', Possible Arguments: {', '.join(self.parameter_names)}, "
                     f'in operator {self.name}(name=""){nearest(name, list(self.parameter_names))}'
                 )
+
+    def more_descriptions(self) -> Mapping[str, str]:
+        """Return descriptions of arguments, by name, that take precedence over the shared ones."""
+        return {}
 
     def apply(self, inputs: tuple[Node | None, ...], attributes: tuple[Any, ...]) -> Any:
         """Return the interned result for input nodes and attributes in canonical form."""

@@ -49,7 +49,21 @@ _LOCAL = _Local()
 def seed(seed_state: int, ctx: Any = "all") -> None:
     """Start the random stream anew: the same seed gives the same numbers.
 
-    ``ctx`` is accepted for compatibility: there is one stream for all contexts.
+    Parameters
+    ----------
+    seed_state
+        The seed, an integer.
+    ctx
+        Accepted for compatibility: there is one stream for all contexts.
+
+    Examples
+    --------
+    >>> import phonograd as mx
+    >>> mx.random.seed(7)
+    >>> x = mx.nd.random.uniform(shape=3)
+    >>> mx.random.seed(7)
+    >>> bool((x == mx.nd.random.uniform(shape=3)).min())
+    True
     """
     global _seed, _calls
     if not isinstance(seed_state, (int, np.integer)):

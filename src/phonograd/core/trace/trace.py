@@ -407,5 +407,12 @@ def ready_trace() -> Trace:
 
 
 def waitall() -> None:
-    """Compute everything that is pending in this thread."""
+    """Compute everything that is pending in this thread.
+
+    Examples
+    --------
+    >>> import phonograd as mx
+    >>> y = mx.nd.ones(3) * 2
+    >>> mx.nd.waitall()
+    """
     LOCAL.trace.flush()

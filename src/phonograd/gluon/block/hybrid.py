@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from ... import ndarray
 from ...core.array.handle import make_result, node_in
 from ...core.base.devices import Context, current_context
+from ...core.base.docstrings import complete_classes
 from ...core.base.outside import is_from_outside
 from ...core.capture.compiled import Compiled
 from ...core.trace.trace import LOCAL, ready_trace
@@ -423,3 +424,6 @@ def _replace_views(value: Any, arguments: set[int]) -> Any:
     if type(value) not in (list, tuple):
         return value
     return type(value)([_replace_views(part, arguments) for part in value])
+
+
+complete_classes(globals())

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ... import initializer
+from ...core.base.docstrings import complete_classes
 from ...core.base.files import write_atomically
 from ...core.events import LISTENING, MODULE, begin
 from ...ndarray.params import load
@@ -432,3 +433,6 @@ def _has_unregistered(value: Any, children: set[Block]) -> bool:
     if isinstance(value, dict):
         return any([_has_unregistered(part, children) for part in value.values()])
     return isinstance(value, (list, tuple)) and any([_has_unregistered(part, children) for part in value])
+
+
+complete_classes(globals())

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ...core.base.devices import Context
+from ...core.base.docstrings import complete_classes
 from ...core.base.dtypes import FROM_CODE
 from ...core.base.errors import MXNetError
 from ...symbol import Symbol
@@ -186,3 +187,6 @@ def _common(names: list[str]) -> int:
         if one != other:
             return number
     return min(len(first), len(last))
+
+
+complete_classes(globals())

@@ -13,6 +13,7 @@ import numpy as np
 
 from ...core.array.handle import as_class, read
 from ...core.base.devices import CPU, Context
+from ...core.base.docstrings import complete_classes
 from ...core.base.dtypes import as_dtype
 from ...ndarray.array import NDArray, concrete
 from ...ndarray.semantics import of_chosen_kind
@@ -227,3 +228,6 @@ def from_transferable(batch: Any) -> Any:
     if type(batch) is dict:
         return {key: from_transferable(part) for key, part in batch.items()}
     return batch
+
+
+complete_classes(globals())

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ...core.base.devices import cpu_pinned
+from ...core.base.docstrings import complete_classes
 from .batchify import default_batchify_fn
 from .columns import batch_of
 from .pools import as_in_context
@@ -230,3 +231,6 @@ def _make_batch_sampler(
     elif shuffle:
         raise ValueError("shuffle must not be specified if sampler is specified")
     return BatchSampler(sampler, batch_size, last_batch if last_batch else "keep")
+
+
+complete_classes(globals())

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from ... import recordio
+from ...core.base.docstrings import complete_classes
 from ...ndarray.array import NDArray
 from .columns import Columns, Steps, gather_examples, is_array, rows_of
 from .sampler import FilterSampler, Sampler, SequentialSampler
@@ -219,3 +220,6 @@ class RecordFileDataset(Dataset):
 
     def __len__(self) -> int:
         return len(self._record.keys)
+
+
+complete_classes(globals())

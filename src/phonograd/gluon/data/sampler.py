@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ...core.base.docstrings import complete_classes
 from ...distributed.world import world
 from ...io.rounds import check_part
 
@@ -200,3 +201,6 @@ class BatchSampler(Sampler):
         if self._last_batch == "keep":
             return -(-count // self._batch_size)
         return (count + (len(self._prev) if self._last_batch == "rollover" else 0)) // self._batch_size
+
+
+complete_classes(globals())

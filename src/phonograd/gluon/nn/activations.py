@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ... import initializer
+from ...core.base.docstrings import complete_classes
 from ..block import HybridBlock
 
 __all__ = ["ELU", "GELU", "SELU", "Activation", "LeakyReLU", "PReLU", "Swish"]
@@ -107,3 +108,6 @@ class Swish(HybridBlock):
     def hybrid_forward(self, F: Any, x: Any) -> Any:
         """Return the activation of the input."""
         return x * F.sigmoid(self._beta * x, name="fwd")
+
+
+complete_classes(globals())

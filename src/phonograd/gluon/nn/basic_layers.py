@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 from ... import ndarray
+from ...core.base.docstrings import complete_classes
 from ..block import Block, HybridBlock
 from ..parameter import Parameter, ParameterDict
 from ..text import indented
@@ -331,3 +332,6 @@ class HybridLambda(HybridBlock):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._func_name})"
+
+
+complete_classes(globals())

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...base import numeric_types
+from ...core.base.docstrings import complete_classes
 from ..block import HybridBlock
 from ..parameter import Parameter, ParameterDict
 from ..parameter.parameter import symbols
@@ -332,3 +333,6 @@ class ReflectionPad2D(HybridBlock):
     def hybrid_forward(self, F: Any, x: Any) -> Any:
         """Return the padded input."""
         return F.pad(x, mode="reflect", pad_width=self._padding)
+
+
+complete_classes(globals())

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ...core.base.docstrings import complete_classes
 from ..block import HybridBlock
 from ..parameter import Parameter, ParameterDict
 
@@ -236,3 +237,6 @@ class GroupNorm(_Normalization):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._content()})"
+
+
+complete_classes(globals())

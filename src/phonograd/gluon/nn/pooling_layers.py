@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...base import numeric_types
+from ...core.base.docstrings import complete_classes
 from ..block import HybridBlock
 
 __all__ = [
@@ -242,3 +243,6 @@ class GlobalAvgPool3D(_Global):
 
     _pool_type = "avg"
     _layouts = ("NCDHW", "NDHWC")
+
+
+complete_classes(globals())

@@ -12,6 +12,7 @@ import numpy as np
 
 from ... import initializer
 from ...core.base.devices import Context
+from ...core.base.docstrings import complete_classes
 from ...ndarray.array import NDArray
 from ...ndarray.params import load, save
 from ..text import brief_list, indented
@@ -276,3 +277,6 @@ def _merge_shapes(wanted: Any, existing: tuple[int, ...]) -> tuple[int, ...] | N
     if any([one != other and one > 0 and other > 0 for one, other in zip(extents, existing)]):
         return None
     return tuple([other if one in (0, -1) else one for one, other in zip(extents, existing)])
+
+
+complete_classes(globals())

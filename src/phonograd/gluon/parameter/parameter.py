@@ -20,6 +20,7 @@ import numpy as np
 from ... import autograd, initializer
 from ...core.array.handle import as_class
 from ...core.base.devices import Context, cpu, current_context
+from ...core.base.docstrings import complete_classes
 from ...core.base.errors import MXNetError
 from ...ndarray.array import NDArray
 from ...ndarray.creation import array, zeros
@@ -571,3 +572,6 @@ class Constant(Parameter):
                 "is ignored.",
                 stacklevel=2,
             )
+
+
+complete_classes(globals())

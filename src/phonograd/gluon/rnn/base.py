@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from ... import ndarray
+from ...core.base.docstrings import complete_classes
 from ...core.ops.nn.activation import ACTIVATIONS
 from ...ndarray.semantics import of_chosen_kind
 from ..block import Block, HybridBlock
@@ -158,3 +159,6 @@ class HybridRecurrentCell(RecurrentCell, HybridBlock):
     def hybrid_forward(self, F: Any, x: Any, *args: Any, **kwargs: Any) -> Any:
         """Return the output of one step and the states after it; a subclass overrides this."""
         raise NotImplementedError(f"{type(self).__name__} has no hybrid_forward(self, F, inputs, states, ...)")
+
+
+complete_classes(globals())

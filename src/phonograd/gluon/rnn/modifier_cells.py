@@ -6,6 +6,7 @@ from typing import Any
 
 from ... import ndarray
 from ...base import numeric_types
+from ...core.base.docstrings import complete_classes
 from ..parameter import ParameterDict, tensor_types
 from .base import HybridRecurrentCell, begin, infos_of, states_of
 from .sequences import format_sequence, mask_sequence, reverse_sequence
@@ -195,3 +196,6 @@ class BidirectionalCell(HybridRecurrentCell):
         if valid_length is not None:
             result = mask_sequence(F, result, length, valid_length, axis, merge)
         return result, [*after, *own]
+
+
+complete_classes(globals())

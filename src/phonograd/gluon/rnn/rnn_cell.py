@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ... import ndarray
+from ...core.base.docstrings import complete_classes
 from ..block import Block
 from ..parameter import Parameter, ParameterDict
 from ..text import indented
@@ -319,3 +320,6 @@ class HybridSequentialRNNCell(_Stack, HybridRecurrentCell):
     def hybrid_forward(self, F: Any, inputs: Any, states: Any) -> Any:
         """Return the output of the last cell and the states of all cells after one step."""
         return self(inputs, states)
+
+
+complete_classes(globals())

@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 from ... import ndarray
+from ...core.base.docstrings import complete_classes
 from ...ndarray.array import NDArray
 from ...symbol import Symbol
 from ..block import HybridBlock
@@ -354,3 +355,6 @@ class GRU(_RNNLayer):
         super().__init__(
             "gru", hidden_size, num_layers, layout, dropout, bidirectional, input_size, initializers, dtype, **kwargs
         )
+
+
+complete_classes(globals())

@@ -37,11 +37,11 @@ def format_sequence(
     inputs
         The sequence: one array, or a list of steps.
     layout
-            The order of axes of a single array: T time, N batch, C features.
-        merge
-            Whether to return one array; None keeps the given form.
-        in_layout
-            The order of axes of the input, if it differs.
+        The order of axes of a single array: T time, N batch, C features.
+    merge
+        Whether to return one array; None keeps the given form.
+    in_layout
+        The order of axes of the input, if it differs.
     """
     assert inputs is not None, "unroll(inputs=None) has been deprecated. Please create input variables outside unroll."
     axis, batch_axis = layout.find("T"), layout.find("N")

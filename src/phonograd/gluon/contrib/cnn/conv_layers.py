@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ....base import numeric_types
+from ....core.base.docstrings import complete_classes
 from ...block import HybridBlock
 from ...nn import Activation
 from ...parameter import Parameter, ParameterDict
@@ -199,3 +200,6 @@ class ModulatedDeformableConvolution(_Deformable):
         shifts = F.slice_axis(both, axis=1, begin=0, end=2 * taps)
         mask = F.sigmoid(F.slice_axis(both, axis=1, begin=2 * taps, end=None)) * 2
         return self._convolve(F, (x, shifts, mask, deformable_conv_weight), deformable_conv_bias)
+
+
+complete_classes(globals())

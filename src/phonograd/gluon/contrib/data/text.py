@@ -10,6 +10,7 @@ import numpy as np
 
 from ....contrib.text.vocab import Vocabulary
 from ....core.base.devices import CPU
+from ....core.base.docstrings import complete_classes
 from ....core.base.files import write_atomically
 from ....ndarray.array import NDArray, concrete
 from ...data.dataset import Dataset
@@ -120,3 +121,6 @@ class WikiText103(_WikiText):
         "validation": ("wiki.valid.tokens", "c326ac59dc587676d58c422eb8a03e119582f92b"),
         "test": ("wiki.test.tokens", "8a5befc548865cec54ed4273cf87dbbad60d1e47"),
     }
+
+
+complete_classes(globals())

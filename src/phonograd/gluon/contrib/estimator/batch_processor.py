@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .... import autograd
+from ....core.base.docstrings import complete_classes
 from ...utils import split_and_load
 
 if TYPE_CHECKING:
@@ -44,3 +45,6 @@ class BatchProcessor:
         for part in loss:
             part.backward()
         return data, label, pred, loss
+
+
+complete_classes(globals())

@@ -8,6 +8,7 @@ import re
 import warnings
 from typing import TYPE_CHECKING, Any
 
+from ....core.base.docstrings import complete_classes
 from ....metric import EvalMetric
 from ...block import HybridBlock
 from .events import BatchEnd, EpochEnd, TrainBegin, check_monitor, make_comparison
@@ -193,3 +194,6 @@ class CheckpointHandler(TrainBegin, BatchEnd, EpochEnd):
         left = (whole or 0) - done
         message = f"Checkpoint resumed from epoch {epoch} batch {batch}, continue to train for {left} {unit} "
         estimator.logger.info("CheckpointHandler: %s", message)
+
+
+complete_classes(globals())

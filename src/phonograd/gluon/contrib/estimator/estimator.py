@@ -14,6 +14,7 @@ from typing import Any
 
 from .... import metric as metrics_module
 from ....core.base.devices import Context, cpu
+from ....core.base.docstrings import complete_classes
 from ....metric import EvalMetric
 from ...block import Block
 from ...loss import Loss, SoftmaxCrossEntropyLoss
@@ -312,3 +313,6 @@ def _list_handlers(handlers: Any) -> list[EventHandler]:
 def _by_event(handlers: list[EventHandler]) -> dict[str, list[Any]]:
     ordered = sorted(handlers, key=lambda handler: handler.priority)
     return {event: [handler for handler in ordered if isinstance(handler, kind)] for event, kind in _EVENTS.items()}
+
+
+complete_classes(globals())

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from .... import metric as metrics_module
+from ....core.base.docstrings import complete_classes
 from ....metric import EvalMetric
 from ...utils import clip_global_norm
 from .checkpoint_handler import CheckpointHandler
@@ -330,3 +331,6 @@ def list_metrics(metrics: Any) -> list[EvalMetric]:
     if not all([isinstance(metric, EvalMetric) for metric in found]):
         raise ValueError(f"metrics must be a Metric or a list of Metric, refer to mxnet.metric.EvalMetric: {metrics}")
     return found
+
+
+complete_classes(globals())

@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from ....core.base.docstrings import complete_classes
 from ....metric import EvalMetric
 
 if TYPE_CHECKING:
@@ -96,3 +97,6 @@ def make_comparison(monitor: EvalMetric, mode: str) -> Callable[[float, float, f
     if mode == "max" or (mode == "auto" and any([part in name for part in _MORE_IS_BETTER])):
         return lambda value, best, by: value - by > best
     return lambda value, best, by: value + by < best
+
+
+complete_classes(globals())

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from .... import autograd, ndarray
+from ....core.base.docstrings import complete_classes
 from ....distributed.communicator import Communicator
 from ....distributed.functions import AllReduce
 from ....distributed.world import world
@@ -213,3 +214,6 @@ class PixelShuffle3D(_PixelShuffle):
     """Move elements from channels to the three spatial axes of inputs (batch, channels, depth, height, width)."""
 
     _axes = 3
+
+
+complete_classes(globals())

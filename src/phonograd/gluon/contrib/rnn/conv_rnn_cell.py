@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ....base import numeric_types
+from ....core.base.docstrings import complete_classes
 from ...parameter import Parameter, ParameterDict
 from ...rnn.base import HybridRecurrentCell, sigmoids
 
@@ -259,3 +260,6 @@ class Conv3DGRUCell(_ConvGRUCell):
     """A gated recurrent unit with convolutions along three axes."""
 
     _layout = "NCDHW"
+
+
+complete_classes(globals())

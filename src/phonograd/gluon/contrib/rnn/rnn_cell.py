@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ....core.base.docstrings import complete_classes
 from ...parameter import Parameter, ParameterDict, tensor_types
 from ...rnn.base import begin, sigmoids
 from ...rnn.rnn_cell import BidirectionalCell, ModifierCell, _LinearCell
@@ -199,3 +200,6 @@ def dynamic_unroll(
     if valid_length is None:
         return outputs, states
     return mask_sequence(F, outputs, 0, valid_length, axis, True), states[:-1]
+
+
+complete_classes(globals())

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ....core.base.docstrings import complete_classes
 from ....image.functions import pixels_of, to_array
 from ....ndarray.array import NDArray
 from . import chance, colors
@@ -152,3 +153,6 @@ class RandomGray(PixelTransform):
         gray = F.image.random_saturation(x, 0.0, 0.0)
         chosen = F.broadcast_lesser(F.random.uniform(shape=(1,)), F.full((1,), self.p))
         return F.where(F.broadcast_like(F.reshape(chosen, (1, 1, 1)), x), gray, x)
+
+
+complete_classes(globals())

@@ -12,6 +12,7 @@ import numpy as np
 
 from .... import image, recordio
 from ....core.base.devices import CPU
+from ....core.base.docstrings import complete_classes
 from ....core.base.errors import MXNetError
 from ....core.base.files import write_atomically
 from ....io.idx import read_idx
@@ -350,3 +351,6 @@ class ImageFolderDataset(Dataset):
 
     def __len__(self) -> int:
         return len(self.items)
+
+
+complete_classes(globals())

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from .... import image
+from ....core.base.docstrings import complete_classes
 from ....core.base.dtypes import as_dtype
 from ....core.base.errors import MXNetError, format_shape
 from ....image.functions import pixels_of, to_array
@@ -478,3 +479,6 @@ class RandomRotation(Block):
 def _check_floats(x: Any) -> None:
     if x.dtype is not np.float32:
         raise TypeError("This transformation only supports float32. Consider calling it after ToTensor")
+
+
+complete_classes(globals())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ....core.base.docstrings import complete_classes
 from ... import nn
 from ...block import HybridBlock
 from .parts import load_pretrained
@@ -45,3 +46,6 @@ class AlexNet(HybridBlock):
 def alexnet(pretrained: bool = False, ctx: Any = None, root: str | None = None, **kwargs: Any) -> AlexNet:
     """Return AlexNet, for images of 224 x 224 pixels."""
     return load_pretrained(AlexNet(**kwargs), "alexnet", pretrained, ctx, root)
+
+
+complete_classes(globals())

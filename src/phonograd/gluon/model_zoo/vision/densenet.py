@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ....core.base.docstrings import complete_classes
 from ... import nn
 from ...block import HybridBlock
 from ...contrib.nn import Identity
@@ -114,3 +115,6 @@ def densenet169(**kwargs: Any) -> DenseNet:
 def densenet201(**kwargs: Any) -> DenseNet:
     """Return DenseNet with 201 layers."""
     return get_densenet(201, **kwargs)
+
+
+complete_classes(globals())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ....core.base.docstrings import complete_classes
 from ... import nn
 from ...block import HybridBlock
 from ...contrib.nn import HybridConcurrent
@@ -117,3 +118,6 @@ class Inception3(HybridBlock):
 def inception_v3(pretrained: bool = False, ctx: Any = None, root: str | None = None, **kwargs: Any) -> Inception3:
     """Return Inception version 3, for images of 299 x 299 pixels."""
     return load_pretrained(Inception3(**kwargs), "inceptionv3", pretrained, ctx, root)
+
+
+complete_classes(globals())

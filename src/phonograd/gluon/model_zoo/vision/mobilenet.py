@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ....core.base.docstrings import complete_classes
 from ... import nn
 from ...block import HybridBlock
 from .parts import conv_norm_relu, load_pretrained
@@ -189,3 +190,6 @@ def mobilenet_v2_0_5(**kwargs: Any) -> MobileNetV2:
 def mobilenet_v2_0_25(**kwargs: Any) -> MobileNetV2:
     """Return MobileNetV2 with channel multiplier 0.25."""
     return get_mobilenet_v2(0.25, **kwargs)
+
+
+complete_classes(globals())

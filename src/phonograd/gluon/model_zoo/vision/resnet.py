@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ....core.base.docstrings import complete_classes
 from ... import nn
 from ...block import HybridBlock
 from .parts import load_pretrained
@@ -284,3 +285,6 @@ def resnet101_v2(**kwargs: Any) -> HybridBlock:
 def resnet152_v2(**kwargs: Any) -> HybridBlock:
     """Return a residual network of version 2 with 152 layers."""
     return get_resnet(2, 152, **kwargs)
+
+
+complete_classes(globals())

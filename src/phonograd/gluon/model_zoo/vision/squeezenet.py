@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ....core.base.docstrings import complete_classes
 from ... import nn
 from ...block import HybridBlock
 from .parts import concurrent, load_pretrained, sequence
@@ -66,3 +67,6 @@ def squeezenet1_0(pretrained: bool = False, ctx: Any = None, root: str | None = 
 def squeezenet1_1(pretrained: bool = False, ctx: Any = None, root: str | None = None, **kwargs: Any) -> SqueezeNet:
     """Return SqueezeNet 1.1, for images of 224 x 224 pixels; it needs less than half of the operations of 1.0."""
     return get_squeezenet("1.1", pretrained, ctx, root, **kwargs)
+
+
+complete_classes(globals())

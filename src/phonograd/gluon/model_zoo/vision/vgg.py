@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from .... import initializer
+from ....core.base.docstrings import complete_classes
 from ... import nn
 from ...block import HybridBlock
 from .parts import load_pretrained
@@ -111,3 +112,6 @@ def vgg16_bn(**kwargs: Any) -> VGG:
 def vgg19_bn(**kwargs: Any) -> VGG:
     """Return VGG with 19 layers and batch normalization."""
     return get_vgg(19, **{**kwargs, "batch_norm": True})
+
+
+complete_classes(globals())
