@@ -5,6 +5,7 @@
                            that could not stay in registers, with the reason
 :func:`plans`               the plans made by a block of code, each with the reason why it is new and its compilations
 :func:`announce`            prints every new plan; ``PHONOGRAD_EXPLAIN=1`` does so from the beginning
+:func:`tiers`               the evaluations of a block of code: which ran as plans, which operator by operator, and why
 :func:`statistics`          counts of this process: nodes, plans, kernels, bytes
 ==========================  ========================================================================================
 
@@ -35,11 +36,23 @@ from .core.graph.node import Node
 from .core.graph.node import statistics as node_statistics
 from .core.ops.math.structural import LEAF, VARIABLE
 from .core.plan import promotion
-from .core.plan.cache import PLANNED, PLANS, CachedPlan, CacheNode, choose_program
+from .core.plan.cache import EVALUATED, PLANNED, PLANS, CachedPlan, CacheNode, choose_program
 from .core.run.reference import resolve
 from .ndarray.array import NDArray
 
-__all__ = ["KernelReport", "PlanLog", "PlanReport", "ValueReport", "announce", "plan", "plans", "statistics"]
+__all__ = [
+    "Evaluation",
+    "KernelReport",
+    "PlanLog",
+    "PlanReport",
+    "TierLog",
+    "ValueReport",
+    "announce",
+    "plan",
+    "plans",
+    "statistics",
+    "tiers",
+]
 
 #: number of earlier plans, and nodes of each, to compare a new plan with
 _MOST_PLANS = 50
@@ -275,6 +288,69 @@ def _merge_by(keys: list[Any], reports: list[KernelReport]) -> tuple[KernelRepor
     return tuple(together.values())
 
 
+# -- evaluations
+
+
+@dataclasses.dataclass(frozen=True)
+class Evaluation:
+    """An evaluation of a graph."""
+
+    tier: str
+    """``plan``: fused kernels; ``eager``: operator by operator; ``eager gradient``: a new record and its gradients,
+    operator by operator; ``reference``: NumPy."""
+    operators: tuple[str, ...]
+    """The operators it computes, in order."""
+    reason: str
+    """Why this tier was chosen."""
+
+    def __str__(self) -> str:
+        counts = Counter(self.operators)
+        names = [name if times == 1 else f"{times} {name}" for name, times in counts.most_common(_MOST_NAMES)]
+        more = len(counts) - len(names)
+        text = ", ".join(names) + (f" and {more} more" if more > 0 else "")
+        return f"{self.tier}: {text}; {self.reason}"
+
+
+class TierLog:
+    """The evaluations inside a ``with`` block. Printing it shows them all.
+
+    Calls of compiled functions and hybridized blocks replay their plans, and are not listed.
+
+    >>> import phonograd as mx
+    >>> with mx.explain.tiers() as log:
+    ...     _ = mx.nd.arctan(mx.nd.ones((17,))).asnumpy()
+    >>> print(log)
+    eager: _full, arctan; the graph is new
+    """
+
+    def __init__(self) -> None:
+        self.evaluations: list[Evaluation] = []
+
+    def __enter__(self) -> TierLog:
+        EVALUATED.connect(self._note)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        EVALUATED.disconnect(self._note)
+
+    def __str__(self) -> str:
+        return "\n".join([str(each) for each in self.evaluations]) or "nothing was evaluated"
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        """Show the text in IPython and notebooks."""
+        printer.text(str(self))
+
+    def _note(self, tier: str, nodes: Sequence[Node], reason: str) -> None:
+        self.evaluations.append(Evaluation(tier, tuple([node.operator.name for node in nodes]), reason))
+
+
+def tiers() -> TierLog:
+    """Return a scope that notes which tier computes each evaluation, and why. It changes nothing."""
+    return TierLog()
+
+
 # -- plans that are made
 
 
@@ -284,13 +360,13 @@ class PlanLog:
     >>> import phonograd as mx
     >>> def double(size):
     ...     return (mx.nd.ones((size,)) * 2).asnumpy()
-    >>> _ = double(3), double(3)
+    >>> _ = double(3)
     >>> with mx.explain.plans() as log:
     ...     _ = double(3)
     ...     _ = double(3)
     ...     _ = double(5)
-    >>> [report.reason for report in log.reports]
-    ['until now it was computed operator by operator', '_full has shape=(5,) instead of (3,)']
+    >>> log.reports[-1].reason
+    '_full has shape=(5,) instead of (3,)'
     """
 
     def __init__(self) -> None:

@@ -398,3 +398,25 @@ def test_large_results_are_aligned_and_none_is_shared() -> None:
             assert value.flags.c_contiguous
             assert value.nbytes < 1 << 16 or value.ctypes.data % 64 == 0
             assert not any([np.shares_memory(value, other) for other in (data, *values[:number])])
+
+
+def test_tiers_are_told() -> None:
+    x = nd.ones((_size[0], 7))
+    x.attach_grad()
+    x.wait_to_read()
+    with mx.explain.tiers() as log:
+        with autograd.record():
+            y = nd.sin(x) * 3
+        y.backward()
+        for _ in range(2):
+            nd.cos(x).asnumpy()
+    found = [(each.tier, each.reason) for each in log.evaluations]
+    assert found[0] == ("eager gradient", "the record is new")
+    assert found[1] == ("eager", "the graph is new")
+    assert len(found) == 3
+    with mx.settings.override(tiers="plan"), mx.explain.tiers() as log:
+        nd.cos(x).asnumpy()
+        nd.arctan(x).asnumpy()
+    assert [each.tier for each in log.evaluations] == ["plan", "plan"]
+    assert "tiers" in log.evaluations[1].reason
+    assert "arctan" in str(log)

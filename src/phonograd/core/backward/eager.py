@@ -24,7 +24,7 @@ from ..observe.anomaly import detection
 from ..ops.math.arithmetic import add
 from ..ops.math.structural import LEAF, VARIABLE, leaf
 from ..ops.reduce.accumulation import total
-from ..plan.cache import MOST_NUMBERS_PER_NODE, is_numbered_leaf, note_plans
+from ..plan.cache import EVALUATED, MOST_NUMBERS_PER_NODE, is_numbered_leaf, note_plans
 from ..plan.eager import Function, compute_into, function_of, memory_of, own
 from ..run import kernel_cache
 from ..run.reference import locate_error, resolve
@@ -120,6 +120,8 @@ class _Known(dict[Node, Any]):
 
 
 def _run(trace: Trace, head: Node, visited: list[Node], wanted: list[Node]) -> EagerGradient:
+    if EVALUATED.listeners:
+        EVALUATED.emit("eager gradient", [node for node in visited if not node.operator.is_view], "the record is new")
     statistics.gradients += 1
     statistics.evaluations += 1
     statistics.plans += 1

@@ -22,6 +22,7 @@ from ..run.programs import Program
 from ..run.reference import ReferenceProgram, order, resolve
 
 __all__ = [
+    "EVALUATED",
     "PLANNED",
     "PLANS",
     "REPEATED",
@@ -40,6 +41,8 @@ __all__ = [
 
 #: emitted with every new plan, the cache node it starts at, and whether it keeps all values
 PLANNED: Signal[[CachedPlan, CacheNode, bool]] = Signal()
+#: emitted with the tier, the nodes that are computed, and the reason, before an evaluation runs
+EVALUATED: Signal[[str, Sequence[Node], str]] = Signal()
 #: emitted once, when a plan with kernels is used again or many were made: work that pays only in a program that repeats
 REPEATED: Signal[[]] = Signal()
 _SOME_PLANS = 16

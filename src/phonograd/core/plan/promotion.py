@@ -14,7 +14,7 @@ from ..base import fork, settings
 from ..run.background import Queue
 from .cache import CachedPlan, CacheNode
 
-__all__ = ["finish", "has_failed", "is_due", "promote"]
+__all__ = ["describe", "finish", "has_failed", "is_due", "promote"]
 
 #: an estimate of the time that planning a node and compiling its share of kernels takes
 NODE_NS = 150_000
@@ -32,6 +32,16 @@ def is_due(plan: CachedPlan) -> bool:
 def has_failed(plan: CachedPlan) -> bool:
     """Return whether the helper could not make a plan."""
     return plan.promotion is _FAILED
+
+
+def describe(plan: CachedPlan) -> str:
+    """Return why a provisional plan is still used."""
+    if not plan.spent_ns:
+        return "the graph is new"
+    if plan.promotion is _queue:
+        return "a plan is being made in the background"
+    spent, needed = plan.spent_ns / 1e6, NODE_NS * plan.size / 1e6
+    return f"a plan is not worth its time yet: runs took {spent:.2f} ms, planning takes about {needed:.2f} ms"
 
 
 def promote(position: CacheNode, key: object, plan: CachedPlan, make: Callable[[], CachedPlan]) -> None:

@@ -25,7 +25,17 @@ from ..graph.node import Node, statistics
 from ..graph.operator import Array
 from ..observe.anomaly import check, detection
 from ..plan import promotion
-from ..plan.cache import PLANNED, PLANS, REPEATED, CachedPlan, choose_program, new_cached_plan, repeating, waits
+from ..plan.cache import (
+    EVALUATED,
+    PLANNED,
+    PLANS,
+    REPEATED,
+    CachedPlan,
+    choose_program,
+    new_cached_plan,
+    repeating,
+    waits,
+)
 from ..run.donation import donate
 from ..run.programs import Progress
 
@@ -92,6 +102,8 @@ def compute(trace: Trace, nodes: tuple[Node, ...], plan: CachedPlan | None, opti
     elif REPEATED.listeners:
         repeating()
     plan.used = PLANS.tick
+    if EVALUATED.listeners:
+        _tell_tier(plan)
     lent, is_last = options
     values: Any = trace.values if lent is None else ChainMap(dict(lent), trace.values)
     leaves, program = trace.leaves, plan.program
@@ -122,6 +134,25 @@ def compute(trace: Trace, nodes: tuple[Node, ...], plan: CachedPlan | None, opti
         if lent is None:
             trace.position = plan.following
     return [values[node] if index is None else leaves[index] for index, node in plan.places]
+
+
+def _tell_tier(plan: CachedPlan) -> None:
+    """Tell listeners which tier computes an evaluation, and why."""
+    program = plan.program
+    if program is None:
+        return
+    nodes = [node for part in program.parts for node in part.nodes]
+    tiers = settings.current().tiers
+    if plan.is_provisional:
+        EVALUATED.emit("eager", nodes, promotion.describe(plan))
+    elif settings.active.executor == "reference":
+        EVALUATED.emit("reference", nodes, "the setting executor is 'reference'")
+    elif plan.made == -1:
+        EVALUATED.emit("plan", nodes, "the graph came back, and was planned")
+    elif tiers == "plan":
+        EVALUATED.emit("plan", nodes, "the setting tiers is 'plan'")
+    else:
+        EVALUATED.emit("plan", nodes, "its arrays are large, or it is observed, so it was planned at once")
 
 
 def _name_largest(error: MemoryError, plan: CachedPlan) -> MemoryError:
