@@ -34,10 +34,32 @@ def _sorted_indices(data: Array, axis: int, ascending: bool) -> Array:
     return np.asarray(data.shape[axis] - 1 - np.flip(mirrored, axis))
 
 
+#: from this extent on, few elements are found without sorting all
+LONG = 512
+#: at most this share of the elements are few
+FEW_SHARE = 8
+
+
+def _first_indices(data: Array, axis: int, count: int, ascending: bool) -> Array:
+    """Return the indices of the first elements in sorted order along an axis."""
+    extent = data.shape[axis]
+    if extent < LONG or count * FEW_SHARE > extent or count == 0:
+        return np.take(_sorted_indices(data, axis, ascending), np.arange(count), axis=axis)
+    lines = np.moveaxis(data, axis, -1)
+    found = np.empty((*lines.shape[:-1], count), np.intp)
+    for place in np.ndindex(*lines.shape[:-1]):
+        line = lines[place]
+        bound = np.partition(line, count - 1 if ascending else extent - count)[count - 1 if ascending else -count]
+        # all that may be among the first, in order: equal elements, and NaN, which is neither larger nor smaller
+        candidates = np.flatnonzero(~(line > bound) if ascending else ~(line < bound))
+        found[place] = candidates[_sorted_indices(line[candidates], 0, ascending)[:count]]
+    return np.moveaxis(found, -1, axis)
+
+
 @operator(gradient=nothing, cost=lambda node: 20.0 * node.inputs[0].size)
 def _order(data: Array, *, axis: int, count: int, ascending: bool) -> Array:
     """Return the flat positions of the first ``count`` elements in sorted order along an axis."""
-    indices = np.take(_sorted_indices(data, axis, ascending), np.arange(count), axis=axis)
+    indices = _first_indices(data, axis, count, ascending)
     positions = np.arange(data.size, dtype=INT64).reshape(data.shape)
     return np.take_along_axis(positions, indices, axis=axis)
 
