@@ -14,6 +14,7 @@ than most rows take to run. A self-test checks the layout of these objects; if i
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -173,6 +174,15 @@ def prepare() -> None:
         thread_pool.renew()
 
 
+#: words of the record of a row, before its regions
+_RECORD_WORDS = 6
+
+
+@functools.cache
+def _cell_address() -> int:
+    return pointers.address(thread_pool.CELL)
+
+
 class Row:
     """Launches that run one after the other in one native call.
 
@@ -199,42 +209,38 @@ class Row:
         flag: int = -1,
     ) -> None:
         driver = _get_driver()
-        words = np.array([word for _, table, _, _ in launches for word in table], np.int64)
-        start, entries, counts = pointers.address(words), list[int](), list[int]()
+        sizes = list(regions) if regions is not None else [1] * len(launches)
+        assert sum(sizes) == len(launches), regions
+        # one array holds the record, the regions, the launches and their tables, in this order
+        entries_at = _RECORD_WORDS + REGION_WORDS * len(sizes)
+        tables_at = entries_at + LAUNCH_WORDS * len(launches)
+        words = np.empty(tables_at + sum([len(table) for _, table, _, _ in launches]), np.int64)
+        start = pointers.address(words)
+        content: list[int] = []
+        counts: list[int] = []
+        table_start = start + 8 * tables_at
         for kernel, table, extent, chunk in launches:
             chunk = max(chunk, -(-extent // MOST_CHUNKS))
             counts.append(-(-extent // chunk))
-            entries += [kernel.cell, start, extent, chunk, counts[-1]]
-            start += 8 * len(table)
-        entry_words = np.array(entries, np.int64)
-        place, first, region_list, shared = pointers.address(entry_words), 0, list[int](), 0
-        for size in regions if regions is not None else [1] * len(launches):
+            content += (kernel.cell, table_start, extent, chunk, counts[-1])
+            table_start += 8 * len(table)
+        place, first, region_list, shared = start + 8 * entries_at, 0, list[int](), 0
+        for size in sizes:
             chunks = sum(counts[first : first + size])
             # less than one chunk in total is not worth sharing
             if chunks > 1 and sum([extent / chunk for _, _, extent, chunk in launches[first : first + size]]) < 1:
                 chunks = 1
-            region_list += [place, size, chunks, 0]
+            region_list += (place, size, chunks, 0)
             shared += chunks if chunks > 1 else 0
             place += 8 * LAUNCH_WORDS * size
             first += size
-        assert first == len(launches), regions
-        region_words = np.array(region_list, np.int64)
-        record = [
-            pointers.address(region_words),
-            len(region_list) // REGION_WORDS,
-            arrays,
-            pointers.address(thread_pool.CELL),
-        ]
-        record_words = np.array([*record, int(shared >= MUCH_WORK), flag], np.int64)
-        #: keeps the memory behind the addresses below alive
-        self._keep: tuple[Any, ...] = (
-            words,
-            entry_words,
-            region_words,
-            record_words,
-            [kernel for kernel, *_ in launches],
-        )
-        self._record: int = pointers.address(record_words)
+        for _, table, _, _ in launches:
+            content += table
+        record = [start + 8 * _RECORD_WORDS, len(sizes), arrays, _cell_address()]
+        words[:] = [*record, int(shared >= MUCH_WORK), flag, *region_list, *content]
+        #: keeps the memory behind the addresses alive
+        self._keep: tuple[Any, ...] = (words, [kernel for kernel, *_ in launches])
+        self._record: int = start
         self._driver = driver
         self._reads_addresses = driver.reads_addresses
 
