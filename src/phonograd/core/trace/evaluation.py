@@ -20,7 +20,7 @@ from ..base.errors import MXNetError, OutOfMemory, format_shape
 from ..base.outside import is_interrupting
 from ..base.settings import active
 from ..base.thread_state import ThreadState, thread_state
-from ..events import COMPILATION, EVALUATION, LISTENING, begin
+from ..events import COMPILATION, EVALUATION, LISTENING, MEMORY, begin
 from ..graph.node import Node, statistics
 from ..graph.operator import Array
 from ..observe.anomaly import check, detection
@@ -169,9 +169,14 @@ def _key(nodes: tuple[Node, ...], options: Options) -> tuple[Any, ...]:
     return (nodes, active.executor) if options.lent is None else (nodes, active.executor, "lent")
 
 
+def _needs_plan() -> bool:
+    """Return whether someone looks at what only plans have: memory of their own, and values of every operator."""
+    return detection.on or bool(LISTENING[MEMORY])
+
+
 def _make_plan(trace: Trace, nodes: tuple[Node, ...], again: bool, options: Options) -> CachedPlan:
-    """Return a new plan; ``again`` says that the cache holds a provisional one. An observed evaluation is planned."""
-    observed = active.watched or detection.on
+    """Return a new plan; ``again`` says that the cache holds a provisional one."""
+    observed = _needs_plan()
     keep_all = options.lent is None and waits(nodes)
     with begin(COMPILATION, "compilation") if LISTENING[COMPILATION] else _UNOBSERVED:
         plan = new_cached_plan(trace.position, nodes, trace.values, keep_all, again, observed)
@@ -182,7 +187,7 @@ def _make_plan(trace: Trace, nodes: tuple[Node, ...], again: bool, options: Opti
 
 def _promote(trace: Trace, nodes: tuple[Node, ...], plan: CachedPlan, options: Options) -> CachedPlan:
     """Return the plan for nodes whose plan is provisional: another one, or this one until a helper has made another."""
-    observed = active.watched or detection.on or PLANNED.listeners
+    observed = _needs_plan() or PLANNED.listeners
     if observed or settings.current().tiers != "background" or promotion.has_failed(plan):
         return _make_plan(trace, nodes, True, options)
     if REPEATED.listeners:
