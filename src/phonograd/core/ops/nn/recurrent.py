@@ -69,19 +69,22 @@ class _Form:
     def weight_shapes(self, features: int) -> Iterator[tuple[Shape, ...]]:
         """Yield the shapes of the weights of each layer and direction, in the order of the parameter vector."""
         for layer in range(self.num_layers):
-            inputs = features if layer == 0 else self.output_size * self.directions
             for _ in range(self.directions):
-                shapes: tuple[Shape, ...] = ((self.gates, inputs), (self.gates, self.output_size))
-                yield (*shapes, (self.projection_size, self.state_size)) if self.projection_size else shapes
+                yield self._shapes_of(features if layer == 0 else self.output_size * self.directions)
+
+    def _shapes_of(self, inputs: int) -> tuple[Shape, ...]:
+        """Return the shapes of the weights of one layer and direction, given the number of its inputs."""
+        shapes: tuple[Shape, ...] = ((self.gates, inputs), (self.gates, self.output_size))
+        return (*shapes, (self.projection_size, self.state_size)) if self.projection_size else shapes
 
     def parameter_count(self, features: int) -> int:
         """Return the length of the parameter vector."""
-        return sum(
-            [
-                sum([rows * columns for rows, columns in shapes]) + 2 * self.gates
-                for shapes in self.weight_shapes(features)
-            ]
-        )
+        # in one step: a wrong number of layers may be huge
+        first, later = [
+            self.directions * (sum([rows * columns for rows, columns in self._shapes_of(inputs)]) + 2 * self.gates)
+            for inputs in (features, self.output_size * self.directions)
+        ]
+        return first + later * (self.num_layers - 1) if self.num_layers > 0 else 0
 
     def unpack(self, parameters: Node, features: int) -> list[_Layer]:
         """Return the weights of each layer and direction from the parameter vector."""

@@ -164,7 +164,7 @@ def _scatter_layout(name: str, data: Node, indices: Node, shape: Shape) -> Shape
         raise MXNetError(
             f"Number of indices exceeds output dimension in operator {name}: {count} for {format_shape(shape)}"
         )
-    if data.shape != (*indices.shape[1:], *shape[count:]):
+    if data.shape != (*indices.shape[1:], *shape[count:]) or any([extent < 0 for extent in shape]):
         raise MXNetError(
             f"Invalid data, indices, and output shape combination for {name}: "
             f"{format_shape(data.shape)}, {format_shape(indices.shape)}, {format_shape(shape)}"

@@ -89,7 +89,7 @@ def _propose(scores: Array, shifts: Array, info: Array, p: dict[str, Any]) -> tu
     most = p["rpn_post_nms_top_n"]
     kept = _suppress_overlaps(boxes, p["threshold"], min(most, first))
     # repeat the boxes if there are too few
-    chosen = [kept[index % len(kept)] for index in range(most)]
+    chosen = np.array(kept)[np.arange(most) % len(kept)]
     return boxes[chosen], score[chosen]
 
 
