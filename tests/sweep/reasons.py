@@ -1,6 +1,23 @@
-"""Why calls of the sweep differ from MXNet 1.9.1, by patterns (:mod:`fnmatch`) of their places, separated by ``|``."""
+"""Why calls and inference of symbols differ from MXNet 1.9.1.
 
-REASONS: dict[str, str] = {}
+Places of calls are ``path kind change``: ``Convolution nd parameter:pad=(1, 1)``. A reason has regular expressions that
+match whole places, and the ways in which the outcomes may differ (see :func:`.compare.direction`).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Reason(NamedTuple):
+    """Why some calls differ."""
+
+    text: str
+    ways: str
+    places: tuple[str, ...]
+
+
+REASONS: list[Reason] = []
 
 _COUNTS_UNKNOWN = "MXNet computes with 0 where an extent is unknown"
 
