@@ -9,7 +9,7 @@ WORKERS ?= 2
 # Directory of the libraries that the benchmarks compare with.
 export PEERS_HOME ?= $(HOME)/.cache/phonograd-peers
 
-.PHONY: help demo smoke test test-reference test-processors test-versions lint format bench peers oracle surface world fuzz reliability prebuilt stubs package docs pictures clean
+.PHONY: help demo smoke test test-reference test-processors test-versions lint format bench peers oracle sweep surface world fuzz reliability prebuilt stubs package docs pictures clean
 
 help:
 	@echo "make demo            train a network on handwritten digits, profile it, show a report (under 60 s)"
@@ -27,6 +27,7 @@ help:
 	@echo "make bench           run the benchmarks and write the figures of README.md and docs/performance.md"
 	@echo "make peers           install the libraries for comparison (MXNet 1.9.1, PyTorch, JAX) in $(PEERS_HOME)"
 	@echo "make oracle          record reference values from real MXNet; needs MXNET_PYTHON=/path/to/python"
+	@echo "make sweep           record calls and shape inference of real MXNet; needs MXNET_PYTHON=/path/to/python"
 	@echo "make surface         record the names and signatures of real MXNet; needs MXNET_PYTHON=/path/to/python"
 	@echo "make world           run GluonCV, GluonNLP and GluonTS with this library as mxnet; writes docs/compatibility.md"
 	@echo "make package         build the wheel and the sdist, and try them in clean environments"
@@ -141,6 +142,12 @@ oracle:
 	  echo "  python3.11 -m venv mxnet-venv && mxnet-venv/bin/pip install numpy==1.23.5 mxnet==1.9.1"; \
 	  echo "  make oracle MXNET_PYTHON=mxnet-venv/bin/python"; exit 2; }
 	$(MXNET_PYTHON) tests/oracle/record.py
+
+# calls of all operators with values of every type, and shape inference with unknown extents
+sweep:
+	@test -n '$(MXNET_PYTHON)' || { echo "make sweep needs MXNET_PYTHON, as make oracle"; exit 2; }
+	$(MXNET_PYTHON) tests/sweep/record.py
+	$(MXNET_PYTHON) tests/sweep/record_inference.py
 
 # the second step writes the table of names that MXNet's modules import from elsewhere
 surface: $(READY)

@@ -1,15 +1,13 @@
 """Compare the calls of the sweep with the recording, and list the differences.
 
-``python -m tests.sweep.compare`` prints all differences that have no reason in :mod:`.reasons`; arguments choose
-operators.
+``python -m tests.sweep.compare`` prints all differences that have no reason in :mod:`.reasons`.
 """
 
 from __future__ import annotations
 
-import fnmatch
+import argparse
 import functools
 import re
-import sys
 import zlib
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -46,13 +44,17 @@ def agree(theirs: str, ours: str) -> bool:
     """
     if theirs == ours or theirs in NOTHING:
         return True
-    refused = [bool(re.search(r"(^|[\])] )!\w+$", text)) for text in (theirs, ours)]
+    refused = [_is_refused(text) for text in (theirs, ours)]
     if any(refused):
         return all(refused)
     if _NUMBER.sub("", theirs) != _NUMBER.sub("", ours):
         return False
     pairs = zip(map(float, _NUMBER.findall(theirs)), map(float, _NUMBER.findall(ours)))
     return all(abs(a - b) <= 0.02 + 0.005 * max(abs(a), abs(b)) for a, b in pairs)
+
+
+def _is_refused(text: str) -> bool:
+    return re.search(r"(^|[\])] )!\w+$", text) is not None
 
 
 def differences(mx: Any, part: int = 0, parts: int = 1, only: Any = ()) -> Iterator[Difference]:
@@ -97,12 +99,18 @@ def inference_differences(mx: Any, only: Any = ()) -> Iterator[Difference]:
                     yield Difference(f"{path} {trial.key}", theirs, ours)
 
 
-def reason_for(place: str) -> str | None:
+def direction(theirs: str, ours: str) -> str:
+    """Return how two outcomes differ: "accepts" what MXNet refuses, "refuses" what it accepts, or "differs"."""
+    refused = [_is_refused(text) for text in (theirs, ours)]
+    return "differs" if refused[0] == refused[1] else "accepts" if refused[0] else "refuses"
+
+
+def reason_for(difference: Difference) -> str | None:
     """Return why a call differs, or None."""
-    for patterns, reason in REASONS.items():
-        for pattern in patterns.split("|"):
-            if fnmatch.fnmatchcase(place, pattern.strip()):
-                return reason
+    way = direction(difference.theirs, difference.ours)
+    for reason in REASONS:
+        if way in reason.ways and any(re.fullmatch(pattern, difference.place) for pattern in reason.places):
+            return reason.text
     return None
 
 
@@ -118,14 +126,21 @@ def count() -> int:
 
 
 def main() -> None:
-    """Print the differences."""
+    """Print the differences among one part of all calls; arguments choose operators."""
     import phonograd as mx
 
-    found = list(differences(mx, only=sys.argv[1:]))
-    plain = [difference for difference in found if reason_for(difference.place) is None]
-    for place, theirs, ours in plain:
-        print(f"{place}\n    {theirs[:300]}\n    {ours[:300]}")
-    print(f"{count()} calls, {len(found)} differ, {len(plain)} of them without a reason")
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("operators", nargs="*", help="paths of operators; all by default")
+    parser.add_argument("--parts", type=int, default=1, help="compare one call of so many")
+    options = parser.parse_args()
+    total = explained = 0
+    for difference in differences(mx, 0, options.parts, options.operators):
+        total += 1
+        if reason_for(difference) is not None:
+            explained += 1
+            continue
+        print(f"{difference.place}\n    {difference.theirs[:300]}\n    {difference.ours[:300]}", flush=True)
+    print(f"{count()} calls; of one in {options.parts}, {total} differ, {total - explained} without a reason")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,113 @@
-"""Why calls of the sweep differ from MXNet 1.9.1, by patterns (:mod:`fnmatch`) of their places, separated by ``|``."""
+"""Why calls and inference of symbols differ from MXNet 1.9.1.
 
-REASONS: dict[str, str] = {}
+Places of calls are ``path kind change``: ``Convolution nd parameter:pad=(1, 1)``. A reason has regular expressions that
+match whole places, and the ways in which the outcomes may differ (see :func:`.compare.direction`).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Reason(NamedTuple):
+    """Why some calls differ."""
+
+    text: str
+    ways: str
+    places: tuple[str, ...]
+
+
+def _parameters(operators: str, names: str = r"\w+") -> str:
+    return rf"({operators}) \w+ parameter:({names})=.*"
+
+
+_EQUAL = r"-?[\d.]+\.0|np\.float\d+\(-?\d+(\.0)?\)|True|False|np\.bool_\(True\)|\((-?\d+\.\d+,? ?)+\)"
+
+REASONS = [
+    Reason("values that are equal in Python mean the same call", "accepts", (rf".* parameter:\w+=({_EQUAL})",)),
+    Reason("one-dimensional arrays are tuples", "accepts", (r".* parameter:\w+=np\.array\(\[.*\]\)",)),
+    Reason("white space around numbers means nothing", "accepts", (r".* parameter:\w+=' 2 '",)),
+    Reason("None means the default of a shape", "accepts", (r".* parameter:\w+='?None'?",)),
+    Reason(
+        "more dtypes are computed",
+        "accepts",
+        (r".* inputs:(float16|float64|int32) (all|last)", _parameters(".*", r"\w*dtype")),
+    ),
+    Reason(
+        "what is known is inferred, where MXNet raises because an input is unknown",
+        "accepts",
+        (r".* sym inputs:(drop last|by name)", _parameters(r"\S*(ctc_loss|CTCLoss)", r"use_\w+_lengths")),
+    ),
+    Reason(
+        "MXNet checks the ranges of these numbers, which have a meaning outside of them, too",
+        "accepts",
+        (
+            _parameters(r"\S*_update|multi_lars|\S*ROI\S*|Softmax|SoftmaxOutput"),
+            _parameters(r"contrib\.box_n\S*", r"coord_start|id_index|score_index"),
+            _parameters(r"contrib\.MultiBoxPrior|crop|slice|multi_all_finite"),
+            _parameters("contrib.ModulatedDeformableConvolution", "layout|im2col_step"),
+            _parameters("Deconvolution|Crop", "target_shape|offset"),
+        ),
+    ),
+    Reason("negative axes count from the end", "accepts", (r".* parameter:(axis|axes)=.*-.*",)),
+    Reason(
+        "an extent of zero in a symbol is an unknown extent",
+        "accepts",
+        (r".* sym parameter:(num_filter|kernel|input_dim|output_dim)='?0'?",),
+    ),
+    Reason(
+        "keywords mean nothing to operators without parameters",
+        "accepts",
+        (r"(contrib\.is\w+|linalg\S*|contrib\.boolean_mask) .* keyword:.*",),
+    ),
+    Reason("arrays are of any rank, and of any number", "accepts", (r"(image\.\w+|LRN|multi_\w+) nd inputs:.*",)),
+    Reason("MXNet's labels must have the shape of the data", "accepts", (r"\w*RegressionOutput .* inputs:.*",)),
+    Reason("an operator has one meaning, whatever its storage", "accepts", (_parameters("contrib.SparseEmbedding"),)),
+    Reason("same pooling works for all kinds", "accepts", (_parameters("Pooling", "pooling_convention|pad|kernel"),)),
+    Reason(
+        "sizes, strides, factors and positions that do not exist are refused; MXNet wraps them around, reads memory that "
+        "does not belong to the array, or leaves elements out",
+        "refuses differs",
+        (
+            _parameters(r"Correlation|LRN|BatchNorm|Pooling|Pooling_v1|Convolution_v1|Convolution|Deconvolution"),
+            _parameters(r"contrib\.(\w*Deformable\w+|\w*PSROIPooling|\w*Proposal|MultiBox\w+|AdaptiveAvgPooling2D)"),
+            _parameters(r"contrib\.(interleaved\w+|index_array|boolean_mask|BilinearResize2D)"),
+            _parameters(
+                r"im2col|col2im|image\.\w+|GridGenerator|GroupNorm|Dropout|norm|broadcast_ax\w+|cumsum|box_nms"
+            ),
+            _parameters("Reshape|reshape", r"\w*shape"),
+            _parameters(r"contrib\.box_nms", "topk"),
+            r"(BatchNorm|im2col|linalg\S+|contrib\.BilinearResize2D) .* inputs:.* axis last",
+        ),
+    ),
+    Reason(
+        "a wrong parameter is refused, also one that MXNet does not look at in this call",
+        "refuses",
+        (
+            r"\w*RegressionOutput .* (parameter|keyword|inputs):.*",
+            _parameters("log_softmax|softmin", "use_length"),
+            _parameters("Cast|cast|log_softmax|softmax|softmin|amp_cast", "dtype"),
+            r"contrib\.(isnan|boolean_mask) .* (inputs|keyword):.*",
+        ),
+    ),
+    Reason("None is float32, where a dtype is required", "differs", (_parameters("Cast|cast", "dtype"),)),
+    Reason("the random numbers are others", "differs", (r"image\.random_\w+ nd .*",)),
+    Reason("the context is not written to files", "differs accepts", (_parameters(r"\S+", "ctx"),)),
+    Reason(
+        "MXNet refuses symbols of updates, and states of other shapes",
+        "accepts",
+        (r"\S*_update\S* sym .*", r"\S*_update\S* nd inputs:.*"),
+    ),
+    Reason("empty arrays work", "accepts", (r".* parameter:shape=.*\b0\b.*", r".* parameter:shape=-7")),
+    Reason(
+        "parameters outside of their range are refused",
+        "refuses",
+        (_parameters(r"(random|sample)_\w+", "k|p|mu|lam|alpha|beta|scale|low|high"),),
+    ),
+    Reason("a pair is no dtype", "refuses", (r".* parameter:dtype=\(.*\)",)),
+    Reason("a number is drawn if there is no shape", "differs", (r"random_\w+ sym parameter:shape='?None'?",)),
+    Reason("more is inferred", "differs", (r"random_pdf_\w+ sym inputs:drop last",)),
+]
 
 _COUNTS_UNKNOWN = "MXNet computes with 0 where an extent is unknown"
 

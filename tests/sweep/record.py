@@ -21,7 +21,7 @@ import mxnet
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from tests.sweep.calls import OUTCOMES, Change, bases, changes, find
-from tests.sweep.store import CALLS, save
+from tests.sweep.store import CALLS, load, save
 
 SECONDS_PER_CALL = 6
 BYTES = 8 << 30
@@ -99,15 +99,16 @@ def record(path: str, cases: list[Any]) -> Any:
 
 
 def main() -> None:
-    """Record all operators, or those that are named."""
+    """Record all operators, those that are named, or those that are missing (``--missing``)."""
     chosen = sys.argv[1:]
-    found = {}
+    found = load(CALLS) if chosen else {}
     for path, cases in sorted(bases().items()):
-        if hasattr(find(mxnet.nd, path), "__doc__") and (not chosen or path in chosen):
-            found[path] = record(path, cases)
-            calls = sum(len(t) for c in found[path]["cases"].values() for t in c.values())
-            print(path, calls, "calls", flush=True)
-            save(CALLS, found)
+        if path in found if chosen == ["--missing"] else chosen and path not in chosen:
+            continue
+        found[path] = record(path, cases)
+        calls = sum(len(t) for c in found[path]["cases"].values() for t in c.values())
+        print(path, calls, "calls", flush=True)
+        save(CALLS, found)
 
 
 if __name__ == "__main__":

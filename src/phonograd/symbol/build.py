@@ -185,7 +185,8 @@ def single_head(symbol: Symbol, name: str) -> Head:
 
 def parameter_text(parameter: Parameter, value: Any) -> str:
     """Return the value of a parameter as attribute text."""
-    if parameter.kind == "DType" and value is not None and not isinstance(value, str):
+    if parameter.kind == "DType" and not isinstance(value, str) and not (value is None and parameter.optional):
+        # as in MXNet, None is NumPy's default where a dtype is required
         return str(np.dtype(value))
     return text_of(value)
 

@@ -223,8 +223,12 @@ class Parameter:
 
     def accept(self, value: Any, operator_name: str) -> Any:
         """Return the canonical form of a value, or raise MXNetError naming the operator and the parameter."""
-        if (value is None or (isinstance(value, str) and value == "None")) and (self.optional or self.default is None):
-            return None
+        if value is None or (isinstance(value, str) and value == "None"):
+            if self.optional or self.default is None:
+                return None
+            if self.kind == "Shape" and self.default == ():
+                # MXNet reads it as an unknown shape, which means the default
+                return ()
         try:
             return self.convert(value)
         except (TypeError, ValueError, KeyError, OverflowError):

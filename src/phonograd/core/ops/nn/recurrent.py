@@ -282,7 +282,7 @@ def RNN(
         projection_size=projection_size,
         num_layers=num_layers,
         directions=2 if bidirectional else 1,
-        clip_range=_range(lstm_state_clip_min, lstm_state_clip_max),
+        clip_range=_range(lstm_state_clip_min, lstm_state_clip_max) if mode == "lstm" else None,
         clip_nan=lstm_state_clip_nan,
     )
     _check_shape("parameters", parameters, (form.parameter_count(features),))
