@@ -72,9 +72,9 @@ def estimators():
         ),
         "DeepStateEstimator": lambda: (models.DeepStateEstimator(**common, num_layers=1, num_cells=8, **cardinality,
                                                                  use_feat_static_cat=True, past_length=24), series()),
-        "DeepVAREstimator": lambda: (models.DeepVAREstimator(**common, target_dim=2, num_layers=1, num_cells=8),
+        "DeepVAREstimator": lambda: (models.DeepVAREstimator(**common, target_dim=2, lags_seq=[1, 2, 3], num_layers=1, num_cells=8),
                                      series(2)),
-        "GPVAREstimator": lambda: (models.GPVAREstimator(**common, target_dim=2, num_layers=1, num_cells=8, rank=2),
+        "GPVAREstimator": lambda: (models.GPVAREstimator(**common, target_dim=2, lags_seq=[1, 2, 3], num_layers=1, num_cells=8, rank=2),
                                    series(2)),
         "GaussianProcessEstimator": lambda: (models.GaussianProcessEstimator(**common, cardinality=3), series()),
         "LSTNetEstimator": lambda: (
@@ -82,7 +82,7 @@ def estimators():
             series(2),
         ),
         "DeepFactorEstimator": lambda: (models.DeepFactorEstimator(**common, **cardinality), series()),
-        "CanonicalRNNEstimator": lambda: (models.CanonicalRNNEstimator(**common, **cardinality), series()),
+        "CanonicalRNNEstimator": lambda: (models.CanonicalRNNEstimator(**common, context_length=8, **cardinality), series()),
         "DeepTPPEstimator": lambda: (
             models.DeepTPPEstimator(
                 prediction_interval_length=4, context_interval_length=8, num_marks=2, freq="H", **trainer
