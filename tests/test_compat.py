@@ -10,6 +10,7 @@ import sys
 import threading
 import types
 
+import numpy as np
 import pytest
 
 import phonograd
@@ -233,3 +234,40 @@ def test_names_that_numpy_removed_come_back():
         compat.uninstall()
     with pytest.raises(AttributeError):
         _ = np.float
+
+
+def test_ragged_lists_are_arrays_of_objects_again():
+    phonograd.install_as_mxnet(numpy_aliases=True)
+    try:
+        with pytest.warns(DeprecationWarning, match="different lengths"):
+            found = np.array([[1, 2], [3]])
+        assert (found.dtype, found.shape) == (object, (2,))
+        assert np.asarray([[1], [2, 3]]).dtype == object
+        with pytest.raises(ValueError, match="inhomogeneous"):
+            np.array([[1], [2, 3]], dtype=float)
+    finally:
+        compat.uninstall()
+    with pytest.raises(ValueError, match="inhomogeneous"):
+        np.array([[1, 2], [3]])
+
+
+@pytest.mark.parametrize(
+    ("line", "advice"),
+    [
+        ("np.array([[1, 2], [3]])", "different lengths"),
+        ("np.float_" if np.__version__ >= "2" else "np.float", "restores it"),
+        ("np.ones((2, 2))[[slice(0, 1), slice(0, 1)]]", "a[tuple(index)]"),
+    ],
+)
+def test_errors_of_a_new_numpy_come_with_advice(line, advice):
+    code = f"import phonograd; phonograd.install_as_mxnet(); import numpy as np; {line}"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert advice in done.stderr.splitlines()[-1]
+    assert done.stderr.splitlines()[-1].startswith("phonograd: ")
+
+
+def test_modules_that_mxnet_imports_are_attributes():
+    code = "import phonograd; phonograd.install_as_mxnet(); import mxnet; print(mxnet.io.io.__name__, mxnet.nd.ndarray)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "mxnet.io.io" in done.stdout

@@ -169,6 +169,9 @@ def run_files(library, sources, oracle, known):
         except subprocess.TimeoutExpired:
             yield name, {"passed": 0, "total": 0, "failures": [f"{name}: more than {SECONDS_FILE} seconds"]}
             continue
+        if re.search(r" in [\d.]+s", output) is None:
+            yield name, {"passed": 0, "total": 0, "failures": [f"{name}: the process ended early"]}
+            continue
         yield name, summary_of(output)
 
 

@@ -16,7 +16,7 @@ from types import ModuleType
 
 from .finder import AliasFinder, CompletingFinder, MXNetModule, complete, restore
 from .horovod import HorovodFinder
-from .numpy_aliases import remove_names, restore_names
+from .numpy_aliases import give_advice, remove_names, restore_names, stop_advice
 from .places import ALIAS, LIBRARY
 
 __all__ = ["install_as_mxnet", "the_module", "uninstall"]
@@ -41,6 +41,8 @@ def install_as_mxnet(numpy_aliases: bool = False) -> ModuleType:
     ----------
     numpy_aliases
         Whether ``numpy`` offers names again that NumPy 1.24 and 2 removed: ``np.int``, ``np.float``, ``np.NaN``, ...
+        ``np.array`` then also takes nested lists of different lengths. Uncaught errors that such code causes without it
+        suggest this argument.
 
     Raises
     ------
@@ -63,6 +65,7 @@ def install_as_mxnet(numpy_aliases: bool = False) -> ModuleType:
             )
         if numpy_aliases:
             restore_names()
+        give_advice()
         if not any(isinstance(finder, AliasFinder) for finder in sys.meta_path):
             sys.meta_path[:0] = [AliasFinder(), CompletingFinder(), HorovodFinder()]
             for module in [module for name, module in list(sys.modules.items()) if name.startswith(LIBRARY + ".")]:
@@ -87,6 +90,7 @@ def uninstall() -> None:
         HorovodFinder.forget()
         restore()
         remove_names()
+        stop_advice()
         if isinstance(sys.modules.get(ALIAS), MXNetModule):
             for name in [name for name in sys.modules if name == ALIAS or name.startswith(ALIAS + ".")]:
                 del sys.modules[name]

@@ -146,6 +146,25 @@ def _import_part(part: str) -> ModuleType:
     )
 
 
+#: parts that are being looked for
+_sought: set[str] = set()
+
+
+def _imported_submodule(part: str) -> ModuleType | None:
+    """Return a module that ``import mxnet`` imports, too: ``mxnet.io.io`` is an attribute without an import of it."""
+    if part in _sought or not is_module_of_mxnet(part) or advice(part) is not None:
+        return None
+    _sought.add(part)
+    try:
+        return importlib.import_module(f"{ALIAS}.{part}")
+    except ModuleNotFoundError as error:
+        if error.name not in (f"{ALIAS}.{part}", f"{LIBRARY}.{part}"):
+            raise
+        return None
+    finally:
+        _sought.discard(part)
+
+
 def complete(module: ModuleType) -> None:
     """Let a module of the library offer the names that MXNet's module of the same path imports."""
     name = module.__name__
@@ -159,6 +178,9 @@ def complete(module: ModuleType) -> None:
     def find(key: str) -> Any:
         if key in places:
             return resolve(places[key])
+        module_of_mxnet = _imported_submodule(f"{name[len(LIBRARY) + 1 :]}.{key}")
+        if module_of_mxnet is not None:
+            return module_of_mxnet
         if own is not None:
             return own(key)
         raise AttributeError(f"module {name!r} has no attribute {key!r}")

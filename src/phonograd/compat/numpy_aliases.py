@@ -1,18 +1,22 @@
-"""Restore names that NumPy removed, for scripts that were written before: ``np.int``, ``np.float``, ``np.NaN``, ...
+"""Restore what NumPy removed, for scripts that were written before: ``np.int``, ``np.NaN``, ragged ``np.array``, ...
 
 NumPy's module asks a function for names that it lacks. :func:`restore_names` puts one before it that knows the old
-names; each of them warns once. Names that NumPy has are not touched.
+names; each of them warns once. ``np.array`` and ``np.asarray`` make an array of objects again if the lengths of nested
+lists differ. Other names that NumPy has are not touched. :func:`advice_for` has advice for errors that remain.
 """
 
 from __future__ import annotations
 
+import functools
+import re
+import sys
 import warnings
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-__all__ = ["OLD_NAMES", "remove_names", "restore_names"]
+__all__ = ["OLD_NAMES", "advice_for", "give_advice", "remove_names", "restore_names", "stop_advice"]
 
 #: the values of removed names; NumPy 2 has its own ``np.bool`` again
 OLD_NAMES: dict[str, Any] = {
@@ -53,21 +57,28 @@ OLD_NAMES: dict[str, Any] = {
 
 _before: list[Callable[[str], Any]] = []
 _warned: set[str] = set()
+_replaced: dict[str, Callable[..., Any]] = {}
+_hooks: list[Callable[..., Any]] = []
+#: a part of NumPy's error for lists of different lengths
+_RAGGED = "inhomogeneous shape"
 
 
 def _find_old_name(name: str) -> Any:
     """Return the value of a removed name, with one warning; ask NumPy for all others."""
     if name not in OLD_NAMES:
         return _before[0](name)
-    if name not in _warned:
-        _warned.add(name)
-        warnings.warn(
-            f"NumPy {np.__version__} has no np.{name}; phonograd provides it to this program "
-            "(install_as_mxnet(numpy_aliases=True))",
-            DeprecationWarning,
-            stacklevel=2,
-        )
+    _warn_once(
+        name,
+        f"NumPy {np.__version__} has no np.{name}; phonograd provides it to this program "
+        "(install_as_mxnet(numpy_aliases=True))",
+    )
     return OLD_NAMES[name]
+
+
+def _warn_once(what: str, text: str) -> None:
+    if what not in _warned:
+        _warned.add(what)
+        warnings.warn(text, DeprecationWarning, stacklevel=3)
 
 
 def restore_names() -> None:
@@ -84,6 +95,9 @@ def restore_names() -> None:
     if not _before:
         _before.append(vars(np)["__getattr__"])
         vars(np)["__getattr__"] = _find_old_name
+        for name in ("array", "asarray"):
+            _replaced[name] = getattr(np, name)
+            setattr(np, name, _accept_ragged(_replaced[name]))
 
 
 def remove_names() -> None:
@@ -91,3 +105,70 @@ def remove_names() -> None:
     if _before:
         vars(np)["__getattr__"] = _before.pop()
         _warned.clear()
+        for name, function in _replaced.items():
+            setattr(np, name, function)
+        _replaced.clear()
+
+
+def _accept_ragged(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function of NumPy that makes an array of objects of nested lists with different lengths."""
+
+    @functools.wraps(function)
+    def make(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except ValueError as error:
+            if _RAGGED not in str(error) or len(args) > 1 or kwargs.get("dtype") is not None:
+                raise
+        _warn_once(
+            "ragged",
+            f"NumPy {np.__version__} makes no arrays of lists with different lengths; phonograd makes an array of "
+            "objects for this program. Write np.array(..., dtype=object)",
+        )
+        return function(*args, **{**kwargs, "dtype": object})
+
+    return make
+
+
+def advice_for(error: BaseException) -> str | None:
+    """Return advice for an error that an old program meets with a new NumPy, or None.
+
+    >>> advice_for(AttributeError("module 'numpy' has no attribute 'int'. `np.int` was a deprecated alias"))
+    'NumPy removed np.int: install_as_mxnet(numpy_aliases=True), or `python -m phonograd run`, restores it'
+    """
+    text = str(error)
+    removed = re.match(r"(?:module 'numpy' has no attribute '|`np\.)(\w+)", text)
+    if isinstance(error, AttributeError) and removed and removed[1] in OLD_NAMES:
+        return (
+            f"NumPy removed np.{removed[1]}: install_as_mxnet(numpy_aliases=True), or `python -m phonograd run`, "
+            "restores it"
+        )
+    if isinstance(error, ValueError) and _RAGGED in text:
+        return (
+            "NumPy makes no arrays of lists with different lengths any more: install_as_mxnet(numpy_aliases=True), or "
+            "`python -m phonograd run`, restores them"
+        )
+    if isinstance(error, IndexError) and text.startswith("only integers, slices"):
+        return "NumPy takes no list of slices as an index any more: write a[tuple(index)] instead of a[index]"
+    return None
+
+
+def report_with_advice(kind: type[BaseException], error: BaseException, trace: Any) -> None:
+    """Print an uncaught error as Python does, and advice below it if there is any."""
+    _hooks[0](kind, error, trace)
+    advice = advice_for(error)
+    if advice is not None:
+        sys.stderr.write(f"phonograd: {advice}\n")
+
+
+def give_advice() -> None:
+    """Print advice below uncaught errors that a new NumPy causes; further calls have no effect."""
+    if not _hooks:
+        _hooks.append(sys.excepthook)
+        sys.excepthook = report_with_advice
+
+
+def stop_advice() -> None:
+    """Undo :func:`give_advice`, unless the program has set a hook of its own since."""
+    if _hooks and sys.excepthook is report_with_advice:
+        sys.excepthook = _hooks.pop()
