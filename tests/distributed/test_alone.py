@@ -1,5 +1,6 @@
 """A group of one process: no MPI is needed, and nothing differs from a local store."""
 
+import io
 import subprocess
 import sys
 
@@ -98,7 +99,6 @@ def test_commands_of_the_launcher(tmp_path, capsys) -> None:
     for wrong, message in (
         (["train"], "give the number of processes"),
         (["-n", "2"], "give the script"),
-        (["-n", "2", "--elastic", str(script)], "start again from a checkpoint"),
         (["-n", "2", "missing.py"], "there is no script 'missing.py'"),
         (["-n", "2", "--launcher", "yarn", str(script)], "--launcher yarn is not supported"),
         (["--hosts", "a:b:c", str(script)], "name:processes"),
@@ -107,6 +107,21 @@ def test_commands_of_the_launcher(tmp_path, capsys) -> None:
         with pytest.raises(SystemExit):
             launching.launch(wrong)
         assert message in capsys.readouterr().err
+
+
+def test_hosts_of_elastic_training_need_enough_places(tmp_path, capsys) -> None:
+    script = tmp_path / "train.py"
+    script.write_text("")
+    assert launching.launch(["-n", "3", "--elastic", "--hosts", "a:1,b:1", str(script)]) == 2
+    assert "the hosts have 2 places for 3 processes" in capsys.readouterr().err
+
+
+def test_output_of_mpi_itself_is_no_output_of_ranks() -> None:
+    shown, noise = io.StringIO(), []
+    lines = b"[1,0]<stdout>: one\n[1,1]<stderr>: [h2:00000] *** An error occurred in Socket closed\nof mpiexec\n"
+    launching._show(io.BytesIO(lines), shown, noise, plain=False)
+    assert shown.getvalue() == "[0] one\n"
+    assert noise == ["[h2:00000] *** An error occurred in Socket closed\n", "of mpiexec\n"]
 
 
 def test_threads_are_divided_among_ranks(monkeypatch) -> None:

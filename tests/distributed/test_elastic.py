@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+import phonograd as mx
+
 from .launching import FOLDER, environment
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="elastic training needs poll()")
@@ -112,7 +114,7 @@ def test_a_killed_process_is_replaced() -> None:
         found, errors = run.result()
     finally:
         run.close()
-    assert "was killed by SIGKILL; 1 others go on, and a replacement starts" in errors
+    assert "was killed by SIGKILL; 1 other goes on, and a replacement starts" in errors
     sizes = [line["size"] for line in run.news if "process" in line]
     assert sizes[:3] == [2, 2, 1]
     check(found, alone(60, ADAM))
@@ -143,7 +145,7 @@ def test_without_replacements_the_group_shrinks() -> None:
         run.close()
     assert last["size"] == 2
     assert "2 others go on\n" in errors
-    assert "1 others go on\n" in errors
+    assert "1 other goes on\n" in errors
     assert [line["size"] for line in run.news if "done" in line][-1] == 1
     check(found, alone(100, ADAM))
 
@@ -185,6 +187,49 @@ def _exists(process: int) -> bool:
         return False
     with open(f"/proc/{process}/stat", encoding="utf-8") as file:
         return ") Z " not in file.read()
+
+
+def test_the_state_has_only_known_values() -> None:
+    net = mx.gluon.nn.Dense(1, in_units=2)
+    net.initialize()
+    state = mx.distributed.elastic.State(mx.gluon.Trainer(net.collect_params(), "sgd"), step=0)
+    with pytest.raises(AttributeError, match="no value 'epoch'"):
+        state.epoch = 1
+    with pytest.raises(ValueError, match="'commit'"):
+        mx.distributed.elastic.State([], commit=1)
+
+
+def test_a_state_goes_back_to_its_last_commit() -> None:
+    net = mx.gluon.nn.HybridSequential()
+    net.add(mx.gluon.nn.Dense(3, in_units=2), mx.gluon.nn.BatchNorm(in_channels=3), mx.gluon.nn.Dropout(0.5))
+    net.initialize()
+    trainer = mx.gluon.Trainer(net.collect_params(), "adam", {"learning_rate": 0.1}, kvstore="dist_sync")
+    state = mx.distributed.elastic.State(trainer, step=0, losses=[])
+
+    def step() -> None:
+        with mx.autograd.record():
+            loss = net(mx.nd.array([[1.0, 2.0], [3.0, 5.0]])).sum()
+        loss.backward()
+        trainer.step(2)
+        state.step += 1
+        state.losses.append(float(loss.asscalar()))
+
+    def facts() -> Any:
+        parameters = [each.data().asnumpy().tobytes() for each in net.collect_params().values()]
+        return state.step, list(state.losses), parameters, trainer.optimizer.num_update, np.random.rand()
+
+    state._prepare()
+    step()
+    state._save()
+    # the first steps after the commit, and again after going back, twice
+    seen = []
+    for _ in range(3):
+        for _ in range(2):
+            step()
+        seen.append(facts())
+        state._restore()
+    assert seen[0] == seen[1] == seen[2]
+    assert seen[0][0] == 3
 
 
 @pytest.mark.slow

@@ -210,13 +210,13 @@ class Supervisor:
         others = len(self._processes)
         if self._restarts and self._in_vain[slot] < _MOST_IN_VAIN and (others or not has_joined):
             self._restarts -= 1
-            _say(f"{who} {how}; {others} others go on, and a replacement starts")
+            _say(f"{who} {how}; {_go_on(others)}, and a replacement starts")
             self._start(slot)
             return 0, ""
         coordinator.forget(slot)
         if not others:
             return _status_of(found), f"{who} {how}, and no rank is left"
-        _say(f"{who} {how}; {others} others go on")
+        _say(f"{who} {how}; {_go_on(others)}")
         return status, ""
 
     def end(self) -> None:
@@ -284,6 +284,10 @@ def remote_command(host: str, command: Sequence[str], variables: Mapping[str, st
 
 def _status_of(returned: int) -> int:
     return 128 - returned if returned < 0 else returned
+
+
+def _go_on(others: int) -> str:
+    return f"{others} other{' goes' if others == 1 else 's go'} on"
 
 
 def _say(text: str) -> None:

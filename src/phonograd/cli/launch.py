@@ -40,6 +40,8 @@ _REFUSED = {
     "slurm": "start with `srun --mpi=pmix python train.py`, without `phonograd launch`",
 }
 _TAG = re.compile(r"^\[\d+,(\d+)\]<(stdout|stderr)>: ?(.*)$", re.DOTALL)
+#: what Open MPI itself writes in the name of a rank when the group is about to end
+_OF_MPI = re.compile(r"\[[\w.-]+:\d+\] \*\*\*")
 _PASSED_ON = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH", "VIRTUAL_ENV")
 _SECONDS_TO_END = 3.0
 
@@ -251,8 +253,8 @@ def _show(source: IO[bytes] | None, target: Any, noise: list[str], plain: bool) 
     for line in iter(source.readline, b""):
         text = line.decode(errors="replace")
         match = _TAG.match(text)
-        if match is None:
-            noise.append(text)
+        if match is None or _OF_MPI.match(match[3]):
+            noise.append(text if match is None else match[3])
         else:
             target.write(match[3] if plain else f"[{match[1]}] {match[3]}")
             target.flush()

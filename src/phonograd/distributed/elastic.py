@@ -58,12 +58,21 @@ class State:
         names = [name for name in values if hasattr(type(self), name) or name.startswith("_")]
         if names:
             raise ValueError(f"a value of the state cannot be called {names[0]!r}")
-        self._trainers: list[Any] = given
         self._names = list(values)
+        self._trainers: list[Any] = given
         self._commits = 0
         self._saved: list[Any] = []
         for name, value in values.items():
             setattr(self, name, value)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not name.startswith("_") and name not in self._names:
+            raise AttributeError(f"the state has no value {name!r}: give all values to State(...)")
+        super().__setattr__(name, value)
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any: ...
 
     def commit(self) -> None:
         """Make the present state the one from which training goes on after a fault.
