@@ -113,10 +113,11 @@ def markdown_table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 def html_table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Return an HTML table with all texts escaped."""
-    head = "".join([f"<th>{html.escape(title)}</th>" for title in titles])
-    body = "".join(
-        ["<tr>" + "".join([f"<td>{html.escape(cell)}</td>" for cell in row]) + "</tr>\n" for row in rows],
-    )
+    # the first column holds names
+    styles = [' style="text-align: left"', *[""] * (len(titles) - 1)]
+    head = "".join([f"<th{style}>{html.escape(title)}</th>" for style, title in zip(styles, titles)])
+    lines = ["".join([f"<td{style}>{html.escape(cell)}</td>" for style, cell in zip(styles, row)]) for row in rows]
+    body = "".join([f"<tr>{line}</tr>\n" for line in lines])
     return f"<table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{body}</tbody>\n</table>\n"
 
 
