@@ -174,7 +174,9 @@ def sizes(interpreter: Interpreter, wheel: Path) -> str:
             places = [one for one in target.iterdir() if re.split(r"[-.]", one.name)[0] == name]
             disk = sum([one.stat().st_size for place in places for one in place.rglob("*") if one.is_file()])
             total = [total[0] + path.stat().st_size, total[1] + disk]
-            lines.append(f"| {path.name.split('-')[0]} {path.name.split('-')[1]} | {_mb(path.stat().st_size)} | {_mb(disk)} |")
+            lines.append(
+                f"| {path.name.split('-')[0]} {path.name.split('-')[1]} | {_mb(path.stat().st_size)} | {_mb(disk)} |"
+            )
         lines.append(f"| together | {_mb(total[0])} | {_mb(total[1])} |")
         parts: Counter[str] = Counter()
         for path in (target / "phonograd").rglob("*"):

@@ -23,7 +23,15 @@ MISSING = {
     "darwin": (["memfd_create", "sched_getaffinity", "sched_setaffinity", "pidfd_open", "posix_fadvise"], []),
     "win32": (
         [
-            *("memfd_create", "sched_getaffinity", "sched_setaffinity", "fork", "register_at_fork", "geteuid", "getuid"),
+            *(
+                "memfd_create",
+                "sched_getaffinity",
+                "sched_setaffinity",
+                "fork",
+                "register_at_fork",
+                "geteuid",
+                "getuid",
+            ),
             *("getgid", "O_NOFOLLOW", "O_DIRECTORY", "fchmod", "fchown", "chown", "mkfifo", "pidfd_open", "RTLD_NOW"),
         ],
         ["fcntl", "pwd", "grp", "resource", "termios", "_posixshmem"],
@@ -104,7 +112,7 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[float], Pat
 def test_training_is_the_same_without_the_functions_of_linux(
     system: str, expected: tuple[list[float], Path], tmp_path: Path
 ) -> None:
-    outputs, directory = expected
+    outputs, _ = expected
     assert len(outputs) == 16
     assert run(system, tmp_path) == outputs
 

@@ -23,8 +23,6 @@ SAMPLES = [sample for name in MODULES for sample in importlib.import_module(f"te
 NUMBERS = {"int": 2, "Count": 2, "float": 0.5, "Number": 0.5, "Any": 2, "str": "other"}
 
 
-
-
 def ineffective(declared: Operator) -> list[Parameter]:
     """Return the parameters whose description says that they have no effect."""
     known = descriptions(declared)

@@ -23,6 +23,7 @@ from collections import ChainMap
 from collections.abc import Mapping
 
 from ..base.docstrings import compose, examples_beside, own_descriptions, sections_of
+from ..base.formulas import with_formula
 from .operator import Operator
 from .signature import signature_of
 
@@ -66,7 +67,8 @@ def document(declared: Operator, examples: bool = True, signature: inspect.Signa
     sections = sections_of(declared.__doc__ or "")
     signature = signature or signature_of(declared)
     example = _example(declared, sections) if examples else ""
-    return compose(sections, signature, descriptions(declared, sections), example, signature.return_annotation)
+    known, shown = descriptions(declared, sections), with_formula(sections, declared.name)
+    return compose(shown, signature, known, example, signature.return_annotation)
 
 
 def text_of(declared: Operator) -> str:
