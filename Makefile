@@ -9,7 +9,7 @@ WORKERS ?= 2
 # Directory of the libraries that the benchmarks compare with.
 export PEERS_HOME ?= $(HOME)/.cache/phonograd-peers
 
-.PHONY: help demo smoke test test-reference test-processors test-versions lint format bench peers oracle sweep surface world fuzz reliability prebuilt stubs package docs pictures clean
+.PHONY: help demo smoke test test-reference test-processors test-versions lint format bench peers oracle sweep surface world fuzz reliability prebuilt stubs package release-check test-arm docs pictures clean
 
 help:
 	@echo "make demo            train a network on handwritten digits, profile it, show a report (under 60 s)"
@@ -18,6 +18,7 @@ help:
 	@echo "make test-reference  run the same tests without llvmlite: NumPy evaluates everything"
 	@echo "make test-processors run the numeric tests as on each processor that this one can imitate"
 	@echo "make test-versions   run the core of the tests on each Python that this machine can get, with old and new libraries"
+	@echo "make test-arm        run the smoke and kernel tests as an aarch64 process, under QEMU"
 	@echo "make lint            run ruff (lint and format) and mypy --strict"
 	@echo "make stubs           write the type stubs (.pyi) again, after a change to a declaration"
 	@echo "make format          rewrite the code in the project's format"
@@ -31,6 +32,7 @@ help:
 	@echo "make surface         record the names and signatures of real MXNet; needs MXNET_PYTHON=/path/to/python"
 	@echo "make world           run GluonCV, GluonNLP and GluonTS with this library as mxnet; writes docs/compatibility.md"
 	@echo "make package         build the wheel and the sdist, and try them in clean environments"
+	@echo "make release-check   the same with every supported Python of this machine"
 	@echo "make docs            build the site in build/site, and check its links"
 	@echo "make pictures        draw the pictures of README.md again"
 	@echo "make clean           remove all generated files, including the virtual environment"
@@ -57,6 +59,10 @@ test-reference: $(READY)
 # each processor has its own pytest run; a run is skipped, with a reason, if this processor lacks features
 test-processors: $(READY)
 	$(BIN)/python -m tests.project.processors -n $(WORKERS)
+
+# an aarch64 Python under QEMU, of Debian's packages, in ~/.cache/phonograd-arm; ARGUMENTS='tests/smoke -x' and the like
+test-arm:
+	$(PYTHON) -m tests.project.arm $(ARGUMENTS)
 
 # each interpreter has environments of its own; ARGUMENTS='--only 3.14t --write' and the like
 test-versions:
@@ -90,13 +96,17 @@ format: $(READY)
 stubs: $(READY)
 	$(BIN)/python scripts/make_stubs.py
 
-# INTERPRETERS='python3.10 python3.14' tries the packages with several versions
+# INTERPRETERS='/usr/bin/python3.10 /usr/bin/python3.14' tries the packages with several versions
 package: $(READY)
 	rm -rf dist
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check build twine
 	$(BIN)/python -m build
 	$(BIN)/python -m twine check --strict dist/*
-	$(BIN)/python scripts/check_package.py $(INTERPRETERS)
+	$(BIN)/python -m scripts.check_package $(INTERPRETERS)
+
+# every supported Python that this machine has; ARGUMENTS=--write puts the tables into docs/releases.md
+release-check:
+	$(MAKE) package INTERPRETERS='--all $(ARGUMENTS)'
 
 # the second search needs the package atheris, and says so if it is missing
 fuzz: $(READY)

@@ -17,6 +17,7 @@ from phonograd.core.base.docstrings import (
     sections_of,
     signature_of_class,
 )
+from phonograd.core.base.formulas import CLASSES as FORMULAS
 
 #: not for users, or names of MXNet that refuse to load
 LEFT_OUT = ("core", "cli", "compat", "quantization", "readings", "mappings", "test_utils", "testing", "__main__")
@@ -117,6 +118,10 @@ def test_every_shared_description_is_used():
         for argument in signature_of_class(value).parameters:
             used |= {argument, *[f"{name}.{argument}" for name in names]}
     assert sorted(set(SHARED) - used) == []
+
+
+def test_every_formula_is_used():
+    assert set(FORMULAS) <= {value.__name__ for value in CLASSES.values()}
 
 
 def test_help_shows_the_whole_text():

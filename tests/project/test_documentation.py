@@ -8,6 +8,7 @@ import pytest
 
 import phonograd as mx
 from phonograd.core.base.docstrings import own_descriptions, sections_of
+from phonograd.core.base.formulas import OPERATORS
 from phonograd.core.graph.documentation import brief_of, document, example_of, undescribed
 from phonograd.core.graph.operator import REGISTRY
 from phonograd.core.graph.shared_parameters import SHARED
@@ -65,6 +66,16 @@ def test_help_shows_the_whole_text():
         assert part in text
     assert "kernel : int | Sequence[int]" in mx.sym.Convolution.__doc__
     assert "Symbol | None" in mx.sym.Convolution.__doc__
+
+
+def test_formulas_are_shown():
+    assert ".. math:: y = 1 / (1 + e^{-x})" in mx.nd.sigmoid.__doc__
+    assert ".. math:: y = \\sin x" in mx.np.sin.__doc__
+    assert ".. math:: L = (p - y)^2 / 2" in mx.gluon.loss.L2Loss.__doc__
+    operators = {
+        name.removeprefix("_np_") for name in [one.name for one in FUNCTIONS.values() if hasattr(one, "aliases")]
+    }
+    assert set(OPERATORS) <= {one.name for one in PUBLIC} | operators | set(FUNCTIONS)
 
 
 def test_an_own_description_takes_precedence():

@@ -311,12 +311,12 @@ def last_outcomes(found: dict[str, Interpreter]) -> list[Outcome]:
     return [Outcome(*json.loads(path.read_text("utf-8"))) for path in paths if path.exists()]
 
 
-def with_table(page: str, text: str) -> str:
+def with_table(page: str, text: str, begin: str = BEGIN, end: str = END) -> str:
     """Return the text of a page with another table between the marks."""
-    before, _, rest = page.partition(BEGIN)
-    _, mark, after = rest.partition(END)
-    assert mark, f"the page has no {BEGIN} with an {END}"
-    return f"{before}{BEGIN}\n\n{text}\n\n{END}{after}"
+    before, _, rest = page.partition(begin)
+    _, mark, after = rest.partition(end)
+    assert mark, f"the page has no {begin} with an {end}"
+    return f"{before}{begin}\n\n{text}\n\n{end}{after}"
 
 
 def main(arguments: list[str]) -> int:

@@ -982,7 +982,9 @@ def box_encode(samples: NDArray, matches: NDArray, anchors: NDArray, refs: NDArr
     """
 
 def box_iou(lhs: NDArray, rhs: NDArray, format: Literal['center', 'corner'] = 'corner', out: NDArray | None = None, name: str | None = None) -> NDArray:
-    """Return the intersection over union of every box of lhs with every box of rhs. The gradient is zero.
+    r"""Return the intersection over union of every box of lhs with every box of rhs. The gradient is zero.
+
+    .. math:: y = |a \cap b| / |a \cup b|
 
     Parameters
     ----------
@@ -1091,7 +1093,9 @@ def count_sketch(data: NDArray, h: NDArray, s: NDArray, out_dim: int, processing
 
 ctc_loss = CTCLoss
 def div_sqrt_dim(data: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
-    """Return the array divided by the square root of the size of its last axis.
+    r"""Return the array divided by the square root of the size of its last axis.
+
+    .. math:: y = x / \sqrt{d}, with d the extent of the last axis
 
     Parameters
     ----------
@@ -1531,6 +1535,8 @@ def isnan(data: NDArray, out: NDArray | None = None, name: str | None = None) ->
 
 def quadratic(data: NDArray, a: float = 0.0, b: float = 0.0, c: float = 0.0, out: NDArray | None = None, name: str | None = None) -> NDArray:
     """Return ``a*x*x + b*x + c``, element by element; integers are computed in floating point and truncated.
+
+    .. math:: y = a x^2 + b x + c
 
     Parameters
     ----------

@@ -118,6 +118,8 @@ def flip_top_bottom(data: NDArray, out: NDArray | None = None, name: str | None 
 def normalize(data: NDArray, mean: float | Sequence[float] = (0.0, 0.0, 0.0, 0.0), std: float | Sequence[float] = (1.0, 1.0, 1.0, 1.0), out: NDArray | None = None, name: str | None = None) -> NDArray:
     """Return ``(data - mean) / std`` for images (channel, height, width) or a batch of them.
 
+    .. math:: y_c = (x_c - mean_c) / std_c
+
     ``mean`` and ``std`` are one number, or one per channel.
 
     Parameters

@@ -14,7 +14,9 @@ from phonograd.core.base.devices import Context
 from phonograd.ndarray.array import NDArray
 
 def det(A: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
-    """Return the determinant of square matrices, of shape (1,) for one matrix.
+    r"""Return the determinant of square matrices, of shape (1,) for one matrix.
+
+    .. math:: y = \det A
 
     Singular matrices have an exact first derivative (the cofactors); their second derivative is NaN.
 
@@ -92,6 +94,8 @@ def extracttrian(A: NDArray, offset: int = 0, lower: bool = True, out: NDArray |
 def gelqf(A: NDArray, out: NDArray | Sequence[NDArray] | None = None, name: str | None = None) -> list[NDArray]:
     """Return Q and L with A = L * Q: Q has orthonormal rows, and L is lower triangular.
 
+    .. math:: A = L Q, with Q Q^T = I and L lower triangular
+
     A must not have more rows than columns.
 
     Parameters
@@ -115,7 +119,9 @@ def gelqf(A: NDArray, out: NDArray | Sequence[NDArray] | None = None, name: str 
     """
 
 def gemm(A: NDArray, B: NDArray, C: NDArray, transpose_a: bool = False, transpose_b: bool = False, alpha: float = 1.0, beta: float = 1.0, axis: int = -2, out: NDArray | None = None, name: str | None = None) -> NDArray:
-    """Return ``alpha * op(A) * op(B) + beta * C``, where ``op`` transposes on request.
+    r"""Return ``alpha * op(A) * op(B) + beta * C``, where ``op`` transposes on request.
+
+    .. math:: y = \alpha A B + \beta C
 
     Matrix columns are along the last axis, matrix rows along ``axis``. With ``beta=0`` C is not read.
 
@@ -154,7 +160,9 @@ def gemm(A: NDArray, B: NDArray, C: NDArray, transpose_a: bool = False, transpos
     """
 
 def gemm2(A: NDArray, B: NDArray, transpose_a: bool = False, transpose_b: bool = False, alpha: float = 1.0, axis: int = -2, out: NDArray | None = None, name: str | None = None) -> NDArray:
-    """Return ``alpha * op(A) * op(B)``, where ``op`` transposes on request.
+    r"""Return ``alpha * op(A) * op(B)``, where ``op`` transposes on request.
+
+    .. math:: y = \alpha A B
 
     Matrix columns are along the last axis, matrix rows along ``axis``.
 
@@ -190,6 +198,8 @@ def gemm2(A: NDArray, B: NDArray, transpose_a: bool = False, transpose_b: bool =
 
 def inverse(A: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
     """Return the inverse of square matrices.
+
+    .. math:: y = A^{-1}
 
     Parameters
     ----------
@@ -266,6 +276,8 @@ def maketrian(A: NDArray, offset: int = 0, lower: bool = True, out: NDArray | No
 def potrf(A: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
     """Return the Cholesky factor of symmetric positive definite matrices: lower triangular L with A = L * L^T.
 
+    .. math:: A = L L^T
+
     Parameters
     ----------
     A : NDArray
@@ -288,6 +300,8 @@ def potrf(A: NDArray, out: NDArray | None = None, name: str | None = None) -> ND
 
 def potri(A: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
     """Return the inverse of a matrix from its Cholesky factor: the inverse of L * L^T for lower triangular L.
+
+    .. math:: y = (A A^T)^{-1}
 
     Parameters
     ----------
@@ -334,7 +348,9 @@ def slogdet(A: NDArray, out: NDArray | Sequence[NDArray] | None = None, name: st
     """
 
 def sumlogdiag(A: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
-    """Return the sum of the logarithms of the diagonal of square matrices, of shape (1,) for one matrix.
+    r"""Return the sum of the logarithms of the diagonal of square matrices, of shape (1,) for one matrix.
+
+    .. math:: y = \sum_i \log A_{ii}
 
     Parameters
     ----------
@@ -382,7 +398,9 @@ def syevd(A: NDArray, out: NDArray | Sequence[NDArray] | None = None, name: str 
     """
 
 def syrk(A: NDArray, transpose: bool = False, alpha: float = 1.0, out: NDArray | None = None, name: str | None = None) -> NDArray:
-    """Return ``alpha * A * transpose(A)``, or ``alpha * transpose(A) * A`` with ``transpose``.
+    r"""Return ``alpha * A * transpose(A)``, or ``alpha * transpose(A) * A`` with ``transpose``.
+
+    .. math:: y = \alpha A A^T
 
     Parameters
     ----------

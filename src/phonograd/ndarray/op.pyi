@@ -44,7 +44,9 @@ def Activation(data: NDArray, act_type: Literal['relu', 'sigmoid', 'softrelu', '
 
 @overload
 def BatchNorm(data: NDArray, gamma: NDArray, beta: NDArray, moving_mean: NDArray, moving_var: NDArray, eps: float = 0.001, momentum: float = 0.9, fix_gamma: bool = True, use_global_stats: bool = False, output_mean_var: Literal[False] = False, axis: int = 1, cudnn_off: bool = False, min_calib_range: float | None = None, max_calib_range: float | None = None, out: NDArray | Sequence[NDArray] | None = None, name: str | None = None) -> NDArray:
-    """Normalize each channel over the batch to mean 0 and variance 1, then apply gamma and beta.
+    r"""Normalize each channel over the batch to mean 0 and variance 1, then apply gamma and beta.
+
+    .. math:: y = \gamma (x - \mu_c) / \sqrt{\sigma_c^2 + \epsilon} + \beta, per channel c
 
     ``gamma * (x - mean) / sqrt(var + eps) + beta``.
 
@@ -109,7 +111,9 @@ def BatchNorm(data: NDArray, gamma: NDArray, beta: NDArray, moving_mean: NDArray
 
 @overload
 def BatchNorm_v1(data: NDArray, gamma: NDArray, beta: NDArray, moving_mean: NDArray, moving_var: NDArray, eps: float = 0.001, momentum: float = 0.9, fix_gamma: bool = True, use_global_stats: bool = False, output_mean_var: Literal[False] = False, out: NDArray | Sequence[NDArray] | None = None, name: str | None = None) -> NDArray:
-    """Return the batch-normalized array, with channels along axis 1; deprecated, use ``BatchNorm``.
+    r"""Return the batch-normalized array, with channels along axis 1; deprecated, use ``BatchNorm``.
+
+    .. math:: y = \gamma (x - \mu_c) / \sqrt{\sigma_c^2 + \epsilon} + \beta, per channel c
 
     Parameters
     ----------
@@ -305,7 +309,9 @@ def Concat(*data: NDArray, dim: int = 1, out: NDArray | None = None, name: str |
 
 @overload
 def Convolution(data: NDArray, weight: NDArray, bias: NDArray | None = None, *, kernel: int | Sequence[int], stride: int | Sequence[int] = (), dilate: int | Sequence[int] = (), pad: int | Sequence[int] = (), num_filter: int, num_group: int = 1, workspace: int = 1024, no_bias: bool = False, cudnn_tune: Literal['fastest', 'limited_workspace', 'off'] | None = None, cudnn_off: bool = False, layout: Literal['NCDHW', 'NCHW', 'NCW', 'NDHWC', 'NHWC'] | None = None, out: NDArray | None = None, name: str | None = None) -> NDArray:
-    """Return the convolution of images with filters, plus a bias per filter.
+    r"""Return the convolution of images with filters, plus a bias per filter.
+
+    .. math:: y_{n,o,i} = b_o + \sum_{c,k} w_{o,c,k} x_{n,c,s i + d k - p}
 
     The data is (batch, channel, x), (batch, channel, y, x) or (batch, channel, z, y, x) and the weight (num_filter,
     channel // num_group, *kernel). Along each axis of size n the output has
@@ -502,6 +508,8 @@ def Deconvolution(data: NDArray, weight: NDArray, bias: NDArray | None, kernel: 
 def Dropout(data: NDArray, p: float = 0.5, mode: Literal['always', 'training'] = 'training', axes: int | Sequence[int] = (), cudnn_off: bool | None = False, out: NDArray | None = None, name: str | None = None) -> NDArray:
     """Set elements to zero at random with probability p, and multiply the others by 1 / (1 - p).
 
+    .. math:: y = m x / (1 - p), with m = 1 with probability 1 - p, else 0
+
     Outside training mode the array stays the same, unless ``mode`` is ``"always"``. Elements along ``axes`` share one
     random decision. The gradient uses the same mask as the result.
 
@@ -538,6 +546,8 @@ def Dropout(data: NDArray, p: float = 0.5, mode: Literal['always', 'training'] =
 
 def Embedding(data: NDArray, weight: NDArray, input_dim: int, output_dim: int, dtype: DTypeLike = 'float32', sparse_grad: bool = False, out: NDArray | None = None, name: str | None = None) -> NDArray:
     """Return the rows of the weight at the indices in data; indices out of range use the nearest row.
+
+    .. math:: y_i = w_{x_i}
 
     ``dtype`` is the dtype of the weight. The gradient of the weight is dense; ``sparse_grad`` is ignored.
 
@@ -596,6 +606,8 @@ def Flatten(data: NDArray, out: NDArray | None = None, name: str | None = None) 
 @overload
 def FullyConnected(data: NDArray, weight: NDArray, bias: NDArray | None = None, *, num_hidden: int, no_bias: bool = False, flatten: bool = True, out: NDArray | None = None, name: str | None = None) -> NDArray:
     """Return a linear transform of the data: ``data * transpose(weight) + bias``.
+
+    .. math:: y = x w^T + b
 
     With ``flatten``, all axes of ``data`` but the first are features; otherwise only the last axis is.
 
@@ -663,7 +675,9 @@ def GridGenerator(data: NDArray, transform_type: Literal['affine', 'warp'], targ
 
 @overload
 def GroupNorm(data: NDArray, gamma: NDArray, beta: NDArray, num_groups: int = 1, eps: float = 1e-05, output_mean_var: Literal[False] = False, out: NDArray | Sequence[NDArray] | None = None, name: str | None = None) -> NDArray:
-    """Normalize each group of channels (axis 1) to mean 0 and variance 1, then apply gamma and beta.
+    r"""Normalize each group of channels (axis 1) to mean 0 and variance 1, then apply gamma and beta.
+
+    .. math:: y = \gamma (x - \mu_g) / \sqrt{\sigma_g^2 + \epsilon} + \beta, per example and group g
 
     gamma and beta have one number per group. With ``output_mean_var``, also return the mean and the standard deviation
     of each group; no gradient passes through them.
@@ -705,7 +719,9 @@ def GroupNorm(data: NDArray, gamma: NDArray, beta: NDArray, num_groups: int = 1,
     ...
 
 def InstanceNorm(data: NDArray, gamma: NDArray, beta: NDArray, eps: float = 0.001, out: NDArray | None = None, name: str | None = None) -> NDArray:
-    """Normalize each channel (axis 1) of each sample to mean 0 and variance 1, then apply gamma and beta.
+    r"""Normalize each channel (axis 1) of each sample to mean 0 and variance 1, then apply gamma and beta.
+
+    .. math:: y = \gamma (x - \mu_{n,c}) / \sqrt{\sigma_{n,c}^2 + \epsilon} + \beta, per example and channel
 
     Parameters
     ----------
@@ -733,7 +749,9 @@ def InstanceNorm(data: NDArray, gamma: NDArray, beta: NDArray, eps: float = 0.00
     """
 
 def L2Normalization(data: NDArray, eps: float = 1e-10, mode: Literal['channel', 'instance', 'spatial'] = 'instance', out: NDArray | None = None, name: str | None = None) -> NDArray:
-    """Divide an array by its L2 norm: ``x / sqrt(sum(x**2) + eps)``.
+    r"""Divide an array by its L2 norm: ``x / sqrt(sum(x**2) + eps)``.
+
+    .. math:: y = x / \sqrt{\sum x^2 + \epsilon}
 
     The sum is over all axes but the first (``instance``), over axis 1 (``channel``), or over all axes after axis 1
     (``spatial``).
@@ -801,7 +819,9 @@ def LRN(data: NDArray, alpha: float, beta: float, knorm: float, nsize: int, out:
 
 @overload
 def LayerNorm(data: NDArray, gamma: NDArray, beta: NDArray, axis: int = -1, eps: float = 1e-05, output_mean_var: Literal[False] = False, out: NDArray | Sequence[NDArray] | None = None, name: str | None = None) -> NDArray:
-    """Normalize an array along an axis to mean 0 and variance 1, then apply gamma and beta.
+    r"""Normalize an array along an axis to mean 0 and variance 1, then apply gamma and beta.
+
+    .. math:: y = \gamma (x - \mu) / \sqrt{\sigma^2 + \epsilon} + \beta, along an axis
 
     ``gamma * (x - mean) / sqrt(var + eps) + beta``. With ``output_mean_var``, also return the mean and the standard
     deviation; no gradient passes through them.
@@ -1424,7 +1444,9 @@ def SliceChannel(data: NDArray, num_outputs: int, axis: int = 1, squeeze_axis: b
     """
 
 def SoftmaxActivation(data: NDArray, mode: Literal['channel', 'instance'] = 'instance', out: NDArray | None = None, name: str | None = None) -> NDArray:
-    """Return the softmax along the last axis; in mode ``channel`` along axis 1.
+    r"""Return the softmax along the last axis; in mode ``channel`` along axis 1.
+
+    .. math:: y_i = e^{x_i} / \sum_j e^{x_j}
 
     Parameters
     ----------
@@ -1448,7 +1470,9 @@ def SoftmaxActivation(data: NDArray, mode: Literal['channel', 'instance'] = 'ins
     """
 
 def SoftmaxOutput(data: NDArray, label: NDArray, grad_scale: float = 1.0, ignore_label: float = -1.0, multi_output: bool = False, use_ignore: bool = False, preserve_shape: bool = False, normalization: Literal['batch', 'null', 'valid'] = 'null', out_grad: bool = False, smooth_alpha: float = 0.0, out: NDArray | None = None, name: str | None = None) -> NDArray:
-    """Return the softmax of the data; its gradient is that of the cross entropy with the label.
+    r"""Return the softmax of the data; its gradient is that of the cross entropy with the label.
+
+    .. math:: y_i = e^{x_i} / \sum_j e^{x_j}
 
     Parameters
     ----------
@@ -1597,6 +1621,8 @@ def UpSampling(*data: NDArray, scale: int, num_filter: int = 0, sample_type: Lit
 def abs(data: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
     """Return the absolute value, element by element.
 
+    .. math:: y = |x|
+
     Parameters
     ----------
     data : NDArray
@@ -1617,7 +1643,9 @@ def abs(data: NDArray, out: NDArray | None = None, name: str | None = None) -> N
     """
 
 def adam_update(weight: NDArray, grad: NDArray, mean: NDArray, var: NDArray, lr: float, beta1: float = 0.9, beta2: float = 0.999, epsilon: float = 1e-08, wd: float = 0.0, rescale_grad: float = 1.0, clip_gradient: float = -1.0, lazy_update: bool = True, out: NDArray | None = None, name: str | None = None) -> NDArray:
-    """Return the weight after one Adam step: ``weight - lr * mean / (sqrt(var) + epsilon)``.
+    r"""Return the weight after one Adam step: ``weight - lr * mean / (sqrt(var) + epsilon)``.
+
+    .. math:: g = g + wd w; m = \beta_1 m + (1 - \beta_1) g; v = \beta_2 v + (1 - \beta_2) g^2; w = w - \eta m / (\sqrt{v} + \epsilon)
 
     `lr` must already include Adam's bias correction, ``sqrt(1 - beta2**t) / (1 - beta1**t)``. The operator updates
     `mean` and `var`, the moving averages of the gradient and its square, in place.
@@ -1667,7 +1695,9 @@ def adam_update(weight: NDArray, grad: NDArray, mean: NDArray, var: NDArray, lr:
     """
 
 def add_n(*args: NDArray, out: NDArray | None = None, name: str | None = None, num_args: int | None = None) -> NDArray:
-    """Return the sum of any number of arrays of equal shape.
+    r"""Return the sum of any number of arrays of equal shape.
+
+    .. math:: y = \sum_i x_i
 
     Parameters
     ----------
@@ -1698,7 +1728,7 @@ def all_finite(data: NDArray, init_output: bool = True, out: NDArray | None = No
     data : NDArray
         The input array.
     init_output : bool, default True
-        Whether the result is set to zero first.
+        Has no effect here.
     out : NDArray | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -1765,7 +1795,9 @@ def amp_multicast(*data: NDArray, num_outputs: int, cast_narrow: bool = False, o
     """
 
 def arccos(data: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
-    """Return the inverse cosine, element by element.
+    r"""Return the inverse cosine, element by element.
+
+    .. math:: y = \arccos x
 
     Parameters
     ----------
@@ -1787,7 +1819,9 @@ def arccos(data: NDArray, out: NDArray | None = None, name: str | None = None) -
     """
 
 def arccosh(data: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
-    """Return the inverse hyperbolic cosine, element by element.
+    r"""Return the inverse hyperbolic cosine, element by element.
+
+    .. math:: y = \log(x + \sqrt{x^2 - 1})
 
     Parameters
     ----------
@@ -1809,7 +1843,9 @@ def arccosh(data: NDArray, out: NDArray | None = None, name: str | None = None) 
     """
 
 def arcsin(data: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
-    """Return the inverse sine, element by element.
+    r"""Return the inverse sine, element by element.
+
+    .. math:: y = \arcsin x
 
     Parameters
     ----------
@@ -1831,7 +1867,9 @@ def arcsin(data: NDArray, out: NDArray | None = None, name: str | None = None) -
     """
 
 def arcsinh(data: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
-    """Return the inverse hyperbolic sine, element by element.
+    r"""Return the inverse hyperbolic sine, element by element.
+
+    .. math:: y = \log(x + \sqrt{x^2 + 1})
 
     Parameters
     ----------
@@ -1853,7 +1891,9 @@ def arcsinh(data: NDArray, out: NDArray | None = None, name: str | None = None) 
     """
 
 def arctan(data: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
-    """Return the inverse tangent, element by element.
+    r"""Return the inverse tangent, element by element.
+
+    .. math:: y = \arctan x
 
     Parameters
     ----------
@@ -1875,7 +1915,9 @@ def arctan(data: NDArray, out: NDArray | None = None, name: str | None = None) -
     """
 
 def arctanh(data: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
-    """Return the inverse hyperbolic tangent, element by element.
+    r"""Return the inverse hyperbolic tangent, element by element.
+
+    .. math:: y = \log((1 + x) / (1 - x)) / 2
 
     Parameters
     ----------
@@ -2005,6 +2047,8 @@ def argsort(data: NDArray, axis: int | None = -1, is_ascend: bool = True, dtype:
 def batch_dot(lhs: NDArray, rhs: NDArray, transpose_a: bool = False, transpose_b: bool = False, forward_stype: Literal['csr', 'default', 'row_sparse'] | None = None, out: NDArray | None = None, name: str | None = None) -> NDArray:
     """Return the matrix products of two stacks of matrices, over the last two axes.
 
+    .. math:: y_n = a_n b_n
+
     The leading axes must be equal. ``transpose_a`` and ``transpose_b`` transpose the matrices of an operand.
 
     Parameters
@@ -2063,6 +2107,8 @@ def batch_take(a: NDArray, indices: NDArray, out: NDArray | None = None, name: s
 def broadcast_add(lhs: NDArray, rhs: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
     """Return the sum of two arrays, with broadcasting.
 
+    .. math:: y = a + b
+
     Parameters
     ----------
     lhs : NDArray
@@ -2114,6 +2160,8 @@ def broadcast_axis(data: NDArray, axis: int | Sequence[int] = (), size: int | Se
 
 def broadcast_div(lhs: NDArray, rhs: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
     """Return the quotient of two arrays, with broadcasting; integers divide towards zero.
+
+    .. math:: y = a / b
 
     Parameters
     ----------
@@ -2213,7 +2261,9 @@ def broadcast_greater_equal(lhs: NDArray, rhs: NDArray, out: NDArray | None = No
     """
 
 def broadcast_hypot(lhs: NDArray, rhs: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
-    """Return ``sqrt(lhs**2 + rhs**2)``, with broadcasting: the hypotenuse of a right triangle.
+    r"""Return ``sqrt(lhs**2 + rhs**2)``, with broadcasting: the hypotenuse of a right triangle.
+
+    .. math:: y = \sqrt{a^2 + b^2}
 
     Parameters
     ----------
@@ -2469,6 +2519,8 @@ def broadcast_mod(lhs: NDArray, rhs: NDArray, out: NDArray | None = None, name: 
 def broadcast_mul(lhs: NDArray, rhs: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
     """Return the product of two arrays, with broadcasting.
 
+    .. math:: y = a b
+
     Parameters
     ----------
     lhs : NDArray
@@ -2519,6 +2571,8 @@ def broadcast_not_equal(lhs: NDArray, rhs: NDArray, out: NDArray | None = None, 
 def broadcast_power(lhs: NDArray, rhs: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
     """Return lhs raised to the power of rhs, with broadcasting.
 
+    .. math:: y = a^b
+
     Parameters
     ----------
     lhs : NDArray
@@ -2543,6 +2597,8 @@ def broadcast_power(lhs: NDArray, rhs: NDArray, out: NDArray | None = None, name
 
 def broadcast_sub(lhs: NDArray, rhs: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
     """Return the difference of two arrays, with broadcasting.
+
+    .. math:: y = a - b
 
     Parameters
     ----------
@@ -2618,6 +2674,8 @@ def cast_storage(data: NDArray, stype: str, out: NDArray | None = None, name: st
 def cbrt(data: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
     """Return the cube root, element by element.
 
+    .. math:: y = x^{1/3}
+
     Parameters
     ----------
     data : NDArray
@@ -2660,7 +2718,9 @@ def ceil(data: NDArray, out: NDArray | None = None, name: str | None = None) -> 
     """
 
 def clip(data: NDArray, a_min: float, a_max: float, out: NDArray | None = None, name: str | None = None) -> NDArray:
-    """Clip the elements to the range from a_min to a_max; NaN stays NaN.
+    r"""Clip the elements to the range from a_min to a_max; NaN stays NaN.
+
+    .. math:: y = \min(\max(x, a_min), a_max)
 
     The gradient is 1 inside the range and at the bounds, else 0.
 
@@ -2721,7 +2781,9 @@ def col2im(data: NDArray, output_size: int | Sequence[int], kernel: int | Sequen
     """
 
 def cos(data: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
-    """Return the cosine, element by element.
+    r"""Return the cosine, element by element.
+
+    .. math:: y = \cos x
 
     Parameters
     ----------
@@ -2745,6 +2807,8 @@ def cos(data: NDArray, out: NDArray | None = None, name: str | None = None) -> N
 def cosh(data: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
     """Return the hyperbolic cosine, element by element.
 
+    .. math:: y = (e^x + e^{-x}) / 2
+
     Parameters
     ----------
     data : NDArray
@@ -2765,7 +2829,9 @@ def cosh(data: NDArray, out: NDArray | None = None, name: str | None = None) -> 
     """
 
 def degrees(data: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
-    """Return radians as degrees, element by element.
+    r"""Return radians as degrees, element by element.
+
+    .. math:: y = 180 x / \pi
 
     Parameters
     ----------
@@ -2843,7 +2909,9 @@ def diag(data: NDArray, k: int = 0, axis1: int = 0, axis2: int = 1, out: NDArray
     """
 
 def dot(lhs: NDArray, rhs: NDArray, transpose_a: bool = False, transpose_b: bool = False, forward_stype: Literal['csr', 'default', 'row_sparse'] | None = None, out: NDArray | None = None, name: str | None = None) -> NDArray:
-    """Return the dot product of two arrays: the sum over the last axis of ``lhs`` and the first axis of ``rhs``.
+    r"""Return the dot product of two arrays: the sum over the last axis of ``lhs`` and the first axis of ``rhs``.
+
+    .. math:: y_{i,j} = \sum_k a_{i,k} b_{k,j}
 
     For vectors it is the inner product (of shape ``(1,)``), for matrices the matrix product. For more axes, the result
     has the remaining axes of ``lhs``, then those of ``rhs``. ``transpose_a`` contracts the first axis of ``lhs``
@@ -2879,6 +2947,8 @@ def dot(lhs: NDArray, rhs: NDArray, transpose_a: bool = False, transpose_b: bool
 def elemwise_add(lhs: NDArray, rhs: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
     """Return the sum of two arrays of equal shape.
 
+    .. math:: y = a + b
+
     Parameters
     ----------
     lhs : NDArray
@@ -2902,6 +2972,8 @@ def elemwise_add(lhs: NDArray, rhs: NDArray, out: NDArray | None = None, name: s
 
 def elemwise_div(lhs: NDArray, rhs: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
     """Return the quotient of two arrays of equal shape.
+
+    .. math:: y = a / b
 
     Parameters
     ----------
@@ -2927,6 +2999,8 @@ def elemwise_div(lhs: NDArray, rhs: NDArray, out: NDArray | None = None, name: s
 def elemwise_mul(lhs: NDArray, rhs: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
     """Return the product of two arrays of equal shape.
 
+    .. math:: y = a b
+
     Parameters
     ----------
     lhs : NDArray
@@ -2951,6 +3025,8 @@ def elemwise_mul(lhs: NDArray, rhs: NDArray, out: NDArray | None = None, name: s
 def elemwise_sub(lhs: NDArray, rhs: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
     """Return the difference of two arrays of equal shape.
 
+    .. math:: y = a - b
+
     Parameters
     ----------
     lhs : NDArray
@@ -2973,7 +3049,9 @@ def elemwise_sub(lhs: NDArray, rhs: NDArray, out: NDArray | None = None, name: s
     """
 
 def erf(data: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
-    """Return the error function, element by element.
+    r"""Return the error function, element by element.
+
+    .. math:: y = 2 / \sqrt{\pi} \int_0^x e^{-t^2} dt
 
     Parameters
     ----------
@@ -2997,6 +3075,8 @@ def erf(data: NDArray, out: NDArray | None = None, name: str | None = None) -> N
 def erfinv(data: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
     """Return the inverse of the error function: infinite at -1 and 1, NaN outside, element by element.
 
+    .. math:: x = erf(y)
+
     Parameters
     ----------
     data : NDArray
@@ -3018,6 +3098,8 @@ def erfinv(data: NDArray, out: NDArray | None = None, name: str | None = None) -
 
 def exp(data: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
     """Return the exponential exp(x), element by element.
+
+    .. math:: y = e^x
 
     Parameters
     ----------
@@ -3064,6 +3146,8 @@ def expand_dims(data: NDArray, axis: int, out: NDArray | None = None, name: str 
 
 def expm1(data: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
     """Return exp(x) - 1, element by element.
+
+    .. math:: y = e^x - 1
 
     Parameters
     ----------
@@ -3253,7 +3337,9 @@ def ftrl_update(weight: NDArray, grad: NDArray, z: NDArray, n: NDArray, lr: floa
     """
 
 def gamma(data: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
-    """Return the gamma function, element by element.
+    r"""Return the gamma function, element by element.
+
+    .. math:: y = \int_0^\infty t^{x - 1} e^{-t} dt
 
     Parameters
     ----------
@@ -3275,7 +3361,9 @@ def gamma(data: NDArray, out: NDArray | None = None, name: str | None = None) ->
     """
 
 def gammaln(data: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
-    """Return the logarithm of the absolute value of the gamma function, element by element.
+    r"""Return the logarithm of the absolute value of the gamma function, element by element.
+
+    .. math:: y = \log |\Gamma(x)|
 
     Parameters
     ----------
@@ -3321,7 +3409,9 @@ def gather_nd(data: NDArray, indices: NDArray, out: NDArray | None = None, name:
     """
 
 def hard_sigmoid(data: NDArray, alpha: float = 0.2, beta: float = 0.5, out: NDArray | None = None, name: str | None = None) -> NDArray:
-    """Return ``max(0, min(1, alpha * x + beta))``, element by element.
+    r"""Return ``max(0, min(1, alpha * x + beta))``, element by element.
+
+    .. math:: y = \min(\max(\alpha x + \beta, 0), 1)
 
     Parameters
     ----------
@@ -3517,7 +3607,9 @@ def lamb_update_phase2(weight: NDArray, g: NDArray, r1: NDArray, r2: NDArray, lr
     """
 
 def log(data: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
-    """Return the natural logarithm, element by element.
+    r"""Return the natural logarithm, element by element.
+
+    .. math:: y = \ln x
 
     Parameters
     ----------
@@ -3539,7 +3631,9 @@ def log(data: NDArray, out: NDArray | None = None, name: str | None = None) -> N
     """
 
 def log10(data: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
-    """Return the base-10 logarithm, element by element.
+    r"""Return the base-10 logarithm, element by element.
+
+    .. math:: y = \log_{10} x
 
     Parameters
     ----------
@@ -3561,7 +3655,9 @@ def log10(data: NDArray, out: NDArray | None = None, name: str | None = None) ->
     """
 
 def log1p(data: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
-    """Return log(1 + x), element by element.
+    r"""Return log(1 + x), element by element.
+
+    .. math:: y = \ln(1 + x)
 
     Parameters
     ----------
@@ -3583,7 +3679,9 @@ def log1p(data: NDArray, out: NDArray | None = None, name: str | None = None) ->
     """
 
 def log2(data: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
-    """Return the base-2 logarithm, element by element.
+    r"""Return the base-2 logarithm, element by element.
+
+    .. math:: y = \log_2 x
 
     Parameters
     ----------
@@ -3605,7 +3703,9 @@ def log2(data: NDArray, out: NDArray | None = None, name: str | None = None) -> 
     """
 
 def log_softmax(data: NDArray, axis: int = -1, temperature: float | None = None, dtype: DTypeLike | None = None, use_length: bool | None = False, out: NDArray | None = None, name: str | None = None) -> NDArray:
-    """Return the logarithm of the softmax along an axis: ``x - log(sum(exp(x)))``, without loss of precision.
+    r"""Return the logarithm of the softmax along an axis: ``x - log(sum(exp(x)))``, without loss of precision.
+
+    .. math:: y_i = x_i / t - \log \sum_j e^{x_j / t}
 
     Parameters
     ----------
@@ -3714,7 +3814,9 @@ def max(data: NDArray, axis: int | Sequence[int] | None = None, keepdims: bool =
     """
 
 def mean(data: NDArray, axis: int | Sequence[int] | None = None, keepdims: bool = False, exclude: bool = False, out: NDArray | None = None, name: str | None = None) -> NDArray:
-    """Return the mean along axes.
+    r"""Return the mean along axes.
+
+    .. math:: y = (1 / n) \sum_i x_i
 
     The default is all axes; ``exclude`` reduces all but the given axes. ``keepdims`` keeps reduced axes, with size one.
 
@@ -4039,7 +4141,7 @@ def multi_all_finite(*data: NDArray, num_arrays: int = 1, init_output: bool = Tr
     num_arrays : int, default 1
         Number of arrays; it may be omitted.
     init_output : bool, default True
-        Whether the result is set to zero first.
+        Has no effect here.
     out : NDArray | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -4393,6 +4495,8 @@ def nansum(data: NDArray, axis: int | Sequence[int] | None = None, keepdims: boo
 def negative(data: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
     """Return -x, element by element.
 
+    .. math:: y = -x
+
     Parameters
     ----------
     data : NDArray
@@ -4689,7 +4793,9 @@ def preloaded_multi_sgd_update(*data: NDArray, rescale_grad: float = 1.0, clip_g
     """
 
 def prod(data: NDArray, axis: int | Sequence[int] | None = None, keepdims: bool = False, exclude: bool = False, out: NDArray | None = None, name: str | None = None) -> NDArray:
-    """Return the product along axes.
+    r"""Return the product along axes.
+
+    .. math:: y = \prod_i x_i
 
     The default is all axes; ``exclude`` reduces all but the given axes. ``keepdims`` keeps reduced axes, with size one.
 
@@ -4719,7 +4825,9 @@ def prod(data: NDArray, axis: int | Sequence[int] | None = None, keepdims: bool 
     """
 
 def radians(data: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
-    """Return degrees as radians, element by element.
+    r"""Return degrees as radians, element by element.
+
+    .. math:: y = \pi x / 180
 
     Parameters
     ----------
@@ -4743,6 +4851,8 @@ def radians(data: NDArray, out: NDArray | None = None, name: str | None = None) 
 def rcbrt(data: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
     """Return 1 / cbrt(x), element by element.
 
+    .. math:: y = x^{-1/3}
+
     Parameters
     ----------
     data : NDArray
@@ -4765,6 +4875,8 @@ def rcbrt(data: NDArray, out: NDArray | None = None, name: str | None = None) ->
 def reciprocal(data: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
     """Return 1 / x, element by element.
 
+    .. math:: y = 1 / x
+
     Parameters
     ----------
     data : NDArray
@@ -4785,7 +4897,9 @@ def reciprocal(data: NDArray, out: NDArray | None = None, name: str | None = Non
     """
 
 def relu(data: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
-    """Return max(x, 0), element by element.
+    r"""Return max(x, 0), element by element.
+
+    .. math:: y = \max(x, 0)
 
     Parameters
     ----------
@@ -5034,7 +5148,9 @@ def round(data: NDArray, out: NDArray | None = None, name: str | None = None) ->
     """
 
 def rsqrt(data: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
-    """Return 1 / sqrt(x), element by element.
+    r"""Return 1 / sqrt(x), element by element.
+
+    .. math:: y = 1 / \sqrt{x}
 
     Parameters
     ----------
@@ -5085,7 +5201,9 @@ def scatter_nd(data: NDArray, indices: NDArray, shape: int | Sequence[int], out:
     """
 
 def sgd_mom_update(weight: NDArray, grad: NDArray, mom: NDArray, lr: float, momentum: float = 0.0, wd: float = 0.0, rescale_grad: float = 1.0, clip_gradient: float = -1.0, lazy_update: bool = True, out: NDArray | None = None, name: str | None = None) -> NDArray:
-    """Return the weight after one SGD step with momentum.
+    r"""Return the weight after one SGD step with momentum.
+
+    .. math:: m = \mu m - \eta (g + wd w); w = w + m
 
     ``mom = momentum * mom - lr * (rescale_grad * grad + wd * weight)``, then ``weight + mom``. The operator updates
     `mom` in place.
@@ -5128,7 +5246,9 @@ def sgd_mom_update(weight: NDArray, grad: NDArray, mom: NDArray, lr: float, mome
     """
 
 def sgd_update(weight: NDArray, grad: NDArray, lr: float, wd: float = 0.0, rescale_grad: float = 1.0, clip_gradient: float = -1.0, lazy_update: bool = True, out: NDArray | None = None, name: str | None = None) -> NDArray:
-    """Return the weight after one SGD step: ``weight - lr * (rescale_grad * grad + wd * weight)``.
+    r"""Return the weight after one SGD step: ``weight - lr * (rescale_grad * grad + wd * weight)``.
+
+    .. math:: w = w - \eta (g + wd w)
 
     Parameters
     ----------
@@ -5186,6 +5306,8 @@ def shape_array(data: NDArray, out: NDArray | None = None, name: str | None = No
 
 def sigmoid(data: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
     """Return the sigmoid 1 / (1 + exp(-x)), element by element.
+
+    .. math:: y = 1 / (1 + e^{-x})
 
     Parameters
     ----------
@@ -5307,7 +5429,9 @@ def signum_update(weight: NDArray, grad: NDArray, mom: NDArray, lr: float, momen
     """
 
 def sin(data: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
-    """Return the sine, element by element.
+    r"""Return the sine, element by element.
+
+    .. math:: y = \sin x
 
     Parameters
     ----------
@@ -5330,6 +5454,8 @@ def sin(data: NDArray, out: NDArray | None = None, name: str | None = None) -> N
 
 def sinh(data: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
     """Return the hyperbolic sine, element by element.
+
+    .. math:: y = (e^x - e^{-x}) / 2
 
     Parameters
     ----------
@@ -5486,7 +5612,9 @@ def smooth_l1(data: NDArray, scalar: float = 1.0, out: NDArray | None = None, na
     """
 
 def softmax(data: NDArray, length: NDArray | None = None, axis: int = -1, temperature: float | None = None, dtype: DTypeLike | None = None, use_length: bool | None = False, out: NDArray | None = None, name: str | None = None) -> NDArray:
-    """Return the softmax of an array along an axis: ``exp(x) / sum(exp(x))``.
+    r"""Return the softmax of an array along an axis: ``exp(x) / sum(exp(x))``.
+
+    .. math:: y_i = e^{x_i / t} / \sum_j e^{x_j / t}
 
     Parameters
     ----------
@@ -5518,7 +5646,9 @@ def softmax(data: NDArray, length: NDArray | None = None, axis: int = -1, temper
     """
 
 def softmax_cross_entropy(data: NDArray, label: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
-    """Return the sum over rows of the cross entropy of scores (a matrix) and class indices.
+    r"""Return the sum over rows of the cross entropy of scores (a matrix) and class indices.
+
+    .. math:: y = -\sum_n \log softmax(x_n)_{label_n}
 
     Parameters
     ----------
@@ -5546,7 +5676,9 @@ def softmax_cross_entropy(data: NDArray, label: NDArray, out: NDArray | None = N
     """
 
 def softmin(data: NDArray, axis: int = -1, temperature: float | None = None, dtype: DTypeLike | None = None, use_length: bool | None = False, out: NDArray | None = None, name: str | None = None) -> NDArray:
-    """Return the softmax of the negated array along an axis: ``exp(-x) / sum(exp(-x))``.
+    r"""Return the softmax of the negated array along an axis: ``exp(-x) / sum(exp(-x))``.
+
+    .. math:: y_i = e^{-x_i / t} / \sum_j e^{-x_j / t}
 
     Parameters
     ----------
@@ -5577,6 +5709,8 @@ def softmin(data: NDArray, axis: int = -1, temperature: float | None = None, dty
 
 def softsign(data: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
     """Return the softsign x / (1 + |x|), element by element.
+
+    .. math:: y = x / (1 + |x|)
 
     Parameters
     ----------
@@ -5648,7 +5782,9 @@ def space_to_depth(data: NDArray, block_size: int, out: NDArray | None = None, n
     """
 
 def sqrt(data: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
-    """Return the square root, element by element.
+    r"""Return the square root, element by element.
+
+    .. math:: y = \sqrt{x}
 
     Parameters
     ----------
@@ -5671,6 +5807,8 @@ def sqrt(data: NDArray, out: NDArray | None = None, name: str | None = None) -> 
 
 def square(data: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
     """Return the square, element by element.
+
+    .. math:: y = x^2
 
     Parameters
     ----------
@@ -5743,7 +5881,9 @@ def stack(*data: NDArray, axis: int = 0, out: NDArray | None = None, name: str |
     """
 
 def sum(data: NDArray, axis: int | Sequence[int] | None = None, keepdims: bool = False, exclude: bool = False, out: NDArray | None = None, name: str | None = None) -> NDArray:
-    """Return the sum along axes.
+    r"""Return the sum along axes.
+
+    .. math:: y = \sum_i x_i
 
     The default is all axes; ``exclude`` reduces all but the given axes. ``keepdims`` keeps reduced axes, with size one.
 
@@ -5805,7 +5945,9 @@ def take(a: NDArray, indices: NDArray, axis: int = 0, mode: Literal['clip', 'rai
     """
 
 def tan(data: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
-    """Return the tangent, element by element.
+    r"""Return the tangent, element by element.
+
+    .. math:: y = \tan x
 
     Parameters
     ----------
@@ -5828,6 +5970,8 @@ def tan(data: NDArray, out: NDArray | None = None, name: str | None = None) -> N
 
 def tanh(data: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
     """Return the hyperbolic tangent, element by element.
+
+    .. math:: y = (e^x - e^{-x}) / (e^x + e^{-x})
 
     Parameters
     ----------
@@ -6058,7 +6202,9 @@ def cumsum(a: NDArray, axis: int | None = None, dtype: DTypeLike | None = None, 
 flatten = Flatten
 flip = reverse
 def linalg_det(A: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
-    """Return the determinant of square matrices, of shape (1,) for one matrix.
+    r"""Return the determinant of square matrices, of shape (1,) for one matrix.
+
+    .. math:: y = \det A
 
     Singular matrices have an exact first derivative (the cofactors); their second derivative is NaN.
 
@@ -6136,6 +6282,8 @@ def linalg_extracttrian(A: NDArray, offset: int = 0, lower: bool = True, out: ND
 def linalg_gelqf(A: NDArray, out: NDArray | Sequence[NDArray] | None = None, name: str | None = None) -> list[NDArray]:
     """Return Q and L with A = L * Q: Q has orthonormal rows, and L is lower triangular.
 
+    .. math:: A = L Q, with Q Q^T = I and L lower triangular
+
     A must not have more rows than columns.
 
     Parameters
@@ -6159,7 +6307,9 @@ def linalg_gelqf(A: NDArray, out: NDArray | Sequence[NDArray] | None = None, nam
     """
 
 def linalg_gemm(A: NDArray, B: NDArray, C: NDArray, transpose_a: bool = False, transpose_b: bool = False, alpha: float = 1.0, beta: float = 1.0, axis: int = -2, out: NDArray | None = None, name: str | None = None) -> NDArray:
-    """Return ``alpha * op(A) * op(B) + beta * C``, where ``op`` transposes on request.
+    r"""Return ``alpha * op(A) * op(B) + beta * C``, where ``op`` transposes on request.
+
+    .. math:: y = \alpha A B + \beta C
 
     Matrix columns are along the last axis, matrix rows along ``axis``. With ``beta=0`` C is not read.
 
@@ -6198,7 +6348,9 @@ def linalg_gemm(A: NDArray, B: NDArray, C: NDArray, transpose_a: bool = False, t
     """
 
 def linalg_gemm2(A: NDArray, B: NDArray, transpose_a: bool = False, transpose_b: bool = False, alpha: float = 1.0, axis: int = -2, out: NDArray | None = None, name: str | None = None) -> NDArray:
-    """Return ``alpha * op(A) * op(B)``, where ``op`` transposes on request.
+    r"""Return ``alpha * op(A) * op(B)``, where ``op`` transposes on request.
+
+    .. math:: y = \alpha A B
 
     Matrix columns are along the last axis, matrix rows along ``axis``.
 
@@ -6234,6 +6386,8 @@ def linalg_gemm2(A: NDArray, B: NDArray, transpose_a: bool = False, transpose_b:
 
 def linalg_inverse(A: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
     """Return the inverse of square matrices.
+
+    .. math:: y = A^{-1}
 
     Parameters
     ----------
@@ -6310,6 +6464,8 @@ def linalg_maketrian(A: NDArray, offset: int = 0, lower: bool = True, out: NDArr
 def linalg_potrf(A: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
     """Return the Cholesky factor of symmetric positive definite matrices: lower triangular L with A = L * L^T.
 
+    .. math:: A = L L^T
+
     Parameters
     ----------
     A : NDArray
@@ -6332,6 +6488,8 @@ def linalg_potrf(A: NDArray, out: NDArray | None = None, name: str | None = None
 
 def linalg_potri(A: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
     """Return the inverse of a matrix from its Cholesky factor: the inverse of L * L^T for lower triangular L.
+
+    .. math:: y = (A A^T)^{-1}
 
     Parameters
     ----------
@@ -6378,7 +6536,9 @@ def linalg_slogdet(A: NDArray, out: NDArray | Sequence[NDArray] | None = None, n
     """
 
 def linalg_sumlogdiag(A: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
-    """Return the sum of the logarithms of the diagonal of square matrices, of shape (1,) for one matrix.
+    r"""Return the sum of the logarithms of the diagonal of square matrices, of shape (1,) for one matrix.
+
+    .. math:: y = \sum_i \log A_{ii}
 
     Parameters
     ----------
@@ -6426,7 +6586,9 @@ def linalg_syevd(A: NDArray, out: NDArray | Sequence[NDArray] | None = None, nam
     """
 
 def linalg_syrk(A: NDArray, transpose: bool = False, alpha: float = 1.0, out: NDArray | None = None, name: str | None = None) -> NDArray:
-    """Return ``alpha * A * transpose(A)``, or ``alpha * transpose(A) * A`` with ``transpose``.
+    r"""Return ``alpha * A * transpose(A)``, or ``alpha * transpose(A) * A`` with ``transpose``.
+
+    .. math:: y = \alpha A A^T
 
     Parameters
     ----------
@@ -6697,7 +6859,9 @@ def random_pdf_dirichlet(sample: NDArray, alpha: NDArray, is_log: bool = False, 
     """
 
 def random_pdf_exponential(sample: NDArray, lam: NDArray, is_log: bool = False, out: NDArray | None = None, name: str | None = None) -> NDArray:
-    """Return the density of exponential distributions with rates `lam` at samples.
+    r"""Return the density of exponential distributions with rates `lam` at samples.
+
+    .. math:: y = \lambda e^{-\lambda x}
 
     Parameters
     ----------
@@ -6807,7 +6971,9 @@ def random_pdf_negative_binomial(sample: NDArray, k: NDArray, p: NDArray, is_log
     """
 
 def random_pdf_normal(sample: NDArray, mu: NDArray, sigma: NDArray, is_log: bool = False, out: NDArray | None = None, name: str | None = None) -> NDArray:
-    """Return the density of normal distributions with means `mu` and standard deviations `sigma` at samples.
+    r"""Return the density of normal distributions with means `mu` and standard deviations `sigma` at samples.
+
+    .. math:: y = e^{-(x - \mu)^2 / (2 \sigma^2)} / (\sigma \sqrt{2 \pi})
 
     Parameters
     ----------
@@ -6835,7 +7001,9 @@ def random_pdf_normal(sample: NDArray, mu: NDArray, sigma: NDArray, is_log: bool
     """
 
 def random_pdf_poisson(sample: NDArray, lam: NDArray, is_log: bool = False, out: NDArray | None = None, name: str | None = None) -> NDArray:
-    """Return the probability of samples of Poisson distributions with rates `lam`.
+    r"""Return the probability of samples of Poisson distributions with rates `lam`.
+
+    .. math:: y = \lambda^x e^{-\lambda} / x!
 
     Parameters
     ----------
@@ -6862,6 +7030,8 @@ def random_pdf_poisson(sample: NDArray, lam: NDArray, is_log: bool = False, out:
 
 def random_pdf_uniform(sample: NDArray, low: NDArray, high: NDArray, is_log: bool = False, out: NDArray | None = None, name: str | None = None) -> NDArray:
     """Return the density of uniform distributions at samples, which must be between `low` and `high`.
+
+    .. math:: y = 1 / (high - low)
 
     Parameters
     ----------

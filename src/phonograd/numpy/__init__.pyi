@@ -74,6 +74,8 @@ absolute = abs
 def add(x1: ndarray | float, x2: ndarray | float, out: ndarray | None = None, name: str | None = None) -> ndarray:
     """Return the sum of two operands.
 
+    .. math:: y = a + b
+
     Parameters
     ----------
     x1 : ndarray | float
@@ -201,7 +203,9 @@ def any(a: ndarray, axis: int | Sequence[int] | None = None, keepdims: bool = Fa
     """
 
 def arccos(x: ndarray | float, out: ndarray | None = None, name: str | None = None) -> ndarray:
-    """Return the inverse cosine, element by element.
+    r"""Return the inverse cosine, element by element.
+
+    .. math:: y = \arccos x
 
     Parameters
     ----------
@@ -223,7 +227,9 @@ def arccos(x: ndarray | float, out: ndarray | None = None, name: str | None = No
     """
 
 def arccosh(x: ndarray | float, out: ndarray | None = None, name: str | None = None) -> ndarray:
-    """Return the inverse hyperbolic cosine, element by element.
+    r"""Return the inverse hyperbolic cosine, element by element.
+
+    .. math:: y = \log(x + \sqrt{x^2 - 1})
 
     Parameters
     ----------
@@ -245,7 +251,9 @@ def arccosh(x: ndarray | float, out: ndarray | None = None, name: str | None = N
     """
 
 def arcsin(x: ndarray | float, out: ndarray | None = None, name: str | None = None) -> ndarray:
-    """Return the inverse sine, element by element.
+    r"""Return the inverse sine, element by element.
+
+    .. math:: y = \arcsin x
 
     Parameters
     ----------
@@ -267,7 +275,9 @@ def arcsin(x: ndarray | float, out: ndarray | None = None, name: str | None = No
     """
 
 def arcsinh(x: ndarray | float, out: ndarray | None = None, name: str | None = None) -> ndarray:
-    """Return the inverse hyperbolic sine, element by element.
+    r"""Return the inverse hyperbolic sine, element by element.
+
+    .. math:: y = \log(x + \sqrt{x^2 + 1})
 
     Parameters
     ----------
@@ -289,7 +299,9 @@ def arcsinh(x: ndarray | float, out: ndarray | None = None, name: str | None = N
     """
 
 def arctan(x: ndarray | float, out: ndarray | None = None, name: str | None = None) -> ndarray:
-    """Return the inverse tangent, element by element.
+    r"""Return the inverse tangent, element by element.
+
+    .. math:: y = \arctan x
 
     Parameters
     ----------
@@ -335,7 +347,9 @@ def arctan2(x1: ndarray | float, x2: ndarray | float, out: ndarray | None = None
     """
 
 def arctanh(x: ndarray | float, out: ndarray | None = None, name: str | None = None) -> ndarray:
-    """Return the inverse hyperbolic tangent, element by element.
+    r"""Return the inverse hyperbolic tangent, element by element.
+
+    .. math:: y = \log((1 + x) / (1 - x)) / 2
 
     Parameters
     ----------
@@ -582,6 +596,8 @@ def broadcast_to(array: ndarray, shape: int | Sequence[int], out: ndarray | None
 def cbrt(x: ndarray | float, out: ndarray | None = None, name: str | None = None) -> ndarray:
     """Return the cube root, element by element.
 
+    .. math:: y = x^{1/3}
+
     Parameters
     ----------
     x : ndarray | float
@@ -648,7 +664,9 @@ def copysign(x1: ndarray | float, x2: ndarray | float, out: ndarray | None = Non
     """
 
 def cos(x: ndarray | float, out: ndarray | None = None, name: str | None = None) -> ndarray:
-    """Return the cosine, element by element.
+    r"""Return the cosine, element by element.
+
+    .. math:: y = \cos x
 
     Parameters
     ----------
@@ -671,6 +689,8 @@ def cos(x: ndarray | float, out: ndarray | None = None, name: str | None = None)
 
 def cosh(x: ndarray | float, out: ndarray | None = None, name: str | None = None) -> ndarray:
     """Return the hyperbolic cosine, element by element.
+
+    .. math:: y = (e^x + e^{-x}) / 2
 
     Parameters
     ----------
@@ -768,7 +788,9 @@ def cumsum(a: ndarray, axis: int | None = None, dtype: DTypeLike | None = None, 
     """
 
 def deg2rad(x: ndarray | float, out: ndarray | None = None, name: str | None = None) -> ndarray:
-    """Return degrees as radians, element by element.
+    r"""Return degrees as radians, element by element.
+
+    .. math:: y = \pi x / 180
 
     Parameters
     ----------
@@ -790,7 +812,9 @@ def deg2rad(x: ndarray | float, out: ndarray | None = None, name: str | None = N
     """
 
 def degrees(x: ndarray | float, out: ndarray | None = None, name: str | None = None) -> ndarray:
-    """Return radians as degrees, element by element.
+    r"""Return radians as degrees, element by element.
+
+    .. math:: y = 180 x / \pi
 
     Parameters
     ----------
@@ -892,6 +916,8 @@ def diagonal(a: ndarray, offset: int = 0, axis1: int = 0, axis2: int = 1, out: n
 def divide(x1: ndarray | float, x2: ndarray | float, out: ndarray | None = None, name: str | None = None) -> ndarray:
     """Return the quotient x1 / x2.
 
+    .. math:: y = a / b
+
     Parameters
     ----------
     x1 : ndarray | float
@@ -914,7 +940,9 @@ def divide(x1: ndarray | float, x2: ndarray | float, out: ndarray | None = None,
     """
 
 def dot(a: ndarray | float, b: ndarray | float, out: ndarray | None = None, name: str | None = None) -> ndarray:
-    """Return the dot product: the sum over the last axis of a and the second-to-last axis of b.
+    r"""Return the dot product: the sum over the last axis of a and the second-to-last axis of b.
+
+    .. math:: y_{i,j} = \sum_k a_{i,k} b_{k,j}
 
     For vectors it is the inner product, for matrices the matrix product; with a 0-d array it is the elementwise
     product.
@@ -967,6 +995,8 @@ def equal(x1: ndarray | float, x2: ndarray | float, out: ndarray | None = None, 
 def exp(x: ndarray | float, out: ndarray | None = None, name: str | None = None) -> ndarray:
     """Return the exponential exp(x), element by element.
 
+    .. math:: y = e^x
+
     Parameters
     ----------
     x : ndarray | float
@@ -1012,6 +1042,8 @@ def expand_dims(a: ndarray, axis: int | Sequence[int] | None, out: ndarray | Non
 
 def expm1(x: ndarray | float, out: ndarray | None = None, name: str | None = None) -> ndarray:
     """Return exp(x) - 1, element by element.
+
+    .. math:: y = e^x - 1
 
     Parameters
     ----------
@@ -1364,7 +1396,9 @@ def heaviside(x1: ndarray | float, x2: ndarray | float, out: ndarray | None = No
     """
 
 def hypot(x1: ndarray | float, x2: ndarray | float, out: ndarray | None = None, name: str | None = None) -> ndarray:
-    """Return the hypotenuse, the square root of x1 ** 2 + x2 ** 2.
+    r"""Return the hypotenuse, the square root of x1 ** 2 + x2 ** 2.
+
+    .. math:: y = \sqrt{a^2 + b^2}
 
     Parameters
     ----------
@@ -1643,7 +1677,9 @@ def less_equal(x1: ndarray | float, x2: ndarray | float, out: ndarray | None = N
     """
 
 def log(x: ndarray | float, out: ndarray | None = None, name: str | None = None) -> ndarray:
-    """Return the natural logarithm, element by element.
+    r"""Return the natural logarithm, element by element.
+
+    .. math:: y = \ln x
 
     Parameters
     ----------
@@ -1665,7 +1701,9 @@ def log(x: ndarray | float, out: ndarray | None = None, name: str | None = None)
     """
 
 def log10(x: ndarray | float, out: ndarray | None = None, name: str | None = None) -> ndarray:
-    """Return the base-10 logarithm, element by element.
+    r"""Return the base-10 logarithm, element by element.
+
+    .. math:: y = \log_{10} x
 
     Parameters
     ----------
@@ -1687,7 +1725,9 @@ def log10(x: ndarray | float, out: ndarray | None = None, name: str | None = Non
     """
 
 def log1p(x: ndarray | float, out: ndarray | None = None, name: str | None = None) -> ndarray:
-    """Return log(1 + x), element by element.
+    r"""Return log(1 + x), element by element.
+
+    .. math:: y = \ln(1 + x)
 
     Parameters
     ----------
@@ -1709,7 +1749,9 @@ def log1p(x: ndarray | float, out: ndarray | None = None, name: str | None = Non
     """
 
 def log2(x: ndarray | float, out: ndarray | None = None, name: str | None = None) -> ndarray:
-    """Return the base-2 logarithm, element by element.
+    r"""Return the base-2 logarithm, element by element.
+
+    .. math:: y = \log_2 x
 
     Parameters
     ----------
@@ -1731,7 +1773,9 @@ def log2(x: ndarray | float, out: ndarray | None = None, name: str | None = None
     """
 
 def logaddexp(x1: ndarray | float, x2: ndarray | float, out: ndarray | None = None, name: str | None = None) -> ndarray:
-    """Return the logarithm of exp(x1) + exp(x2).
+    r"""Return the logarithm of exp(x1) + exp(x2).
+
+    .. math:: y = \log(e^a + e^b)
 
     Parameters
     ----------
@@ -1849,7 +1893,9 @@ def logical_xor(x1: ndarray | float, x2: ndarray | float, out: ndarray | None = 
     """
 
 def matmul(a: ndarray, b: ndarray, out: ndarray | None = None, name: str | None = None) -> ndarray:
-    """Return the matrix product over the last two axes; leading axes broadcast, and vectors act as rows or columns.
+    r"""Return the matrix product over the last two axes; leading axes broadcast, and vectors act as rows or columns.
+
+    .. math:: y_{i,j} = \sum_k a_{i,k} b_{k,j}
 
     Parameters
     ----------
@@ -1898,7 +1944,9 @@ def maximum(x1: ndarray | float, x2: ndarray | float, out: ndarray | None = None
     """
 
 def mean(a: ndarray, axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, keepdims: bool = False, out: ndarray | None = None, name: str | None = None) -> ndarray:
-    """Return the mean along axes; the mean of integers is float32 unless ``dtype`` is given.
+    r"""Return the mean along axes; the mean of integers is float32 unless ``dtype`` is given.
+
+    .. math:: y = (1 / n) \sum_i x_i
 
     Parameters
     ----------
@@ -2025,6 +2073,8 @@ def msort(a: ndarray, out: ndarray | None = None, name: str | None = None) -> nd
 
 def multiply(x1: ndarray | float, x2: ndarray | float, out: ndarray | None = None, name: str | None = None) -> ndarray:
     """Return the product of two operands.
+
+    .. math:: y = a b
 
     Parameters
     ----------
@@ -2242,6 +2292,8 @@ def nansum(a: ndarray, axis: int | Sequence[int] | None = None, dtype: DTypeLike
 def negative(x: ndarray | float, out: ndarray | None = None, name: str | None = None) -> ndarray:
     """Return -x, element by element.
 
+    .. math:: y = -x
+
     Parameters
     ----------
     x : ndarray | float
@@ -2287,6 +2339,8 @@ def not_equal(x1: ndarray | float, x2: ndarray | float, out: ndarray | None = No
 
 def outer(a: ndarray, b: ndarray, out: ndarray | None = None, name: str | None = None) -> ndarray:
     """Return the products of all pairs of elements of two arrays.
+
+    .. math:: y_{i,j} = a_i b_j
 
     Parameters
     ----------
@@ -2359,6 +2413,8 @@ def positive(x: ndarray | float, out: ndarray | None = None, name: str | None = 
 def power(x1: ndarray | float, x2: ndarray | float, out: ndarray | None = None, name: str | None = None) -> ndarray:
     """Return x1 raised to the power x2.
 
+    .. math:: y = a^b
+
     Parameters
     ----------
     x1 : ndarray | float
@@ -2381,7 +2437,9 @@ def power(x1: ndarray | float, x2: ndarray | float, out: ndarray | None = None, 
     """
 
 def prod(a: ndarray, axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, keepdims: bool = False, initial: float | None = None, out: ndarray | None = None, name: str | None = None) -> ndarray:
-    """Return the product along axes; over all axes by default.
+    r"""Return the product along axes; over all axes by default.
+
+    .. math:: y = \prod_i x_i
 
     Parameters
     ----------
@@ -2463,6 +2521,8 @@ def real(val: ndarray, out: ndarray | None = None, name: str | None = None) -> n
 
 def reciprocal(x: ndarray | float, out: ndarray | None = None, name: str | None = None) -> ndarray:
     """Return 1 / x, element by element.
+
+    .. math:: y = 1 / x
 
     Parameters
     ----------
@@ -2657,7 +2717,9 @@ def signbit(x: ndarray | float, out: ndarray | None = None, name: str | None = N
     """
 
 def sin(x: ndarray | float, out: ndarray | None = None, name: str | None = None) -> ndarray:
-    """Return the sine, element by element.
+    r"""Return the sine, element by element.
+
+    .. math:: y = \sin x
 
     Parameters
     ----------
@@ -2679,7 +2741,9 @@ def sin(x: ndarray | float, out: ndarray | None = None, name: str | None = None)
     """
 
 def sinc(x: ndarray | float, out: ndarray | None = None, name: str | None = None) -> ndarray:
-    """Return sin(pi x) / (pi x), which is 1 at zero.
+    r"""Return sin(pi x) / (pi x), which is 1 at zero.
+
+    .. math:: y = \sin(\pi x) / (\pi x)
 
     Parameters
     ----------
@@ -2702,6 +2766,8 @@ def sinc(x: ndarray | float, out: ndarray | None = None, name: str | None = None
 
 def sinh(x: ndarray | float, out: ndarray | None = None, name: str | None = None) -> ndarray:
     """Return the hyperbolic sine, element by element.
+
+    .. math:: y = (e^x - e^{-x}) / 2
 
     Parameters
     ----------
@@ -2752,7 +2818,9 @@ def sort(a: ndarray, axis: int | None = -1, kind: str | None = None, order: str 
     """
 
 def sqrt(x: ndarray | float, out: ndarray | None = None, name: str | None = None) -> ndarray:
-    """Return the square root, element by element.
+    r"""Return the square root, element by element.
+
+    .. math:: y = \sqrt{x}
 
     Parameters
     ----------
@@ -2775,6 +2843,8 @@ def sqrt(x: ndarray | float, out: ndarray | None = None, name: str | None = None
 
 def square(x: ndarray | float, out: ndarray | None = None, name: str | None = None) -> ndarray:
     """Return the square, element by element.
+
+    .. math:: y = x^2
 
     Parameters
     ----------
@@ -2820,7 +2890,9 @@ def squeeze(a: ndarray, axis: int | Sequence[int] | None = None, out: ndarray | 
     """
 
 def std(a: ndarray, axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, ddof: int = 0, keepdims: bool = False, out: ndarray | None = None, name: str | None = None) -> ndarray:
-    """Return the standard deviation along axes, the square root of the variance.
+    r"""Return the standard deviation along axes, the square root of the variance.
+
+    .. math:: y = \sqrt{\sum_i (x_i - \mu)^2 / (n - ddof)}
 
     Parameters
     ----------
@@ -2852,6 +2924,8 @@ def std(a: ndarray, axis: int | Sequence[int] | None = None, dtype: DTypeLike | 
 def subtract(x1: ndarray | float, x2: ndarray | float, out: ndarray | None = None, name: str | None = None) -> ndarray:
     """Return the difference x1 - x2.
 
+    .. math:: y = a - b
+
     Parameters
     ----------
     x1 : ndarray | float
@@ -2874,7 +2948,9 @@ def subtract(x1: ndarray | float, x2: ndarray | float, out: ndarray | None = Non
     """
 
 def sum(a: ndarray, axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, keepdims: bool = False, initial: float | None = None, out: ndarray | None = None, name: str | None = None) -> ndarray:
-    """Return the sum along axes; over all axes by default, which returns a 0-d array.
+    r"""Return the sum along axes; over all axes by default, which returns a 0-d array.
+
+    .. math:: y = \sum_i x_i
 
     Booleans are counted as int64; ``dtype`` converts numbers before they are summed.
 
@@ -2932,7 +3008,9 @@ def swapaxes(a: ndarray, axis1: int, axis2: int, out: ndarray | None = None, nam
     """
 
 def tan(x: ndarray | float, out: ndarray | None = None, name: str | None = None) -> ndarray:
-    """Return the tangent, element by element.
+    r"""Return the tangent, element by element.
+
+    .. math:: y = \tan x
 
     Parameters
     ----------
@@ -2955,6 +3033,8 @@ def tan(x: ndarray | float, out: ndarray | None = None, name: str | None = None)
 
 def tanh(x: ndarray | float, out: ndarray | None = None, name: str | None = None) -> ndarray:
     """Return the hyperbolic tangent, element by element.
+
+    .. math:: y = (e^x - e^{-x}) / (e^x + e^{-x})
 
     Parameters
     ----------
@@ -3126,7 +3206,9 @@ def trunc(x: ndarray | float, out: ndarray | None = None, name: str | None = Non
     """
 
 def var(a: ndarray, axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, ddof: int = 0, keepdims: bool = False, out: ndarray | None = None, name: str | None = None) -> ndarray:
-    """Return the variance along axes: the sum of squared deviations divided by n - ``ddof``.
+    r"""Return the variance along axes: the sum of squared deviations divided by n - ``ddof``.
+
+    .. math:: y = \sum_i (x_i - \mu)^2 / (n - ddof)
 
     Parameters
     ----------
@@ -3611,7 +3693,9 @@ def atleast_3d(*arys: Any) -> ndarray:
     """
 
 def average(a: ndarray, axis: int | Sequence[int] | None = None, weights: ndarray | None = None, returned: bool = False, out: ndarray | None = None) -> ndarray:
-    """Return the weighted mean along axes, and with ``returned`` also the sum of the weights.
+    r"""Return the weighted mean along axes, and with ``returned`` also the sum of the weights.
+
+    .. math:: y = \sum_i w_i x_i / \sum_i w_i
 
     Parameters
     ----------
@@ -3787,7 +3871,9 @@ def choose(a: ndarray, choices: Sequence[ArrayLike] | ndarray, out: ndarray | No
     """
 
 def clip(a: ndarray, a_min: ArrayLike, a_max: ArrayLike, out: ndarray | None = None) -> ndarray:
-    """Limit the elements to the range from ``a_min`` to ``a_max``, which are numbers or arrays.
+    r"""Limit the elements to the range from ``a_min`` to ``a_max``, which are numbers or arrays.
+
+    .. math:: y = \min(\max(x, a_min), a_max)
 
     Parameters
     ----------

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from ..core.base.docstrings import compose, examples_beside, own_descriptions, sections_of
+from ..core.base.formulas import with_formula
 from ..core.graph.shared_parameters import COMMON
 from ..core.graph.shared_parameters import SHARED as OF_OPERATORS
 from ..core.graph.signature import Type
@@ -74,7 +75,9 @@ def complete(function: Callable[..., Any], name: str, namespace: str = "") -> No
         # an alias: the example of the function's own name
         example = examples_beside(__file__).get(f"{namespace}{function.__name__}", "")
     function.__signature__ = signature  # type: ignore[attr-defined]
-    function.__doc__ = compose(sections, signature, known, example, str(signature.return_annotation))
+    function.__doc__ = compose(
+        with_formula(sections, whole), signature, known, example, str(signature.return_annotation)
+    )
 
 
 def complete_all(namespace: Mapping[str, Any], names: Iterable[str]) -> None:

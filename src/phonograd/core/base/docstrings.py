@@ -131,7 +131,11 @@ def _complete(own: str, owner: Any) -> str:
     signature = signature_of_class(owner)
     file = getattr(sys.modules.get(owner.__module__), "__file__", None) or ""
     example = sections.get("Examples") or examples_beside(file).get(owner.__name__, "")
-    return compose(sections, signature, class_descriptions(owner, signature), example)
+    # lazy import: programs that ask for no documentation do not need the table
+    from .formulas import with_formula
+
+    shown = with_formula(sections, owner.__name__, is_class=True)
+    return compose(shown, signature, class_descriptions(owner, signature), example)
 
 
 def signature_of_class(owner: type[Any]) -> inspect.Signature:

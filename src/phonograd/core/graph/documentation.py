@@ -23,13 +23,16 @@ from collections import ChainMap
 from collections.abc import Mapping
 
 from ..base.docstrings import compose, examples_beside, own_descriptions, sections_of
+from ..base.formulas import with_formula
 from .operator import Operator
 from .signature import signature_of
 
-__all__ = ["brief_of", "document", "example_of", "text_of", "undescribed"]
+__all__ = ["brief_of", "descriptions", "document", "example_of", "text_of", "undescribed"]
 
 
-def _descriptions(declared: Operator, sections: Mapping[str, str]) -> Mapping[str, str]:
+def descriptions(declared: Operator, sections: Mapping[str, str] | None = None) -> Mapping[str, str]:
+    """Return the descriptions of arguments of an operator by name: its own, then the shared ones."""
+    sections = sections_of(declared.__doc__ or "") if sections is None else sections
     from .shared_parameters import COMMON, SHARED
 
     keys = {name: f"{declared.name}.{name}" for name in (*declared.input_names, *declared.parameter_names)}
@@ -41,7 +44,7 @@ def _descriptions(declared: Operator, sections: Mapping[str, str]) -> Mapping[st
 
 def undescribed(declared: Operator) -> list[str]:
     """Return the arguments of an operator's function that have no description."""
-    known = _descriptions(declared, sections_of(declared.__doc__ or ""))
+    known = descriptions(declared)
     return [name for name in signature_of(declared).parameters if name not in known]
 
 
@@ -64,7 +67,8 @@ def document(declared: Operator, examples: bool = True, signature: inspect.Signa
     sections = sections_of(declared.__doc__ or "")
     signature = signature or signature_of(declared)
     example = _example(declared, sections) if examples else ""
-    return compose(sections, signature, _descriptions(declared, sections), example, signature.return_annotation)
+    known, shown = descriptions(declared, sections), with_formula(sections, declared.name)
+    return compose(shown, signature, known, example, signature.return_annotation)
 
 
 def text_of(declared: Operator) -> str:

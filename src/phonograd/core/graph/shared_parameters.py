@@ -133,7 +133,7 @@ SHARED = {
     "index": "The indices.",
     "index_vector": "Numbers of the rows that are replaced.",
     "indices": "The indices.",
-    "init_output": "Whether the result is set to zero first.",
+    "init_output": "Has no effect here.",
     "input_dim": "Number of rows of the table.",
     "interp": "The interpolation, a number as in OpenCV: 0 nearest, 1 linear, 2 cubic, 3 area, 4 Lanczos.",
     "iou_loss": "Whether boxes are predicted as corners instead of offsets.",
