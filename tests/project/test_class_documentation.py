@@ -26,9 +26,11 @@ LEFT_OUT = ("core", "cli", "compat", "quantization", "readings", "mappings", "te
 RESULTS = {
     "phonograd.distributed.communicator.Communicator",
     "phonograd.distributed.observation.Statistics",
+    "phonograd.explain.Evaluation",
     "phonograd.explain.KernelReport",
     "phonograd.explain.PlanLog",
     "phonograd.explain.PlanReport",
+    "phonograd.explain.TierLog",
     "phonograd.explain.ValueReport",
     "phonograd.gluon.block.plain.HookHandle",
     "phonograd.model.BatchEndParam",

@@ -67,7 +67,12 @@ def convolved(x: nd.NDArray, w: nd.NDArray) -> nd.NDArray:
     return nd.Pooling(nd.Convolution(image, kernel, no_bias=True, kernel=(3, 3), num_filter=1), kernel=(2, 2))
 
 
+def with_an_input_left_out(x: nd.NDArray, w: nd.NDArray) -> nd.NDArray:
+    return nd.SequenceReverse(nd.dot(x, w).expand_dims(2)) * nd.SequenceLast(x)
+
+
 PROGRAMS: list[Program] = [
+    with_an_input_left_out,
     split_and_joined,
     one_weight_in_many_products,
     many_pieces,
@@ -118,6 +123,17 @@ def test_the_bits_are_those_of_a_plan(program: Program, passes: list[Any]) -> No
         planned = gradients(program, extent)
     for one, two, three in zip(found, again, planned, strict=True):
         assert one.tobytes() == two.tobytes() == three.tobytes()
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_the_bits_are_those_of_a_plan_for_other_extents(program: Program, passes: list[Any]) -> None:
+    extents = [next(_extents) for _ in range(4)]
+    found = [gradients(program, extent, rows) for rows, extent in enumerate(extents, 9)]
+    assert len(passes) == 4
+    with mx.settings.override(tiers="plan"):
+        planned = [gradients(program, extent, rows) for rows, extent in enumerate(extents, 9)]
+    for one, two in zip(itertools.chain(*found), itertools.chain(*planned), strict=True):
+        assert one.tobytes() == two.tobytes()
 
 
 def test_gradients_have_memory_of_their_own() -> None:

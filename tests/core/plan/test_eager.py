@@ -226,11 +226,22 @@ def test_errors_name_the_line_that_asked_for_it() -> None:
     assert lines == [str(start + 1), str(start + 4)]
 
 
-def test_who_observes_sees_kernels_of_a_plan() -> None:
+def test_profiles_show_what_runs() -> None:
     x = nd.ones((_size[0],))
     x.asnumpy()
     with profiler.profile() as profile:
         y = nd.sin(x) + nd.cos(x)
+        assert is_eager(y)
+    computed = {event.name for event in profile.events() if event.category == "kernel"}
+    assert {"sin", "cos"} <= computed
+    assert not any(["sin" in name and "cos" in name for name in computed])
+
+
+def test_who_looks_at_memory_or_plans_sees_plans() -> None:
+    x = nd.ones((_size[0],))
+    x.asnumpy()
+    with profiler.profile(profile_memory=True) as profile:
+        y = nd.sin(x) * nd.cos(x)
         assert not is_eager(y)
     assert any(["sin" in row.key and "cos" in row.key for row in profile.key_averages()])
     with mx.explain.plans() as seen:

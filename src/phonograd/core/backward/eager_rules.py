@@ -1,6 +1,6 @@
 """Gradient rules as functions of arrays, for backward passes that compute at once (:mod:`.eager`).
 
-Takes the rules of operators (:meth:`phonograd.core.graph.operator.Operator.gradient_call`). A rule is recorded once for
+Takes the rules of operators (:func:`phonograd.core.graph.gradient_rules.gradient_call`). A rule is recorded once for
 each kind of node, as a :class:`~phonograd.core.graph.templates.Template`; the nodes of the template become functions of
 arrays. Nodes of the same kind are then differentiated without making nodes.
 """
@@ -11,6 +11,7 @@ import operator
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ..graph.gradient_rules import gradient_attributes, gradient_call
 from ..graph.node import FORGOTTEN, Node, TensorType, new_node, of_one_call, type_of
 from ..graph.operator import ABSENT, REGISTRY, Array, Operator
 from ..graph.templates import Label, Template, Templates
@@ -141,7 +142,11 @@ class _RuleMaker:
     def _collect_constants(self) -> None:
         """Compute the small constants, which come first among the values."""
         for number, node in enumerate(self._template.constants, self._first):
-            if node.outputs is None and node.size * node.dtype.itemsize <= MOST_CONSTANT_BYTES:
+            if node.operator is _ABSENT:
+                self._slots[number] = self._first + len(self.constants)
+                self._types[number] = None
+                self.constants.append(None)
+            elif node.outputs is None and node.size * node.dtype.itemsize <= MOST_CONSTANT_BYTES:
                 program = EagerProgram([node], lambda _: False)
                 self._slots[number] = self._first + len(self.constants)
                 self.constants += program.run([])
@@ -262,7 +267,7 @@ def gradients_of(node: Node, out_grads: Sequence[Any], known: Mapping[Node, Any]
     if found is not _REFUSED:
         if recipe is not None and node.outputs is None and declared not in _curious:
             recipe.rule = found
-        others = (node, *inputs) if node.outputs is None else declared.gradient_call(node)[0]
+        others = (node, *inputs) if node.outputs is None else gradient_call(node)[0]
         return found.run(out_grads, others, known)  # type: ignore[no-any-return]
     return _run_rule(node, out_grads, known)
 
@@ -274,7 +279,7 @@ _passing: dict[Operator, list[bool] | None] = {}
 
 
 def _passes(declared: Operator, node: Node) -> list[bool] | None:
-    others, rule = declared.gradient_call(node)
+    others, rule = gradient_call(node)
     grad = leaf(0, node.shape, node.dtype, node.context)
     found = rule((grad, *others))
     return [each is not None for each in found] if all([each is None or each is grad for each in found]) else None
@@ -291,9 +296,9 @@ def _stand_ins(node: Node, out_grads: Sequence[Any]) -> list[Node | None]:
 
 def _make_rule(node: Node, out_grads: Sequence[Any]) -> tuple[bool, Any]:
     """Return whether the rule asks for the operators of inputs, and its functions, or the mark for none."""
-    others, rule = node.operator.gradient_call(node)
+    others, rule = gradient_call(node)
     arguments = (*_stand_ins(node, out_grads), *others)
-    templates, attributes = node.operator.leaf_gradient_templates, node.operator.gradient_attributes(node)
+    templates, attributes = node.operator.leaf_gradient_templates, gradient_attributes(node)
     generic = templates.generic(arguments, attributes)
     if generic is not None and generic.rule is not None:
         return _asks(templates, out_grads), generic.rule
@@ -318,7 +323,7 @@ def _asks(templates: Templates, out_grads: Sequence[Any]) -> bool:
 
 def _run_rule(node: Node, out_grads: Sequence[Any], known: Mapping[Node, Any]) -> Sequence[Any]:
     """Return the gradients of inputs by running the rule, and then the nodes that it returns."""
-    others, rule = node.operator.gradient_call(node)
+    others, rule = gradient_call(node)
     stand_ins = _stand_ins(node, out_grads)
     lent = {each: grad for each, grad in zip(stand_ins, out_grads, strict=True) if each is not None}
     with of_one_call():

@@ -10,6 +10,7 @@ signal                  emitted                               connected by
 ``operator.DECLARED``   after every declaration               ``NDArray``, which gets a method
 ``node.FORGOTTEN``      after interned nodes were dropped     every table that is keyed by nodes
 ``cache.PLANNED``       after a plan was made                 ``explain``
+``cache.EVALUATED``     before an evaluation runs             ``explain``
 ``cache.REPEATED``      once, when a plan is used again       ``ndarray``, whose calls become machine code
 ======================  ====================================  ======================================================
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..base.errors import MXNetError
+from ..graph import gradient_rules
 from ..graph.node import FORGOTTEN, Node, attributed_to, statistics
 from ..graph.operator import item_operator
 from ..ops.math.arithmetic import add
@@ -154,7 +155,7 @@ class _Pass:
             return
         with attributed_to(node):
             try:
-                grads = node.operator.differentiate(node, out_grad)
+                grads = gradient_rules.differentiate(node, out_grad)
             except MXNetError as error:
                 if node.origin:
                     raise MXNetError(f"{error} The operator was called at {node.where()}") from None

@@ -54,14 +54,14 @@ that no other file lists operators by name. A new operator is at home everywhere
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..base.devices import Context
 from ..base.dtypes import DType
-from ..base.errors import MXNetError, TooLarge, format_shape, nearest
+from ..base.errors import MXNetError, TooLarge, nearest
 from ..base.signals import Signal
 from .interface import Interface, Onnx
 from .node import (
@@ -90,6 +90,7 @@ __all__ = [
     "Spec",
     "composite",
     "declare",
+    "item_of",
     "label_call",
     "nothing",
     "operator",
@@ -206,7 +207,7 @@ class Operator:
         #: types of results by attributes and types of inputs
         self._result_types: dict[Any, TensorType] = {}
         #: the nodes that the body of a composite makes, and those that the gradient rule makes
-        self.body_templates, self._gradient_templates = Templates(), Templates()
+        self.body_templates, self.gradient_templates = Templates(), Templates()
         #: those of the gradient rule, given leaves as gradients of the outputs
         self.leaf_gradient_templates = Templates()
         #: attributes by the number of arrays and the parameters of calls that were checked
@@ -351,7 +352,7 @@ class Operator:
         if isinstance(spec, list):
             whole = Node(self, sources, attributes, (), spec[0][1], outputs=tuple(spec))
             statistics.nodes += 1 + len(spec)
-            return tuple([_make_item(whole, index) for index in range(len(spec))])
+            return tuple([item_of(whole, index) for index in range(len(spec))])
         statistics.nodes += 1
         made = Node(self, sources, attributes, spec[0], spec[1])
         if sources is inputs:
@@ -374,7 +375,8 @@ class Operator:
         types = (() if self.is_view else attributes, *[node.type or type_of(node) for node in inputs])
         known = self._result_types.get(types)
         if known is None:
-            made = Node(self, inputs, attributes, *self._infer(inputs, attributes))
+            given = tuple([None if node.operator is _ABSENT else node for node in inputs])
+            made = Node(self, inputs, attributes, *self._infer(given, attributes))
             known = self._result_types[types] = type_of(made)
         return known
 
@@ -423,77 +425,6 @@ class Operator:
         return {name: value for name, value in named if names is None or name in names}
 
     # -- using nodes
-
-    def differentiate(self, node: Node, out_grad: Any) -> tuple[Node | None, ...]:
-        """Return the gradient with respect to each input of a node of this operator.
-
-        ``out_grad`` is the gradient of the output, or for several outputs a tuple with None where there is none.
-        """
-        statistics.gradient_rules += 1
-        others, rule = self.gradient_call(node)
-        arguments = (*(out_grad if node.outputs is not None else (out_grad,)), *others)
-        if not self.is_view:
-            template = self._gradient_templates.find(arguments, self.gradient_attributes(node), rule)
-            if template is not None:
-                known: tuple[Node | None, ...] = template.apply(arguments)
-                return known
-        return rule(arguments)
-
-    def gradient_attributes(self, node: Node) -> tuple[Any, ...]:
-        """Return those attributes of a node on which its gradient rule depends."""
-        rule = self.gradient_rule
-        if rule is None or not node.attributes:
-            return ()
-        return tuple(self.accepted(rule, node.attributes).values())
-
-    def gradient_call(
-        self, node: Node
-    ) -> tuple[tuple[Node | None, ...], Callable[[Sequence[Node | None]], tuple[Node | None, ...]]]:
-        """Return how the gradient rule is called for a node of this operator.
-
-        Returns
-        -------
-        others
-            The arguments after the gradients of the outputs: the outputs, and the inputs, None if left out.
-        rule
-            A function of all arguments in one sequence, which returns one gradient for each input.
-        """
-        declared = self.gradient_rule
-        if declared is None:
-            raise MXNetError(
-                f"Operator {self.name} is non-differentiable because it didn't register FGradient attribute."
-            )
-        inputs: tuple[Node | None, ...] = node.inputs
-        if len(inputs) > self.required_inputs:
-            inputs = tuple([None if source.operator is _ABSENT else source for source in node.inputs])
-        named = self.accepted(declared, node.attributes) if node.attributes else {}
-        if node.outputs is None:
-            return (node, *inputs), lambda given: self._gradients(declared(*given, **named), given[2:])
-        count = len(node.outputs)
-        outputs = tuple([_make_item(node, index) for index in range(count)])
-
-        def of_several(given: Sequence[Node | None]) -> tuple[Node | None, ...]:
-            grads, outs, sources = tuple(given[:count]), tuple(given[count : 2 * count]), given[2 * count :]
-            return self._gradients(declared(grads, outs, *sources, **named), sources)
-
-        return (*outputs, *inputs), of_several
-
-    def _gradients(self, found: Any, inputs: Sequence[Node | None]) -> tuple[Node | None, ...]:
-        """Return what the gradient rule has found, one gradient for each input, after a check."""
-        grads: tuple[Node | None, ...] = found if isinstance(found, tuple) else (found,)
-        if len(grads) != len(inputs):
-            if found is not None:
-                raise AssertionError(f"gradient of {self.name}: {len(grads)} gradients for {len(inputs)} inputs")
-            grads = (None,) * len(inputs)
-        for source, grad in zip(inputs, grads, strict=True):
-            if grad is None or source is None:
-                continue
-            if grad.shape != source.shape or grad.kind != source.kind:
-                raise AssertionError(
-                    f"gradient of {self.name}: {grad.dtype}{format_shape(grad.shape)} for an input "
-                    f"{source.dtype}{format_shape(source.shape)}"
-                )
-        return grads
 
     def reference(self, attributes: tuple[Any, ...]) -> Callable[..., Any]:
         """Return the NumPy function of this operator with its attributes bound."""
@@ -596,7 +527,8 @@ class _Absent:
 ABSENT = _Absent()
 
 
-def _make_item(whole: Node, index: int) -> Node:
+def item_of(whole: Node, index: int) -> Node:
+    """Return the node of one output of an operator with several."""
     key = ((whole,), (index,))
     found = _ITEM.table.get(key)
     if found is None:
