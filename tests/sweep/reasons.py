@@ -104,6 +104,11 @@ REASONS = [
         "refuses",
         (_parameters(r"(random|sample)_\w+", "k|p|mu|lam|alpha|beta|scale|low|high"),),
     ),
+    Reason(
+        "points outside of the array and shapes that contradict each other are refused",
+        "refuses",
+        (_parameters("scatter_nd|sample_multinomial", "shape"), r"sample_\w+ sym inputs:.* axis last"),
+    ),
     Reason("a pair is no dtype", "refuses", (r".* parameter:dtype=\(.*\)",)),
     Reason("a number is drawn if there is no shape", "differs", (r"random_\w+ sym parameter:shape='?None'?",)),
     Reason("more is inferred", "differs", (r"random_pdf_\w+ sym inputs:drop last",)),
