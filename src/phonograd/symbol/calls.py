@@ -377,6 +377,8 @@ class OperatorCall(Call):
             if self.is_open or is_np_shape():
                 # the shape of a new array is written as users write shapes
                 return [(None if shape is None else as_partial(shape), dtype) for shape, dtype in found]
+            if any([min(shape or (0,)) < 0 for shape, _ in found]):
+                raise MXNetError(f"shape dim size must be >= 0, while received {found[0][0]}")
             return found
         rule = self.declared.interface.results
         results = None if rule is None else self._ask(rule, shapes)
