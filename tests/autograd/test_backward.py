@@ -579,3 +579,14 @@ def test_the_message_names_the_head():
     with pytest.raises(MXNetError, match=r"head 1, shape \[2,3\]"):
         autograd.backward([y, nd.ones((2, 3))])
     y.backward()
+
+
+def test_rules_may_leave_out_inputs() -> None:
+    """The gradient of SequenceReverse calls an operator without its optional input."""
+    x = nd.array([[1.0], [2.0], [3.0]])
+    x.attach_grad()
+    for _ in range(2):
+        with autograd.record():
+            y = nd.SequenceReverse(x) * nd.array([[1.0], [10.0], [100.0]])
+        y.backward()
+        assert x.grad.asnumpy().ravel().tolist() == [100.0, 10.0, 1.0]

@@ -232,7 +232,7 @@ def test_profiles_show_what_runs() -> None:
     with profiler.profile() as profile:
         y = nd.sin(x) + nd.cos(x)
         assert is_eager(y)
-    computed = {event.name for event in profile.events() if event.category == "kernel"}
+    computed = {event.name for event in profile.events() if event.scope == profiler.RecordScope.KERNEL}
     assert {"sin", "cos"} <= computed
     assert not any(["sin" in name and "cos" in name for name in computed])
 

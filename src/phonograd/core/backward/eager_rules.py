@@ -209,12 +209,18 @@ class _RuleMaker:
         item = node.attributes[0] if node.inputs and node.inputs[0].outputs is not None else None
         return node.operator, [numbers[source] for source in node.inputs], node.attributes, type_of(node), item, None
 
+    def _is_absent(self, place: int) -> bool:
+        """Return whether a place is that of an input that the rule leaves out."""
+        if not self._first <= place < self._first_step:
+            return False
+        return self._template.constants[place - self._first].operator is _ABSENT
+
     def _function(
         self, declared: Operator, places: Sequence[int], attributes: tuple[Any, ...], type_: TensorType
     ) -> Function:
         sources = []
         for number, place in enumerate(places):
-            source = self._types[place]
+            source = None if self._is_absent(place) else self._types[place]
             sources.append(ABSENT() if source is None else leaf(number, source.shape, source.dtype, source.context))
         node = new_node(declared, tuple(sources), attributes, type_, None, None)
         return function_for_any_shapes(node, sources)
