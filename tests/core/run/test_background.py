@@ -198,6 +198,7 @@ def test_a_handler_interrupts_the_caller_but_not_the_work(kind: type[BaseExcepti
 
     def work() -> None:
         try:
+            signal.setitimer(signal.ITIMER_REAL, 0.02)
             go.wait(60)
         except BaseException:
             done.append("interrupted")
@@ -205,7 +206,6 @@ def test_a_handler_interrupts_the_caller_but_not_the_work(kind: type[BaseExcepti
 
     before = signal.signal(signal.SIGALRM, handler)
     try:
-        signal.setitimer(signal.ITIMER_REAL, 0.02)
         with pytest.raises(kind, match="late"):
             run_apart(work)
     finally:

@@ -40,6 +40,10 @@ STACK_BYTES = 1 << 20
 #: for 5 ms, the default of Python, each time they have let go of it
 SWITCH_SECONDS = 0.0003
 
+#: a caller that waits for a helper lets signal handlers run this often. Free-threaded Python (3.13t, 3.14t) calls them
+#: only when the lock for which the main thread waits is free; Python with the GIL calls them at once.
+HANDLER_SECONDS = 0.05
+
 Result = TypeVar("Result")
 
 
@@ -260,7 +264,8 @@ def run_apart(work: Callable[[], Result]) -> Result:
             next(steps)
             # the default: the end of the generator is no error
             _thread.start_new_thread(next, (steps, None))
-            errand.done.acquire()
+            while not errand.done.acquire(timeout=HANDLER_SECONDS):
+                pass
         except RuntimeError as error:
             if is_from_outside(error):
                 raise
