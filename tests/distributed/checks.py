@@ -61,7 +61,7 @@ def check_protocol():
 def check_store():
     store = mx.kv.create("dist_sync")
     assert (store.rank, store.num_workers, store.type) == (RANK, SIZE, "dist_sync")
-    store.init(["a", 3], [nd.ones((2, 3)) * (RANK + 1), nd.zeros((4,))])
+    store.init(["a", "c"], [nd.ones((2, 3)) * (RANK + 1), nd.zeros((4,))])
     out = nd.zeros((2, 3))
     store.pull("a", out=out)
     assert (out.asnumpy() == 1).all()
@@ -69,7 +69,7 @@ def check_store():
     store.pull("a", out=out)
     assert (out.asnumpy() == SIZE + SIZE * (SIZE - 1) / 2).all()
     value = nd.ones((4,)) * RANK
-    store.pushpull(3, value)
+    store.pushpull("c", value)
     assert (value.asnumpy() == SIZE * (SIZE - 1) / 2).all()
     store.broadcast("b", nd.array([RANK, 5.0]), out=(received := nd.zeros((2,))))
     assert received.asnumpy().tolist() == [0, 5]
