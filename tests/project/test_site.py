@@ -100,8 +100,8 @@ def test_the_reference_describes_the_library():
         for target, anchor in re.findall(r"\]\(([\w-]+\.md)?#([^)]+)\)", text):
             assert anchor in anchors[target or address], f"{address} links to {target}#{anchor}"
     convolution = texts["nd-nn-operators.md"].partition("{#mx.nd.Convolution .reference}")[2]
-    assert "kernel: int | Sequence[int]," in convolution
-    assert "`pad` : <span" in convolution
+    assert "kernel" in convolution.partition("```")[2].partition("```")[0]
+    assert '`pad` : <span class="type">`int | Sequence[int]`</span>, default `()`' in convolution
     assert "HybridBlock.hybridize" in texts["gluon.md"]
     assert "export_html" in texts["profiler.md"], "methods of bases without a place of their own are shown"
 
