@@ -221,8 +221,8 @@ def main() -> None:
     outcomes, uv = [], prepare_uv()
     with tempfile.TemporaryDirectory() as folder:
         tests = unpack_tests(sdist, Path(folder))
-        for interpreter in chosen:
-            for package in (wheel, sdist):
+        for package in (wheel, sdist):
+            for interpreter in chosen:
                 outcomes.append(check(uv, interpreter, package, tests))
                 print(*outcomes[-1], flush=True)
     text = f"{outcomes_table(outcomes, missing)}\n\n{sizes(chosen[0], wheel)}"
