@@ -26,6 +26,7 @@ LEFT_OUT = ("core", "cli", "compat", "quantization", "readings", "mappings", "te
 RESULTS = {
     "phonograd.distributed.communicator.Communicator",
     "phonograd.distributed.observation.Statistics",
+    "phonograd.explain.Evaluation",
     "phonograd.explain.KernelReport",
     "phonograd.explain.PlanLog",
     "phonograd.explain.PlanReport",
