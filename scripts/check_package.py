@@ -127,7 +127,8 @@ def check(uv: Path, interpreter: Interpreter, package: Path, tests: Path) -> Out
             raise SystemExit(f"{package.name} does not work with Python {interpreter}:\n{first.stderr}")
         _, numpy, llvmlite = json.loads(first.stdout)
         pip = [str(uv), "pip", "install", "--quiet", "--python", python]
-        subprocess.run([*pip, "pytest>=8.0", "hypothesis>=6.100"], check=True)
+        # older releases of some have wheels for every Python
+        subprocess.run([*pip, "--only-binary", ":all:", "pytest>=8.0", "hypothesis>=6.100"], check=True)
         if llvmlite == "none":
             variables["PHONOGRAD_EXECUTOR"] = "reference"
         command = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/smoke"]
@@ -221,8 +222,8 @@ def main() -> None:
     outcomes, uv = [], prepare_uv()
     with tempfile.TemporaryDirectory() as folder:
         tests = unpack_tests(sdist, Path(folder))
-        for interpreter in chosen:
-            for package in (wheel, sdist):
+        for package in (wheel, sdist):
+            for interpreter in chosen:
                 outcomes.append(check(uv, interpreter, package, tests))
                 print(*outcomes[-1], flush=True)
     text = f"{outcomes_table(outcomes, missing)}\n\n{sizes(chosen[0], wheel)}"

@@ -30,14 +30,13 @@ RELEASE = "bookworm"
 #: the Python of that release
 PYTHON = "3.11"
 
-#: tests of every layer, and of everything that differs between processors: kernels, the loader, machine code
+#: tests of every layer, of kernels and of the compiler; those that start many processes or multiply large matrices take
+#: minutes each, and can be named
 TESTS = (
     "tests/smoke",
     "tests/core/kernels/test_kernels.py",
-    "tests/core/kernels/test_gemm.py",
-    "tests/core/run",
-    "tests/core/array",
-    "tests/core/lower",
+    "tests/core/run/test_compiler.py",
+    "tests/core/run/test_cpu_levels.py",
 )
 
 #: packages that the tests import; a package without wheels for aarch64 would stop the installation

@@ -40,9 +40,10 @@ MISSING = {
 
 PROGRAM = """
 import json, os, sys, tempfile, warnings
-# modules of Python and NumPy behave as on Linux
-import asyncio, ctypes, hashlib, multiprocessing.shared_memory, numpy, platform, ssl, subprocess, tarfile, threading
-import urllib.request, uuid, webbrowser, zipfile
+# Python, NumPy and LLVM themselves stay those of Linux
+import asyncio, concurrent.futures.process, ctypes, hashlib, llvmlite.binding, multiprocessing.connection
+import multiprocessing.pool, multiprocessing.resource_tracker, multiprocessing.shared_memory, numpy, platform, ssl
+import subprocess, tarfile, threading, urllib.request, uuid, webbrowser, zipfile
 system, names, modules = json.loads(sys.argv[1])
 for name in names:
     if hasattr(os, name):

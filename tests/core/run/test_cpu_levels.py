@@ -51,6 +51,7 @@ def test_features_are_only_removed(present: set[str], level: str) -> None:
     assert _enabled(limited) == present & FEATURES[level]
 
 
+@x86
 @pytest.mark.parametrize(
     ("level", "expected"),
     [
