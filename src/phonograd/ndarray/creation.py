@@ -68,7 +68,8 @@ def _fill(
                 f"Cannot find argument '{unknown}', Possible Arguments: {', '.join(known)}, in operator "
                 f'{name}(name=""){nearest(unknown, known)}'
             )
-    extents: tuple[int, ...] = _SHAPE.accept(shape, name)
+    # read as a text, which refuses what is no integer, as MXNet does
+    extents: tuple[int, ...] = _SHAPE.accept(str(shape) if isinstance(shape, float) else shape, name)
     if any([extent < 0 for extent in extents]):
         raise MXNetError(f"Shape cannot contain negative values: {extents}, in operator {name}")
     if isinstance(out, NDArray) and dtype is None:

@@ -201,7 +201,8 @@ class _Reader:
         if known is not None:
             return known
         name = {"_cast": "Cast"}.get(declared.name, declared.name)
-        given = [_as_number(trace, value) for value in attributes]
+        kinds = [parameter.kind for parameter in declared.parameters]
+        given = [_as_number(trace, value, kind) for value, kind in zip(attributes, kinds, strict=True)]
         shown = {
             parameter.name: value
             for parameter, value in zip(declared.parameters, given, strict=True)
@@ -288,11 +289,12 @@ def _as_written(number: Any) -> float:
     return float(str(number))
 
 
-def _as_number(trace: Trace, value: Any) -> Any:
-    """Return an attribute with numbers in place of data leaves."""
+def _as_number(trace: Trace, value: Any, kind: str) -> Any:
+    """Return an attribute, of a parameter of some kind, with numbers in place of data leaves."""
     if isinstance(value, Node):
-        return _as_written(_value_of(trace, value))
-    return tuple([_as_number(trace, each) for each in value]) if isinstance(value, tuple) else value
+        number = _as_written(_value_of(trace, value))
+        return int(number) if kind.startswith("Count") else number
+    return tuple([_as_number(trace, each, kind) for each in value]) if isinstance(value, tuple) else value
 
 
 def _slice_bounds(shape: Shape, begin: Shape, end: Shape, step: Shape) -> dict[str, Any]:

@@ -49,6 +49,10 @@ Kind = TypeVar("Kind", bound="type[TokenEmbedding]")
 Initializer = Callable[..., NDArray]
 
 
+class DamagedEmbedding(ValueError, AssertionError):
+    """A file of vectors is damaged. MXNet raises an AssertionError."""
+
+
 def register(embedding_cls: Kind) -> Kind:
     """Register a class of embeddings for :func:`create`, and return it."""
     _EMBEDDINGS[embedding_cls.__name__.lower()] = embedding_cls
@@ -109,7 +113,7 @@ def _read(path: str, delimiter: str, encoding: str, unknown: str) -> tuple[list[
                 )
                 continue
             elif length and len(vector) != length:
-                raise AssertionError(f"line {number} of {path} has {len(vector)} numbers, those before have {length}")
+                raise DamagedEmbedding(f"line {number} of {path} has {len(vector)} numbers, those before have {length}")
             else:
                 words.append(word)
                 seen.add(word)

@@ -28,7 +28,9 @@ def _operators_by_name(symbol: Symbol) -> dict[str, str]:
     found = {}
     for entry in symbol._entries():
         if not entry.is_argument:
-            found.update(dict.fromkeys(entry.output_names(), entry.operator))
+            # statistics and the like stay hidden
+            shown = list(entry.output_names())[: entry.call.visible]
+            found.update(dict.fromkeys(shown, entry.operator))
             found.update({f"{entry.name}_{name}": entry.operator for name in entry.call.argument_names})
     return found
 
