@@ -226,7 +226,10 @@ def main() -> None:
             for interpreter in chosen:
                 outcomes.append(check(uv, interpreter, package, tests))
                 print(*outcomes[-1], flush=True)
-    text = f"{outcomes_table(outcomes, missing)}\n\n{sizes(chosen[0], wheel)}"
+    # a Python for which llvmlite has a wheel
+    complete = {one.python for one in outcomes if one.llvmlite != "none"}
+    measured = [sizes(one, wheel) for one in [one for one in chosen if str(one) in complete][:1]]
+    text = "\n\n".join([outcomes_table(outcomes, missing), *measured])
     print(text)
     if options.write:
         PAGE.write_text(with_table(PAGE.read_text("utf-8"), text, BEGIN, END), "utf-8")
