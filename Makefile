@@ -124,8 +124,8 @@ prebuilt: $(READY)
 
 bench: $(READY)
 	$(BIN)/python -m benchmarks.first
-	$(BIN)/python -m benchmarks.cold
-	$(BIN)/python -m benchmarks.novel
+	$(BIN)/python -m benchmarks.cold --write
+	$(BIN)/python -m benchmarks.novel --write
 	$(BIN)/python -m benchmarks.memory
 	$(BIN)/python -m benchmarks.growth
 	$(BIN)/python -m benchmarks.joins

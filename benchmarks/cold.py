@@ -4,6 +4,7 @@ Each library runs the first hundred training steps of a workload of :mod:`benchm
 phonograd with an empty cache directory (*cold*) and with the one that this leaves behind (*warm*). The figures are
 milliseconds from the start of the process to the end of the import, and to the end of the first step, and the slowest of
 the other steps in proportion to their median. Rounds alternate between the libraries; the best of each figure counts.
+``--write`` keeps the results and writes the table of docs/performance.md.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
+from benchmarks import machine, report
 from benchmarks.compare import python_of
 
 HERE = Path(__file__).parent
@@ -63,11 +65,22 @@ def main() -> int:
     parser.add_argument("--steps", type=int, default=100)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--write", action="store_true", help="keep the results of all and write the documents' figures")
     options = parser.parse_args()
+    if options.write and options.workload:
+        parser.error("only the results of all workloads are kept")
+    results: dict[str, dict[str, Start]] = {}
+    facts = {**machine.description(), "load_before": machine.load()}
     print(f"{'workload':19}{'library':9}{'import':>8}{'first step':>12}{'slowest / median':>18}")
     for name in options.workload or WORKLOADS:
-        for kind, times in measure(name, options.steps, options.rounds, options.threads).items():
+        results[name] = measure(name, options.steps, options.rounds, options.threads)
+        for kind, times in results[name].items():
             print(f"cold-{name:14}{kind:9}{times.imported:8.0f}{times.first:12.0f}{times.slowest:18.1f}")
+    if options.write:
+        kept = {"machine": facts, "steps": options.steps, "rounds": options.rounds, "threads": options.threads}
+        kept["starts"] = {name: {kind: s._asdict() for kind, s in all_.items()} for name, all_ in results.items()}
+        (HERE / "results" / "cold.json").write_text(json.dumps(kept, indent=2) + "\n", encoding="utf-8")
+        report.write_pages()
     return 0
 
 

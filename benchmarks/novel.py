@@ -3,7 +3,8 @@
 Each library runs each workload (:mod:`benchmarks.workloads_novel_nd`) in fresh processes. Rounds alternate between the
 libraries, and the best round of each counts. phonograd runs with an empty cache directory (*cold*) and with the one
 that the cold runs leave behind (*warm*). The figures are milliseconds: the first step, and the mean of all later ones,
-pauses included. Ratios are peer / phonograd, so above 1 phonograd is faster.
+pauses included. Ratios are peer / phonograd, so above 1 phonograd is faster. ``--write`` keeps the results and writes
+the table of README.md.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
+from benchmarks import machine, report
 from benchmarks.compare import python_of
 from benchmarks.workloads_novel_nd import WORKLOADS
 
@@ -61,14 +63,24 @@ def main() -> int:
     parser.add_argument("--steps", type=int, default=100)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--write", action="store_true", help="keep the results of all and write the documents' figures")
     options = parser.parse_args()
+    if options.write and options.workload:
+        parser.error("only the results of all workloads are kept")
+    results: dict[str, dict[str, Times]] = {}
+    facts = {**machine.description(), "load_before": machine.load()}
     print(f"{'workload':12}{'cold':>10}{'warm':>10}{'MXNet':>8}{'PyTorch':>9}   first steps: ours cold, warm, PyTorch")
     for name in options.workload or WORKLOADS:
-        found = measure(name, options.steps, options.rounds, options.threads)
+        found = results[name] = measure(name, options.steps, options.rounds, options.threads)
         warm = found["warm"].later
         ratios = [f"{found[peer].later / warm:.2f}" if peer in found else "-" for peer in ("mxnet", "torch")]
         firsts = [f"{found[kind].first:.0f}" if kind in found else "-" for kind in ("cold", "warm", "torch")]
         print(f"{name:12}{found['cold'].later:10.2f}{warm:10.2f}{ratios[0]:>8}{ratios[1]:>9}   {' '.join(firsts)}")
+    if options.write:
+        kept = {"machine": facts, "steps": options.steps, "rounds": options.rounds, "threads": options.threads}
+        kept["milliseconds"] = {name: {kind: t._asdict() for kind, t in all_.items()} for name, all_ in results.items()}
+        (HERE / "results" / "novel.json").write_text(json.dumps(kept, indent=2) + "\n", encoding="utf-8")
+        report.write_pages()
     return 0
 
 

@@ -89,6 +89,40 @@ def speed(every: dict[str, Results]) -> list[str]:
     return ["", *comparison(results), "", *machine(results), ""]
 
 
+def _place(results: Results) -> str:
+    """Return the processor on which programs ran, and how they were measured."""
+    facts = results["machine"]
+    load = f", load of the machine before: {facts['load_before'][0]}" if facts.get("load_before") else ""
+    return f"{facts['processor']}, {results['threads']} threads, best of {results['rounds']} rounds{load}."
+
+
+def novel(every: dict[str, Results]) -> list[str]:
+    """Return the times of steps of programs that are new in every step."""
+    from benchmarks.workloads_novel_nd import WORKLOADS as NOVEL
+
+    rows = []
+    for name, found in every["novel"]["milliseconds"].items():
+        cold, warm = [found[kind]["later"] for kind in ("cold", "warm")]
+        peers = [f"{found[peer]['later'] / cold:.2f}" if peer in found else "-" for peer in ("mxnet", "torch")]
+        rows.append([name, duration(cold / 1e3), duration(warm / 1e3), *peers, NOVEL[name].__doc__ or ""])
+    lines = table(["program", "empty cache", "warm cache", "MXNet", "PyTorch", "one step"], rows)
+    lines[1] = lines[1][: -len("---: |")] + "--- |"
+    steps = every["novel"]["steps"]
+    return ["", *lines, "", f"Mean of {steps} steps of a new process without the first. {_place(every['novel'])}", ""]
+
+
+def cold(every: dict[str, Results]) -> list[str]:
+    """Return the times of new processes, by library."""
+    rows = []
+    names = {"cold": "phonograd, empty cache", "warm": "phonograd, warm cache", **TITLES}
+    for name, found in every["cold"]["starts"].items():
+        for kind, start in found.items():
+            times = [duration(start[part] / 1e3) for part in ("imported", "first")]
+            rows.append([f"cold-{name}", names[kind], *times, f"{start['slowest']:.1f}"])
+    heads = ["workload", "library", "import", "first step", f"slowest of {every['cold']['steps'] - 1} more / median"]
+    return ["", *table(heads, rows), "", _place(every["cold"]), ""]
+
+
 def workloads(every: dict[str, Results]) -> list[str]:
     """Return the table of workloads: description, least work, and bytes moved by launches."""
     bounds = every["comparison"]["roofline"]
@@ -193,6 +227,8 @@ def loader(every: dict[str, Results]) -> list[str]:
 
 TABLES: dict[str, Callable[[dict[str, Results]], list[str]]] = {
     "speed": speed,
+    "novel": novel,
+    "cold": cold,
     "workloads": workloads,
     "overhead": overhead,
     "first": first,
