@@ -434,3 +434,19 @@ def test_tiers_are_told() -> None:
     assert [each.tier for each in log.evaluations] == ["plan", "plan"]
     assert "tiers" in log.evaluations[1].reason
     assert "arctan" in str(log)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+def test_a_child_has_the_switch_interval_of_the_program() -> None:
+    before = sys.getswitchinterval()
+    queue = promotion._queue
+    queue.finish()
+    # as between two plans of the helper
+    queue._interval = before
+    sys.setswitchinterval(background.SWITCH_SECONDS)
+    child = os.fork()
+    if not child:
+        os._exit(int(sys.getswitchinterval() != before))
+    queue.restore_interval()
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert sys.getswitchinterval() == before

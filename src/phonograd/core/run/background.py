@@ -306,6 +306,8 @@ class Queue:
         self._waiting: deque[_Errand[Any]] = deque()
         self._lock = threading.Lock()
         self._is_running = False
+        #: the switch interval that the program has chosen, while a helper works with a shorter one
+        self._interval: float | None = None
 
     def submit(self, work: Callable[[], object]) -> None:
         """Call a function later. Its exceptions are lost: the function has to handle them."""
@@ -328,17 +330,22 @@ class Queue:
                 self._is_running = False
 
     def _work(self) -> None:
-        before = sys.getswitchinterval()
+        self._interval = before = sys.getswitchinterval()
         sys.setswitchinterval(min(before, SWITCH_SECONDS))
         while True:
             with self._lock:
                 if not self._waiting:
-                    if sys.getswitchinterval() == SWITCH_SECONDS:
-                        sys.setswitchinterval(before)
+                    self.restore_interval()
                     self._is_running = False
                     return
                 errand = self._waiting.popleft()
             errand.run()
+
+    def restore_interval(self) -> None:
+        """Set the switch interval that the program has chosen, unless it has chosen another one meanwhile."""
+        if self._interval is not None and sys.getswitchinterval() == SWITCH_SECONDS:
+            sys.setswitchinterval(self._interval)
+        self._interval = None
 
     def finish(self) -> None:
         """Wait until no function is left."""
