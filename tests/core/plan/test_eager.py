@@ -25,7 +25,7 @@ from phonograd.core.ops.vision.regions import assign_step
 from phonograd.core.plan import cache, eager, promotion
 from phonograd.core.plan.eager import EagerProgram
 from phonograd.core.plan.native_program import NativeProgram
-from phonograd.core.run import donation, kernel_cache
+from phonograd.core.run import background, donation, kernel_cache
 from phonograd.core.run.programs import Part
 
 PLENTY = 90
