@@ -35,6 +35,7 @@ REQUIRED = (
     "ndarray/op.pyi",
     "numpy/__init__.pyi",
     "numpy/examples.txt",
+    "core/ops/formulas.txt",
     "core/ops/math/examples.txt",
     "core/run/prebuilt-x86-64-v3.bin",
     "core/run/prebuilt-x86-64-v4.bin",

@@ -50,6 +50,7 @@ def test_profiles_are_grouped_by_layer(hybridized: bool) -> None:
     assert rows["net"]["kernel_us"] >= rows["net > net_dense0"]["kernel_us"]
 
 
+@pytest.mark.usefixtures("planned")
 def test_gradients_that_are_computed_with_updates_are_backward() -> None:
     """The update of a few weights has more operators than the gradient of a layer, but less to do."""
     pytest.importorskip("llvmlite")

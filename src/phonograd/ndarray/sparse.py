@@ -12,6 +12,7 @@ dense values; reading ``data``, ``indices`` or ``indptr`` then creates the recor
 
 from __future__ import annotations
 
+import builtins
 import importlib
 import operator
 from typing import TYPE_CHECKING, Any
@@ -179,7 +180,7 @@ class BaseSparseNDArray(NDArray):
         raise NotSupportedForSparseNDArray(self.reshape, None, *shape)
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        if not (isinstance(key, slice) and key == slice(None)):
+        if not (isinstance(key, builtins.slice) and key == builtins.slice(None)):
             raise ValueError(f"Assignment with slice for {type(self).__name__} is not implemented yet; use [:]")
         super().__setitem__(key, value)
 
@@ -291,13 +292,13 @@ class CSRNDArray(BaseSparseNDArray):
             if not 0 <= first < rows:
                 raise IndexError(f"index {key} is out of bounds for axis 0 with size {rows}")
             last = first + 1
-        elif isinstance(key, slice):
+        elif isinstance(key, builtins.slice):
             if key.step not in (None, 1):
                 raise ValueError("CSRNDArray only supports continuous slicing on axis 0")
-            if key == slice(None):
+            if key == builtins.slice(None):
                 return self
             first, last, _ = key.indices(rows)
-            last = max(first, last)
+            last = builtins.max(first, last)
         elif isinstance(key, tuple):
             raise ValueError("Multi-dimension indexing is not supported")
         else:
@@ -345,7 +346,7 @@ class RowSparseNDArray(BaseSparseNDArray):
 
     def __getitem__(self, key: Any) -> NDArray:  # type: ignore[override]
         """Return the array itself for ``[:]``; other keys raise."""
-        if isinstance(key, slice) and key == slice(None):
+        if isinstance(key, builtins.slice) and key == builtins.slice(None):
             return self
         if isinstance(key, tuple):
             raise ValueError("Multi-dimension indexing is not supported")

@@ -142,6 +142,12 @@ def test_lengths_may_follow_the_state():
     )
 
 
+def test_bounds_of_cells_are_given_together():
+    inputs = recurrent_inputs("lstm")
+    with pytest.raises(MXNetError, match="must be given together"):
+        call("RNN", *inputs, mode="lstm", state_size=2, num_layers=1, lstm_state_clip_min=1.0)
+
+
 def test_cells_are_clipped():
     data, parameters, state, cell = recurrent_inputs("lstm", steps=3)
     options = {"mode": "lstm", "state_size": 2, "num_layers": 1, "state_outputs": True}
@@ -188,7 +194,6 @@ def test_gradient_reaches_every_input():
         ({"mode": "lstm"}, "Operator RNN expects 4 inputs, but got 3 instead"),
         ({"use_sequence_length": True}, "Operator RNN expects 4 inputs, but got 3 instead"),
         ({"projection_size": 1}, "hidden layer projection is only supported for LSTM"),
-        ({"lstm_state_clip_min": 1.0}, "must be given together"),
         ({"p": 1.5}, "value 1.5 for Parameter p exceed bound"),
         ({"data": array(2, 2, 1).astype(np.float64)}, "Incompatible attr in node  at 1-th input"),
         ({"mode": "elman"}, "Invalid Input: 'elman', valid values are: {'gru', 'lstm', 'rnn_relu', 'rnn_tanh'}"),

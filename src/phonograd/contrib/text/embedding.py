@@ -49,7 +49,7 @@ Kind = TypeVar("Kind", bound="type[TokenEmbedding]")
 Initializer = Callable[..., NDArray]
 
 
-class DamagedEmbedding(ValueError, AssertionError):
+class DamagedEmbedding(AssertionError, ValueError):
     """A file of vectors is damaged. MXNet raises an AssertionError."""
 
 
