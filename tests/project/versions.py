@@ -44,7 +44,14 @@ OUTCOME = "outcome.json"
 #: tests of every layer and of every module that test_fences.py lists: what a new interpreter could break
 CORE = (
     *("tests/smoke", "tests/core/array", "tests/core/base", "tests/core/capture", "tests/core/events"),
-    *("tests/core/graph", "tests/core/run", "tests/core/trace", "tests/core/lower", "tests/autograd"),
+    *(
+        "tests/core/backward",
+        "tests/core/graph",
+        "tests/core/run",
+        "tests/core/trace",
+        "tests/core/lower",
+        "tests/autograd",
+    ),
     *("tests/core/kernels/test_kernels.py", "tests/core/kernels/test_reduction_order.py"),
     *("tests/core/ops/test_updates.py", "tests/core/plan/test_bits.py", "tests/core/plan/test_inplace.py"),
     *("tests/core/plan/test_eager.py", "tests/core/plan/test_native_program.py", "tests/core/plan/test_rewrite.py"),
