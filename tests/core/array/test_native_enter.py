@@ -80,6 +80,7 @@ def test_the_same_expressions_every_time(name, recording):
     assert statistics.nodes == made
 
 
+@pytest.mark.usefixtures("planned")
 def test_nothing_is_left_to_python(monkeypatch):
     x, w, b = nd.ones((4, 3)), variable(np.ones((3, 2))), variable(np.ones(2))
 
