@@ -25,7 +25,9 @@ def kinds_of_stores(mx: Any) -> Steps:
     yield "capable", lambda: [mx.kv.create("local").is_capable(what) for what in ("optimizer", "OPTIMIZER")]
     yield "class capable", lambda: mx.kv.KVStore.is_capable("optimizer")
     yield "unknown capability", lambda: mx.kv.create("local").is_capable("flying")
-    yield "registry", sorted(mx.kv.KVStoreBase.kv_registry)
+    # other programs register classes of their own
+    known = mx.kv.KVStoreBase.kv_registry
+    yield "registry", [name for name in ("byteps", "horovod", "teststore") if name in known]
     yield "instance", isinstance(mx.kv.create("local"), mx.kv.KVStoreBase)
     yield "str type", type(mx.kv.create("local")).__name__
 
