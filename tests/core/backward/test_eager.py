@@ -157,6 +157,16 @@ def test_gradients_have_memory_of_their_own() -> None:
     assert z.asnumpy().tolist() == [2] * extent
 
 
+def test_gradients_stay_on_their_context() -> None:
+    x = nd.ones((3, next(_extents)), ctx=mx.cpu(1))
+    with autograd.record():
+        # the buffer of the gradient is still pending in the backward pass
+        x.attach_grad()
+        y = nd.sin(x) * 2
+    y.backward()
+    assert x.grad.context == mx.cpu(1)
+
+
 def test_no_gradient_nodes_are_made() -> None:
     extent = next(_extents)
     gradients(one_weight_in_many_products, extent)

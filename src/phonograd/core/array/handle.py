@@ -476,7 +476,8 @@ def replace(handle: Handle, value: Array) -> None:
     with HANDOVER:
         if handle._trace is not None:
             handle._trace.repeats = True
-        _name(handle, None, None)
+        # a pending array has its context from its node
+        handle._settle()
         handle._buffer = value
 
 
