@@ -90,7 +90,7 @@ def differentiate_at_once(trace: Trace, head: Node, is_fit: Callable[[list[Node]
 
 
 def _applies(head: Node) -> bool:
-    """Return whether this is the first time that a record is differentiated, and nobody observes it."""
+    """Return whether a record is differentiated for the first time, without observers."""
     return not (head in _seen or settings.active.watched or detection.on or PROGRESS.get())
 
 

@@ -38,7 +38,7 @@ Arguments = Sequence["Node | None"]
 
 
 class Pattern(NamedTuple):
-    """What calls with other extents have in common, and the extents of one call in order of appearance."""
+    """A key that calls with other extents share, and the extents of one call in order of appearance."""
 
     key: tuple[Any, ...]
     extents: tuple[int, ...]

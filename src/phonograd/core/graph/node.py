@@ -145,7 +145,7 @@ class Node:
     type: TensorType | None
     """Its type, made on first use (:func:`type_of`)."""
     recipe: Recipe | None
-    """What it has in common with nodes of its kind, if such nodes were made before."""
+    """The facts that it shares with nodes of its kind, if such nodes were made before."""
 
     def __init__(
         self,
@@ -246,7 +246,7 @@ class Node:
 
 
 class Recipe:
-    """What nodes of one kind have in common: operator, attributes, types of inputs, and what follows from them.
+    """The facts that nodes of one kind share: operator, attributes, types of inputs, and all that follows from them.
 
     Attributes
     ----------
