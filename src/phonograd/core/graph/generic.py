@@ -301,9 +301,17 @@ class Unifier:
         ]
         for convert in converted:
             for products, place in self._products.items():
-                if [convert(product) for product in products] == values:
+                if _are_converted(convert, products, values):
                     return _Product(*place, convert)
         raise Differ
+
+
+def _are_converted(convert: Callable[[int], Any], products: Sequence[int], values: list[bytes]) -> bool:
+    try:
+        return [convert(product) for product in products] == values
+    except OverflowError:
+        # a product of made-up extents that the dtype cannot hold
+        return False
 
 
 def is_inserted(value: Any) -> bool:
