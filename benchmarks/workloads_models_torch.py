@@ -2,8 +2,9 @@
 
 import torch
 import torch.nn.functional as F
-from distributed_worker import network_of_torch
 from torch import nn
+
+from distributed_worker import network_of_torch
 
 
 def _trained(net, data, label):

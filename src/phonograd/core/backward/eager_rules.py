@@ -55,6 +55,18 @@ class Deferred:
         """Return the gradient."""
         return self._function(*self._inputs)  # type: ignore[no-any-return]
 
+    @property
+    def is_part(self) -> bool:
+        """Whether it is zero outside of a region."""
+        return self._operator is _EMBED
+
+    def part(self) -> tuple[tuple[Any, ...], Array]:
+        """Return the region where it is not zero, and the values there."""
+        _, begin, end, step = self._attributes
+        region = [slice(b, e if e >= 0 else None, s) for b, e, s in zip(begin, end, step, strict=True)]
+        # the Ellipsis makes a 0-d array assignable too
+        return (*region, ...), self._inputs[0]
+
     def node(self, first: int) -> tuple[Node, Sequence[Array]]:
         """Return the gradient as an expression of leaves with numbers from ``first`` on, and their values."""
         if self._operator is _MATMUL:

@@ -32,7 +32,7 @@ from ..graph.operator import ABSENT, Array, item_operator
 from ..kernels.elementwise_loop import ElementwiseLoop, emit_rule
 from ..kernels.launch import Plan
 from ..kernels.target import Machine
-from ..lower.lowering import Gather, Lowering, Reduction
+from ..lower.lowering import Fused, Gather, Lowering
 from ..lower.pattern import Pattern
 from ..ops.math.structural import LEAF, leaf
 from ..run import kernel_cache, memory_pool
@@ -316,9 +316,9 @@ def _quickly(node: Node, sources: Sequence[Node]) -> tuple[Function, bool] | Non
         return None
     if lowering.only_moves:
         return declared.reference(node.attributes), True
-    assert isinstance(lowering, Reduction)
     before = sources[0].shape
-    axes = lowering.axes(before, **declared.accepted(lowering.axes, node.attributes))
+    axes = lowering.folded_axes(declared, node.attributes, before)
+    assert axes is not None, declared
     found = fold(declared.name, before, axes, node.shape, node.dtype)
     return None if found is None else (found, False)
 
@@ -413,7 +413,7 @@ class _Maker:
             return
         if candidates and not candidates[0].is_expansion:
             self.place(alone, candidates[0])
-            if candidates[0].only_moves or isinstance(candidates[0], Reduction):
+            if candidates[0].only_moves or candidates[0].fused_as is Fused.FOLD:
                 self.simple = candidates[0]
             return
         if candidates and node.operator.moves:
@@ -547,9 +547,9 @@ _expansions = Expansions(_place)
 
 
 def _forget() -> None:
-    """Forget functions of expansions, which refer to interned nodes."""
+    """Forget functions that may refer to interned nodes."""
     _special.clear()
-    _expansions.clear()
+    _expansions.forget_extents()
 
 
 FORGOTTEN.connect(_forget)

@@ -16,7 +16,7 @@ from ..base.errors import MXNetError
 from ..graph.generic import Differ, Pattern, Unifier, insert, made_up_extents, with_extents
 from ..graph.node import Node, Shape, new_node, tensor_type
 from ..graph.operator import ABSENT, Operator, item_operator
-from ..lower.lowering import SAME, Lowering, Reduction
+from ..lower.lowering import SAME, Fused, Lowering
 from ..ops.math.structural import leaf
 from ..run.reference import resolve
 from .eager_launch import fold
@@ -101,9 +101,11 @@ class Expansions:
         #: functions for any extents; extents that were seen once; None where there is no such function
         self._patterns: dict[Any, Any] = {}
 
-    def clear(self) -> None:
-        """Forget all functions."""
-        self._patterns.clear()
+    def forget_extents(self) -> None:
+        """Forget functions for certain extents, which may refer to interned nodes; those for any extents stay."""
+        for found in self._patterns.values():
+            if found.__class__ is _AnyExtents:
+                found.forget()
 
     def known(self, node: Node, pattern: Pattern) -> Function | None:
         """Return the function for any extents of a pattern, if there is one."""
@@ -199,6 +201,10 @@ class _AnyExtents:
             return self._run_first(arrays, shapes)
         return _run(calls, arrays, self._result)
 
+    def forget(self) -> None:
+        """Forget the functions for certain extents."""
+        self._known.clear()
+
     def _run_first(self, arrays: Sequence[Any], shapes: tuple[Any, ...]) -> Any:
         """Make the functions for new shapes while they run."""
         values = [*arrays]
@@ -218,10 +224,10 @@ class _AnyExtents:
         lowering = step.lowering
         if lowering.only_moves:
             return step.operator.reference(attributes)
-        if isinstance(lowering, Reduction):
+        if lowering.fused_as is Fused.FOLD:
             before: Shape = inputs[0].shape
-            axes = lowering.axes(before, **step.operator.accepted(lowering.axes, attributes))
-            found = fold(step.operator.name, before, axes, shape, step.dtype)
+            axes = lowering.folded_axes(step.operator, attributes, before)
+            found = None if axes is None else fold(step.operator.name, before, axes, shape, step.dtype)
             if found is not None:
                 return found
         leaves = tuple([leaf(number, array.shape, array.dtype) for number, array in enumerate(inputs)])
