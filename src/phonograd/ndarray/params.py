@@ -172,7 +172,7 @@ def _read_file(reader: _Reader, np_shape: int | None) -> tuple[list[Array | Spar
     if magic != _FILE_MAGIC:
         start = magic.to_bytes(8, "little")
         kind = next((f"; it looks like {kind}" for begin, kind in _OTHER_FILES.items() if start.startswith(begin)), "")
-        raise reader.fail(f"the file starts with {magic:#x} instead of {_FILE_MAGIC:#x}{kind}", at=0)
+        raise MXNetError(f"{reader.fail(f'the file starts with {magic:#x} instead of {_FILE_MAGIC:#x}', at=0)}{kind}")
     reader.number("Q", "the file header")
     count = reader.number("Q", "the number of arrays")
     reader.need(count * _SMALLEST_RECORD_BYTES, f"a list of {count} arrays")

@@ -35,7 +35,8 @@ def values_of(source: Any, dtype: DType) -> Array:
         if values.dtype.kind not in "biuf":
             values = np.array(source, dtype=dtype)
     except (TypeError, ValueError, OverflowError) as error:
-        raise TypeError(f"{_COMPLAINT}, with numbers in rows of equal length: {error}") from None
+        advice = f"; lists need numbers in rows of equal length: {error}" if isinstance(source, (list, tuple)) else ""
+        raise TypeError(f"{_COMPLAINT}{advice}") from None
     with np.errstate(all="ignore"):
         if values.dtype.kind == "f" and dtype.kind == "u":
             # negative numbers wrap around, as they do in C where the behavior is defined
