@@ -32,13 +32,15 @@ RELEASE = "bookworm"
 #: the Python of that release
 PYTHON = "3.11"
 
-#: tests of every layer, of kernels and of the compiler; those that start many processes or multiply large matrices take
-#: minutes each, and can be named
+#: tests of every layer, of kernels, of caches and of the compiler; those that start many processes or multiply large
+#: matrices take minutes each, and can be named
 TESTS = (
     "tests/smoke",
     "tests/core/kernels/test_kernels.py",
     "tests/core/run/test_compiler.py",
     "tests/core/run/test_cpu_levels.py",
+    "tests/core/run/test_disk_cache.py",
+    "tests/core/run/test_private_directory.py",
 )
 
 #: packages that the tests import; a package without wheels for aarch64 would stop the installation
@@ -158,6 +160,8 @@ def main(arguments: list[str]) -> int:
     dropped = ("PYTHONPATH", "PYTHONHOME", "PHONOGRAD_EXECUTOR", "VIRTUAL_ENV")
     variables = {name: value for name, value in os.environ.items() if name not in dropped}
     variables["PHONOGRAD_CACHE_DIRECTORY"] = str(HOME / "kernels")
+    # the tests that limit the time of a process multiply it
+    variables["PHONOGRAD_TEST_SLOWNESS"] = "10"
     if options.shell:
         return subprocess.run([wrapper, "-c", options.shell], cwd=ROOT, env=variables, check=False).returncode
     command = [

@@ -6,7 +6,7 @@ Takes parameters from blocks, optimizers from ``optimizer`` and stores from ``kv
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NoReturn
 
 from .. import kvstore as stores
 from .. import optimizer as optimizers
@@ -183,7 +183,7 @@ class Trainer:
         return self._optimizer.learning_rate
 
     @learning_rate.setter
-    def learning_rate(self, lr: float) -> None:
+    def learning_rate(self, lr: NoReturn) -> None:
         raise AttributeError(f"write trainer.set_learning_rate({lr})")
 
     def set_learning_rate(self, lr: float) -> None:
