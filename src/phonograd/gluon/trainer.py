@@ -5,13 +5,15 @@ Takes parameters from blocks, optimizers from ``optimizer`` and stores from ``kv
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, NoReturn
 
 from .. import kvstore as stores
 from .. import optimizer as optimizers
 from ..core.base.devices import Context
 from ..core.base.docstrings import complete_classes
 from ..core.base.files import write_atomically
+from ..core.base.foreign_names import OF_BLOCKS, ForeignName, advise_arguments
 from ..kvstore.base import is_distributed
 from .parameter import Parameter, ParameterDict
 
@@ -50,6 +52,9 @@ class Trainer:
     [[0.0]]
     """
 
+    zero_grad = ForeignName("zero_grad", OF_BLOCKS["zero_grad"])
+
+    @advise_arguments
     def __init__(
         self,
         params: Any,
@@ -76,7 +81,7 @@ class Trainer:
             parameter._set_trainer(self)
         self._compression_params = compression_params
         self._contexts = self._check_contexts()
-        self._optimizer = self._make_optimizer(optimizer, optimizer_params or {})
+        self._optimizer = self._make_optimizer(optimizer, {} if optimizer_params is None else optimizer_params)
         self._updaters = [optimizers.get_updater(self._optimizer) for _ in self._contexts]
         self._scale = self._optimizer.rescale_grad
         self._kvstore_params = {"kvstore": kvstore, "update_on_kvstore": update_on_kvstore}
@@ -94,6 +99,10 @@ class Trainer:
         return contexts or []
 
     def _make_optimizer(self, optimizer: Any, arguments: dict[str, Any]) -> optimizers.Optimizer:
+        if not isinstance(arguments, Mapping):
+            raise TypeError(
+                f"optimizer_params must be a dictionary such as {{'learning_rate': 0.1}}, not {arguments!r}"
+            )
         by_number = dict(enumerate(self._params))
         if not isinstance(optimizer, optimizers.Optimizer):
             return optimizers.create(optimizer, param_dict=by_number, **arguments)
@@ -172,6 +181,10 @@ class Trainer:
     def learning_rate(self) -> Any:
         """The current learning rate."""
         return self._optimizer.learning_rate
+
+    @learning_rate.setter
+    def learning_rate(self, lr: NoReturn) -> None:
+        raise AttributeError(f"write trainer.set_learning_rate({lr})")
 
     def set_learning_rate(self, lr: float) -> None:
         """Change the learning rate."""

@@ -280,7 +280,7 @@ class NDArray(_Base, dense=True):
         if isinstance(other, Context):
             return self._move_to(as_context(other))
         if not isinstance(other, NDArray):
-            raise TypeError(f"copyto does not support type {type(other)}")
+            raise TypeError(f"copyto does not support type {type(other)}: pass an array, or a context such as mx.cpu()")
         if other is self:
             warnings.warn("You are attempting to copy an array to itself", RuntimeWarning, stacklevel=2)
             return False
@@ -303,7 +303,7 @@ class NDArray(_Base, dense=True):
     def as_in_context(self, context: Context) -> NDArray:
         """Return the array itself if it is on that context, else a copy there."""
         if not isinstance(context, Context):
-            raise TypeError(f"copyto does not support type {type(context)}")
+            raise TypeError(f"copyto does not support type {type(context)}: pass a context such as mx.cpu()")
         return self if self.context == context else self._move_to(as_context(context))
 
     as_in_ctx = as_in_context

@@ -127,7 +127,7 @@ class Variable(Target):
 
 def _check_request(request: Any) -> None:
     if request not in _REQUESTS:
-        raise KeyError(request)
+        raise KeyError(f"{request!r} is no grad_req: write 'write', 'add' or 'null'")
 
 
 def _make_variable(array: NDArray, owner: Variable) -> None:
