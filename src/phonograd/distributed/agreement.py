@@ -7,7 +7,6 @@ same. :mod:`phonograd.distributed.rounds` compares them over MPI, :mod:`phonogra
 from __future__ import annotations
 
 import hashlib
-import os
 
 from ..core.base.errors import MXNetError
 
@@ -75,7 +74,8 @@ def _shorten(texts: list[str]) -> list[str]:
     """
     if max(map(len, texts)) <= _LONGEST_TEXT:
         return texts
-    same = len(os.path.commonprefix(texts))
+    first, last = min(texts), max(texts)
+    same = next((place for place, pair in enumerate(zip(first, last)) if pair[0] != pair[1]), len(first))
     begin = max(_LONGEST_TEXT // 4, same - _LONGEST_TEXT // 4)
     end = begin + _LONGEST_TEXT // 2
     return [

@@ -418,7 +418,7 @@ def _kind_of_reduction(dtype: Any) -> Any:
 
 
 class _Descriptions:
-    """Texts that all ranks must agree on, kept by the arrays that they describe: making one takes longer than a round."""
+    """Texts that all ranks must agree on, kept for the next time: making one takes longer than a round."""
 
     def __init__(self) -> None:
         self._known: dict[Any, str] = {}

@@ -1,9 +1,9 @@
 """Ring: reductions of large arrays between machines, in pieces that travel around all ranks.
 
-Each rank sends 2 (N - 1) / N times the bytes of an array, whatever the number N of ranks is. A piece is passed on as soon
-as it has arrived, so the links of all ranks are busy at the same time. Waiting takes no processor time, which MPI's own
-reductions take in full from the backward pass beside them. The order of sums depends on the size alone, and all ranks
-receive the same bits. Takes an MPI communicator and NumPy arrays (decision 0022).
+Each of N ranks sends 2 (N - 1) / N times the bytes of an array. A piece is passed on as soon as it has arrived, so the
+links of all ranks are busy at the same time. A rank sleeps while it waits; MPI's own reductions take a core meanwhile,
+which the backward pass needs. The order of sums depends on the size alone, and all ranks receive the same bits. Takes
+an MPI communicator and NumPy arrays (decision 0022).
 """
 
 from __future__ import annotations
@@ -46,16 +46,16 @@ class Ring:
     def reduce(self, source: Array, target: Array, combine: Callable[..., Array]) -> None:
         """Reduce flat arrays of all ranks into a flat array of the same dtype and size.
 
-        Step s sends part ``rank - s`` and receives part ``rank - s - 1``. The first N - 1 steps combine what they receive
-        with the own values; then a rank has the result of one part, and the other steps pass results on.
+        Step s sends part ``rank - s`` and receives part ``rank - s - 1``. The first N - 1 steps combine received with
+        own values; then a rank has the result of one part, and the other steps pass results on.
         """
         size = self._size
         part = -(-source.size // size)
         pieces = max(1, -(-part * source.itemsize // PIECE_BYTES))
         bounds = [source.size * number // (size * pieces) for number in range(size * pieces + 1)]
         sums, total = (size - 1) * pieces, 2 * (size - 1) * pieces
-        # sums that are passed on are sent from their room. More rooms than pieces: a rank only ever waits for ranks that
-        # are behind it, so that they cannot wait for each other in a circle
+        # sums that are passed on are sent from their rooms. There are more rooms than pieces: a rank then waits only
+        # for ranks that are behind it, so that they cannot wait for each other in a circle
         rooms = min(sums, pieces + 2 * _OUTSTANDING if size > 2 else _OUTSTANDING)
         room = np.empty((rooms, -(-part // pieces) + 1), source.dtype)
 
