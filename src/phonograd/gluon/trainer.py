@@ -64,8 +64,10 @@ class Trainer:
         compression_params: dict[str, Any] | None = None,
         update_on_kvstore: bool | None = None,
     ) -> None:
+        order: list[str] = []
         if isinstance(params, (dict, ParameterDict)):
-            params = [params[name] for name in sorted(params.keys())]
+            order = list(params.keys())
+            params = [params[name] for name in sorted(order)]
         if not isinstance(params, (list, tuple)):
             raise ValueError(
                 f"First argument must be a list or dict of Parameters, got {type(params)}."
@@ -79,6 +81,9 @@ class Trainer:
             self._param2idx[parameter.name] = len(self._params)
             self._params.append(parameter)
             parameter._set_trainer(self)
+        # blocks list parameters in the order of the forward pass, and gradients become final in the opposite one
+        numbers = {name: number for number, name in enumerate(sorted(order))}
+        self._forward_order = [numbers[name] for name in order] or list(range(len(self._params)))
         self._compression_params = compression_params
         self._contexts = self._check_contexts()
         self._optimizer = self._make_optimizer(optimizer, {} if optimizer_params is None else optimizer_params)
@@ -238,13 +243,15 @@ class Trainer:
     def _allreduce_grads(self) -> None:
         if self._kvstore is None:
             return
-        used = [(number, parameter) for number, parameter in enumerate(self._params) if parameter.grad_req != "null"]
-        if not used:
+        stored_together = isinstance(self._kvstore, (stores.KVStore, stores.Horovod))
+        order = self._forward_order if stored_together else range(len(self._params))
+        numbers = [number for number in order if self._params[number].grad_req != "null"]
+        if not numbers:
             return
-        numbers = [number for number, _ in used]
-        grads = [parameter.list_grad() for _, parameter in used]
-        out = [parameter._check_and_get(parameter._data, list) for _, parameter in used]
-        if isinstance(self._kvstore, (stores.KVStore, stores.Horovod)):
+        used = [self._params[number] for number in numbers]
+        grads = [parameter.list_grad() for parameter in used]
+        out = [parameter._check_and_get(parameter._data, list) for parameter in used]
+        if stored_together:
             # one call: several processes then add up gradients while others are still computed
             self._kvstore.pushpull(numbers, grads, out=out if self._update_on_kvstore else None)
             return
