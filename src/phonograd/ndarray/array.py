@@ -422,11 +422,14 @@ class NDArray(_Base, dense=True):
         """Convert to a storage type: 'default', 'csr' or 'row_sparse'; gradients pass through."""
         return self._call_operator("cast_storage", stype=stype)
 
-    def _label_storage(self, stype: str) -> NDArray:
-        """Return the array's value labeled with a storage type, recorded like the array."""
-        from .sparse import label_storage
+    def _forget_stored(self) -> None:
+        """Hold the dense value alone; a dense array holds nothing else."""
 
-        return label_storage(self, stype)
+    def _zeros_stored(self, stype: str) -> NDArray:
+        """Return zeros of the array's shape, dtype and context with a storage type."""
+        from .sparse import zeros
+
+        return zeros(stype, self.shape, self.context, self._dtype)
 
     @staticmethod
     def _call_with_storage(
