@@ -101,10 +101,11 @@ class EagerProgram:
         #: the functions that compute the nodes, as far as they are known; several threads may run the program at once
         self._steps: list[Function | None] = [None] * self.size
 
-    def _place(self) -> tuple[list[list[int]], list[list[int]]]:
+    def _place(self) -> tuple[list[tuple[int, ...]], list[tuple[int, ...]]]:
         """Return for each node the numbers of the values that it reads, and of those that no later one reads."""
         numbers = {node: number for number, node in enumerate((*self.inputs, *self._computed))}
-        places: list[list[int]] = []
+        # tuples of numbers are nothing to the garbage collector
+        places: list[tuple[int, ...]] = []
         last_uses = [-1] * len(numbers)
         for step, node in enumerate(self._computed):
             found = []
@@ -114,13 +115,13 @@ class EagerProgram:
                 number = numbers[source]
                 found.append(number)
                 last_uses[number] = step
-            places.append(found)
+            places.append(tuple(found))
         for _, number in self.kept:
             last_uses[number] = -1
-        dead: list[list[int]] = [[] for _ in self._computed]
+        dead: list[tuple[int, ...]] = [()] * len(places)
         for number, step in enumerate(last_uses):
             if step >= 0:
-                dead[step].append(number)
+                dead[step] += (number,)
         return places, dead
 
     @property
