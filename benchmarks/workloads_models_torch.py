@@ -4,8 +4,6 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from distributed_worker import network_of_torch
-
 
 def _trained(net, data, label):
     optimizer, loss_of = torch.optim.SGD(net.parameters(), 0.01), nn.CrossEntropyLoss()
@@ -19,6 +17,9 @@ def _trained(net, data, label):
 
 
 def resnet18(torch, batch=8, side=64):
+    # a script of this directory imports this module
+    from distributed_worker import network_of_torch
+
     net, _, _ = network_of_torch("resnet18")
     return _trained(net, torch.randn(batch, 3, side, side), torch.arange(batch) % 10)
 
