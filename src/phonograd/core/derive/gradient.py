@@ -2,7 +2,8 @@
 
 :func:`differentiate` walks the marked part of a graph from its heads to its variables, users before their inputs. It
 sums the gradients of each node and calls the operator's gradient rule for the gradients of the inputs. Losses that
-ignore their incoming gradient need none. It stops at ``_variable`` nodes, the targets. The result depends only on nodes and is cached, so a training loop derives it once.
+ignore their incoming gradient need none. It stops at ``_variable`` nodes, the targets. The result depends only on nodes
+and is cached, so a training loop derives it once.
 """
 
 from __future__ import annotations
