@@ -392,3 +392,14 @@ def test_hybridized_blocks_describe_their_nesting(tmp_path):
     read._in_format, read._out_format = block._in_format, block._out_format
     first, (second, third) = read(one, [one, one], None)
     assert [first.asnumpy().tolist(), second.asnumpy().tolist(), third.asnumpy().tolist()] == [[2, 2], [2, 2], [1, 1]]
+
+
+def test_a_block_of_symbols_is_exported_without_a_call(tmp_path: Path) -> None:
+    data = sym.var("data")
+    block = gluon.SymbolBlock(sym.FullyConnected(data, num_hidden=3, name="fc"), data)
+    block.infer_shape(nd.ones((2, 4)))
+    block.initialize()
+    again = str(tmp_path / "again")
+    block.export(again)
+    copy = gluon.SymbolBlock.imports(f"{again}-symbol.json", ["data"], f"{again}-0000.params")
+    np.testing.assert_array_equal(copy(nd.ones((2, 4))).asnumpy(), block(nd.ones((2, 4))).asnumpy())

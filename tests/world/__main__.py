@@ -1,10 +1,11 @@
 """Install libraries that were written for MXNet, run their models and tests, and write the table of counts.
 
-``python -m tests.world [--only NAME ...] [--sources DIRECTORY] [--oracle] [--again] [--write]``. Each library gets an
+``python -m tests.world [--only NAME ...] [--sources DIRECTORY] [--oracle] [--cold] [--again] [--write]``. Each library gets an
 environment in ``~/.cache/phonograd-world``, with this library as ``mxnet``; ``--oracle`` makes a second one with real
 MXNet 1.9.1 (Python 3.11). The tests of a library are those of its repository at the tag of the installed version: they
 are cloned, or taken from ``DIRECTORY/<name>``. They run file by file. Results are kept in ``tests/world/results.json``,
-so an interrupted run continues where it stopped; ``--again`` runs everything again.
+so an interrupted run continues where it stopped; ``--again`` runs everything again. ``--cold`` runs scripts with an empty
+cache of kernels, for the row of seconds.
 """
 
 import argparse
@@ -14,6 +15,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -40,7 +42,10 @@ COMMON = [
     "toolz",
     "typing-extensions",
     "yacs",
-    "portalocker",
+    "portalocker==2.3.2",
+    "protobuf==3.20.3",
+    "sacrebleu==1.5.1",
+    "nose",
     "autocfg",
     "tensorboardx",
     "sacremoses",
@@ -50,6 +55,9 @@ COMMON = [
     "opencv-python-headless==4.8.1.78",
 ]
 
+
+#: relative difference of sums in another order, through hundreds of layers
+TOLERANCE = 1e-2
 
 #: seconds for one test, and for all tests of a file
 SECONDS_TEST, SECONDS_FILE = 150, 1200
@@ -79,7 +87,7 @@ LIBRARIES = {
             "https://github.com/dmlc/gluon-cv",
             "v0.10.0",
             script="gluoncv_models.py",
-            what="models that build and compute",
+            what="models that build, compute, and train for one step",
         ),
         Library("gluoncv", "gluoncv==0.10.5", "https://github.com/dmlc/gluon-cv", "v0.10.0", "tests/unittests"),
         Library(
@@ -90,6 +98,8 @@ LIBRARIES = {
             "tests/unittest",
             ["-m", "not remote_required and not gpu"],
         ),
+        Library("sockeye", "sockeye==2.3.24", "https://github.com/awslabs/sockeye", "2.3.24", "test/unit"),
+        Library("mxboard", "mxboard==0.1.0", "https://github.com/awslabs/mxboard", "v0.1.0", "tests/python/unittest"),
         Library("gluonts", "gluonts==0.13.7", "https://github.com/awslabs/gluonts", "v0.13.7", "test/mx"),
         Library(
             "gluonts-estimators",
@@ -134,25 +144,47 @@ def source_of(library, sources):
     return place
 
 
-def variables(oracle):
+def variables(oracle, cold=False):
     """Return the environment variables under which ``import mxnet`` means one or the other."""
     if oracle:
         return dict(os.environ)
     source = ROOT / "src"
-    return {**os.environ, "PYTHONPATH": f"{source}:{source / 'phonograd' / 'compat' / 'mxnet_path'}"}
+    found = {**os.environ, "PYTHONPATH": f"{source}:{source / 'phonograd' / 'compat' / 'mxnet_path'}"}
+    if cold:
+        found["PHONOGRAD_CACHE_DIRECTORY"] = tempfile.mkdtemp()
+    return found
 
 
-def run_script(library, oracle, known):
-    """Yield the name and the result of each model or estimator that the script of a library tries."""
-    command = [environment(oracle), Path(__file__).with_name(library.script), "--skip", *known]
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=variables(oracle)
-    ) as process:
-        for line in process.stdout:
-            if line.startswith("{"):
-                found = json.loads(line)
-                failures = [f"{found['name']}: {found['error']}"] if "error" in found else []
-                yield found["name"], {"passed": 1 - len(failures), "total": 1, "failures": failures}
+def run_script(library, oracle, known, cold=False):
+    """Yield the name and the result of each model or estimator that the script of a library tries.
+
+    The script prints a line with ``begin`` before each of them. It is started again after the one that ended it.
+    """
+    done, begun = list(known), ""
+    while begun is not None:
+        command = [environment(oracle), Path(__file__).with_name(library.script), "--skip", *done]
+        with subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=variables(oracle, cold)
+        ) as process:
+            begun = None
+            for line in process.stdout:
+                found = json.loads(line) if line.startswith("{") else {}
+                if "begin" in found:
+                    begun = found["begin"]
+                if "name" in found:
+                    begun = None
+                    done.append(found["name"])
+                    yield found.pop("name"), counts_of(found)
+        if begun is not None:
+            done.append(begun)
+            yield begun, counts_of({"error": "the process ended early"})
+
+
+def counts_of(found):
+    """Return the result of a model with its counts, and with the values that it has."""
+    error = found.pop("error", None)
+    failures = [] if error is None else [error]
+    return {"passed": 1 - len(failures), "total": 1, "failures": failures, **found}
 
 
 def run_files(library, sources, oracle, known):
@@ -194,6 +226,41 @@ def sums(results, name):
     }
 
 
+def is_close(one, two):
+    """Return whether two numbers of a model are equal but for rounding; None is NaN, or a number left to chance."""
+    if one is None or two is None:
+        return one is two
+    return abs(one - two) <= TOLERANCE * max(abs(one), abs(two)) + 1e-6
+
+
+def is_equal(here, there):
+    """Return whether two results of a model have outputs of equal shapes, means and deviations."""
+    pairs = list(zip(here["outputs"], there["outputs"]))
+    return len(here["outputs"]) == len(there["outputs"]) and all(
+        [one[0] == two[0] and is_close(one[1], two[1]) and is_close(one[2], two[2]) for one, two in pairs]
+    )
+
+
+def comparisons(results, name):
+    """Return a line with the number of models whose outputs are those of MXNet, and one with seconds, if known."""
+    kinds = results.get(name, {})
+    package = LIBRARIES[name].package.replace("==", " ")
+    here, there = kinds.get("here", {}), kinds.get("mxnet", {})
+    both = [each for each in here if "outputs" in here[each] and "outputs" in there.get(each, {})]
+    lines = []
+    if both:
+        equal = sum([is_equal(here[each], there[each]) for each in both])
+        what = "models that compute with both: their outputs have the means and deviations of MXNet's"
+        lines.append(f"| {package} | {what} | {equal:,} of {len(both):,} | |")
+    if "cold" in kinds:
+        timed = [kinds["cold"], here, there]
+        common = set.intersection(*[{each for each in parts if parts[each]["passed"]} for parts in timed])
+        cold, warm, other = [sum([parts[each]["seconds"] for each in common]) for parts in timed]
+        what = f"seconds for {len(common)} estimators, with an empty and a filled cache of kernels"
+        lines.append(f"| {package} | {what} | {cold:.0f} and {warm:.0f} | {other:.0f} |")
+    return lines
+
+
 def table(results):
     """Return the lines of the table in docs/compatibility.md."""
     lines = ["| library | what | here | MXNet 1.9.1 |", "|---|---|---|---|"]
@@ -202,6 +269,7 @@ def table(results):
         if any(counts.values()):
             cells = ["{:,} of {:,}".format(*counts[kind]) if counts[kind] else "not run" for kind in ("here", "mxnet")]
             lines.append(f"| {library.package.replace('==', ' ')} | {library.what} | {cells[0]} | {cells[1]} |")
+            lines += comparisons(results, name)
     return lines
 
 
@@ -233,15 +301,16 @@ def main():
     parser.add_argument("--only", nargs="*", default=list(LIBRARIES), choices=list(LIBRARIES))
     parser.add_argument("--sources", help="a directory with the repositories of the libraries")
     parser.add_argument("--oracle", action="store_true", help="run with real MXNet 1.9.1 instead")
+    parser.add_argument("--cold", action="store_true", help="run scripts with an empty cache of kernels")
     parser.add_argument("--again", action="store_true", help="run again what has results already")
     parser.add_argument("--write", action="store_true", help="write docs/compatibility.md")
     arguments = parser.parse_args()
-    kind = "mxnet" if arguments.oracle else "here"
+    kind = "mxnet" if arguments.oracle else "cold" if arguments.cold else "here"
     for name in arguments.only:
         library = LIBRARIES[name]
         known = {} if arguments.again else stored().get(name, {}).get(kind, {})
         if library.script:
-            parts = run_script(library, arguments.oracle, known)
+            parts = run_script(library, arguments.oracle, known, arguments.cold)
         else:
             parts = run_files(library, arguments.sources, arguments.oracle, known)
         for part, found in parts:

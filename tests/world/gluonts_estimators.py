@@ -1,4 +1,4 @@
-"""Train small estimators of GluonTS, predict, and predict again after serialization; print a line of JSON for each.
+"""Train small estimators of GluonTS, predict, and predict again after serialization; print lines of JSON for each.
 
 Run it with a Python that has GluonTS and ``mxnet``, real or not. Arguments are names of estimators; without any, all are
 tried, but those after ``--skip``. The lines have the seconds of each estimator.
@@ -116,7 +116,7 @@ def attempt(make):
 
 
 def main():
-    """Print one line of JSON for each estimator."""
+    """Print one line of JSON before each estimator, and one after it."""
     warnings.simplefilter("ignore")
     chosen, skipped = sys.argv[1:], []
     if "--skip" in chosen:
@@ -125,6 +125,7 @@ def main():
     for name, make in estimators().items():
         if name in skipped or (chosen and name not in chosen):
             continue
+        print(json.dumps({"begin": name}), flush=True)
         began = time.time()
         try:
             result = {"forecasts": attempt(make)}

@@ -21,6 +21,14 @@ def test_counts_are_read_from_the_output_of_pytest():
     assert world.summary_of(output) == {"passed": 1440, "total": 1443, "failures": ["tests/a.py::test_x"]}
 
 
+def test_models_are_compared_by_their_outputs():
+    result = {"passed": 1, "total": 1, "failures": [], "seconds": 3.0, "loss": 1.0}
+    here = {"a": {**result, "outputs": [[[2], 1.0, 2.0]]}, "b": {**result, "outputs": [[[2], 1.0, None]]}}
+    there = {"a": {**result, "outputs": [[[2], 1.0001, 2.0]]}, "b": {**result, "outputs": [[[2], 1.0, 2.0]]}}
+    lines = world.comparisons({"gluoncv-models": {"here": here, "mxnet": there, "cold": here}}, "gluoncv-models")
+    assert [line.split("|")[3:5] for line in lines] == [[" 1 of 2 ", " "], [" 6 and 6 ", " 6 "]]
+
+
 def test_only_parts_that_both_ran_are_compared():
     one, two = {"passed": 3, "total": 4, "failures": ["a"]}, {"passed": 5, "total": 5, "failures": []}
     results = {"gluonnlp": {"here": {"a.py": one, "b.py": two}}}

@@ -170,7 +170,9 @@ class _Pass:
                     continue
                 out_grads: Sequence[Any] = items
             elif arrived is None:
-                continue
+                if not node.operator.is_loss:
+                    continue
+                out_grads = (np.zeros(node.shape, node.dtype),)
             else:
                 grad = arrived[0]
                 if len(arrived) > 1 or grad.__class__ is Deferred:

@@ -1,8 +1,9 @@
 """Reverse pass: gradients of expressions as expressions. Takes nodes and returns nodes, without data or arrays.
 
 :func:`differentiate` walks the marked part of a graph from its heads to its variables, users before their inputs. It
-sums the gradients of each node and calls the operator's gradient rule for the gradients of the inputs. It stops at
-``_variable`` nodes, the targets. The result depends only on nodes and is cached, so a training loop derives it once.
+sums the gradients of each node and calls the operator's gradient rule for the gradients of the inputs. Losses that
+ignore their incoming gradient need none. It stops at ``_variable`` nodes, the targets. The result depends only on nodes
+and is cached, so a training loop derives it once.
 """
 
 from __future__ import annotations
@@ -152,7 +153,10 @@ class _Pass:
             if by_index is not None:
                 out_grad = tuple([by_index.get(index) for index in range(len(node.outputs))])
         if out_grad is None:
-            return
+            if not node.operator.is_loss:
+                return
+            # as in MXNet: a loss has its gradient even where BlockGrad or a comparison follows
+            out_grad = full(node.shape, 0, node.dtype, node.context)
         with attributed_to(node):
             try:
                 grads = gradient_rules.differentiate(node, out_grad)

@@ -46,6 +46,7 @@ that no other file lists operators by name. A new operator is at home everywhere
 ``of_numbers``  what ``nd.add(1, 2)`` returns, for an operator either of whose operands may be a number
 ``onnx``        the node of ONNX that computes the same: a name, or :class:`~phonograd.core.graph.interface.Onnx`
 ``family``      the kind of operator, by which pictures choose colors; by default the module of the declaration
+``is_loss``     whether its gradient ignores that of its output, and exists without one
 ``keeps_zero``  whether a sparse array gives a sparse one, as in MXNet: zero stays zero
 ``moves``       whether it only chooses, places or converts elements, so that no arithmetic is counted
 ==============  ======================================================================================================
@@ -145,6 +146,7 @@ class Operator:
         cost: float | Callable[[Node], float] = 1.0,
         marks: bool | None = None,
         is_view: bool = False,
+        is_loss: bool = False,
         with_scalars: str | None = None,
         direct: Callable[..., Any] | None = None,
         lowering: Lowering | None = None,
@@ -178,6 +180,8 @@ class Operator:
         self.cost = cost
         self.marks = marks
         self.is_view = is_view
+        #: whether its gradient does not depend on that of its output, which may be missing
+        self.is_loss = is_loss
         #: a NumPy function that equals the reference for the dtypes it takes, without the cost of another call
         self.direct = direct
         self.visible = visible

@@ -380,12 +380,13 @@ class HybridBlock(Block):
 
         Hybridize the block and call it once before: the call determines the number of inputs.
         """
-        if self._outline is None:
+        graph = self._cached_graph
+        if not graph:
             raise RuntimeError(
                 "Please first call block.hybridize() and then run forward with this block at least once before "
                 "calling export."
             )
-        _, output = self._get_graph(self._outline)
+        _, output = graph
         output.save(f"{path}-symbol.json")
         states = set(output.list_auxiliary_states())
         params = dict(self.collect_params().items())

@@ -114,6 +114,11 @@ class SymbolBlock(HybridBlock):
         self._form = form
         self._compiled = None
 
+    @property
+    def _cached_graph(self) -> tuple[Any, ...]:
+        """Return the inputs and the output: a block of symbols is exported without a call before."""
+        return self._get_graph(None)
+
     def _get_graph(self, outline: Any) -> tuple[list[Any], Any]:
         self._output_outline = make_outline(regroup(list(self._output), self._form))
         return [symbols().var(name) for name in self._inputs], self._output

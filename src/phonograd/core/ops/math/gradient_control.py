@@ -40,17 +40,28 @@ def depending_on(node: Node, others: Sequence[Node]) -> Node:
     return single(_depending_on(node, *marked)) if marked else node
 
 
-@operator(is_view=True)
-def _with_gradient(value: Array, data: Array, grad: Array, *, multiply: bool) -> Array:
+@operator(is_view=True, is_loss=True)
+def _with_gradient(value: Array, data: Array, grad: Array) -> Array:
     """Return the first array; its gradient with respect to the second array is the third."""
     return value
 
 
 @_with_gradient.gradient
-def with_gradient_grad(
-    out_grad: Node, out: Node, value: Node, data: Node, grad: Node, *, multiply: bool
+def with_gradient_grad(out_grad: Node, out: Node, value: Node, data: Node, grad: Node) -> tuple[None, Node, None]:
+    return None, grad, None
+
+
+@operator(is_view=True)
+def _with_scaled_gradient(value: Array, data: Array, grad: Array) -> Array:
+    """Return the first array; its gradient for the second array is the third, multiplied by that of the output."""
+    return value
+
+
+@_with_scaled_gradient.gradient
+def with_scaled_gradient_grad(
+    out_grad: Node, out: Node, value: Node, data: Node, grad: Node
 ) -> tuple[None, Node, None]:
-    return None, out_grad * grad if multiply else grad, None
+    return None, out_grad * grad, None
 
 
 def with_gradient(value: Node, data: Node, grad: Node, multiply: bool = False) -> Node:
@@ -58,4 +69,4 @@ def with_gradient(value: Node, data: Node, grad: Node, multiply: bool = False) -
 
     ``grad`` is an ordinary expression in ``data``, so its own derivatives are exact.
     """
-    return single(_with_gradient(value, data, grad, multiply=multiply))
+    return single((_with_scaled_gradient if multiply else _with_gradient)(value, data, grad))

@@ -207,7 +207,7 @@ def BlockGrad(data: Array) -> Array:
     return data
 
 
-@operator(is_view=True, onnx=Onnx("Identity", reads=False), family="loss", keeps_zero=True)
+@operator(is_view=True, is_loss=True, onnx=Onnx("Identity", reads=False), family="loss", keeps_zero=True)
 def make_loss(data: Array) -> Array:
     """Return the array as a loss: its gradient is one, and the incoming gradient is ignored."""
     return data
