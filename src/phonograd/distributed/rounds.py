@@ -34,14 +34,16 @@ _COUNT_BITS = 15
 _COUNTS = (1 << _COUNT_BITS) - 1
 
 
-def wait_for(is_done: Callable[[], bool], timeout: float = 0.0) -> float:
+def wait_for(is_done: Callable[[], bool], timeout: float = 0.0, tests: int = _TESTS_AT_ONCE) -> float:
     """Wait until a function returns true; return 0, or the seconds that passed if they exceed a timeout other than 0.
+
+    A number of tests comes before the first pause.
 
     >>> answers = [True, False]
     >>> wait_for(answers.pop)
     0.0
     """
-    for _ in range(_TESTS_AT_ONCE):
+    for _ in range(tests):
         if is_done():
             return 0.0
     begin, pause = time.monotonic(), _SHORTEST_PAUSE
@@ -186,7 +188,7 @@ class SharedRounds:
         def is_complete() -> bool:
             return all([word & _COUNTS == count for word in row.tolist()])
 
-        waited = wait_for(is_complete, timeout)
+        waited = wait_for(is_complete, timeout, 1)
         words = row.tolist()
         if waited:
             arrived = {rank for rank, word in enumerate(words) if word & _COUNTS == count}
