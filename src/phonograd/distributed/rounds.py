@@ -8,7 +8,6 @@ MPI communicators; raises the errors of :mod:`phonograd.distributed.agreement` (
 
 from __future__ import annotations
 
-import mmap
 import os
 import tempfile
 import time
@@ -18,6 +17,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from .agreement import Digests, Disagreement, MissingRanks, describe_difference, name_missing
+from .communicator import Array
 
 __all__ = ["MessageRounds", "Rounds", "SharedRounds", "share_memory", "wait_for"]
 
@@ -123,7 +123,7 @@ class MessageRounds:
         raise MissingRanks(name_missing(description, waited, arrived, size))
 
 
-def share_memory(communicator: Any) -> mmap.mmap | None:
+def share_memory(communicator: Any) -> Array | None:
     """Return zeros that all ranks of one machine share, for :class:`SharedRounds`; None if they see different files.
 
     The file of the memory has no name any more when this returns, so nothing is left behind by ranks that are killed.
@@ -137,8 +137,7 @@ def share_memory(communicator: Any) -> mmap.mmap | None:
     path = communicator.bcast(path)
     memory = None
     if os.path.exists(path) and os.path.getsize(path) == size:
-        with open(path, "r+b") as file:
-            memory = mmap.mmap(file.fileno(), size)
+        memory = np.memmap(path, np.int64, "r+")
     is_shared = communicator.allreduce(int(memory is not None)) == communicator.size
     if communicator.rank == 0:
         os.unlink(path)
@@ -160,10 +159,10 @@ class SharedRounds:
         What :func:`share_memory` returned.
     """
 
-    def __init__(self, communicator: Any, memory: mmap.mmap) -> None:
+    def __init__(self, communicator: Any, memory: Array) -> None:
         self._communicator = communicator
         self._rank, self._size = communicator.rank, communicator.size
-        words = np.frombuffer(memory, np.int64).reshape(2, -1)[:, : self._size]
+        words = np.asarray(memory).reshape(2, -1)[:, : self._size]
         self._rows = (words[0], words[1])
         self._digests = Digests()
         self._count = 0
