@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from phonograd.distributed.arrays import bucket_limit
+
 #: the numbers of ranks of tables
 RANKS = (2, 8, 32, 128, 512, 1000)
 _BACKWARD = 2 / 3
@@ -53,7 +55,7 @@ def efficiency(ranks: int, step: float, size: int, bucket: int, alpha: float, be
     >>> efficiency(8, 1.0, 1 << 20, 1 << 20, 0.0, 0.0)
     1.0
     """
-    count = max(1, round(size / bucket))
+    count = max(1, round(size / bucket_limit(size, bucket)))
     end = (1 - _BACKWARD) * step
     for number in range(count):
         final = step * (1 - _BACKWARD + _BACKWARD * (number + 1) / count)

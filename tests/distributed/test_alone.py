@@ -71,6 +71,8 @@ def test_compression_sends_everything_in_time(kind) -> None:
 
 def test_buckets_begin_with_the_last_array() -> None:
     assert buckets_of([4, 4, 100, 4], 8) == [[3], [2], [1, 0]]
+    # a bucket with less than a quarter takes one more
+    assert buckets_of([4, 100, 1], 8) == [[2, 1], [0]]
     assert buckets_of([], 8) == []
 
 

@@ -30,15 +30,16 @@ _LEAST_BUCKET_BYTES = 256 << 10
 def buckets_of(sizes: Sequence[int], most: int) -> list[list[int]]:
     """Return the numbers of arrays in buckets, given their sizes in bytes: the last array is in the first bucket.
 
-    The backward pass computes the gradients of the last parameters first.
+    The backward pass computes the gradients of the last parameters first. A bucket with less than a quarter of `most`
+    takes one more array, however large it is: a bias would otherwise be alone.
 
     >>> buckets_of([10, 20, 30, 5], 32)
-    [[3], [2], [1, 0]]
+    [[3, 2], [1, 0]]
     """
     buckets: list[list[int]] = []
     room = 0
     for number in range(len(sizes) - 1, -1, -1):
-        if not buckets or sizes[number] > room:
+        if not buckets or (sizes[number] > room and room <= most * 3 // 4):
             buckets.append([])
             room = most
         buckets[-1].append(number)

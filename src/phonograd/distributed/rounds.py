@@ -8,7 +8,6 @@ MPI communicators; raises the errors of :mod:`phonograd.distributed.agreement` (
 
 from __future__ import annotations
 
-import mmap
 import os
 import tempfile
 import time
@@ -18,6 +17,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from .agreement import Digests, Disagreement, MissingRanks, describe_difference, name_missing
+from .communicator import Array
 
 __all__ = ["MessageRounds", "Rounds", "SharedRounds", "share_memory", "wait_for"]
 
@@ -34,14 +34,16 @@ _COUNT_BITS = 15
 _COUNTS = (1 << _COUNT_BITS) - 1
 
 
-def wait_for(is_done: Callable[[], bool], timeout: float = 0.0) -> float:
+def wait_for(is_done: Callable[[], bool], timeout: float = 0.0, tests: int = _TESTS_AT_ONCE) -> float:
     """Wait until a function returns true; return 0, or the seconds that passed if they exceed a timeout other than 0.
+
+    A number of tests comes before the first pause.
 
     >>> answers = [True, False]
     >>> wait_for(answers.pop)
     0.0
     """
-    for _ in range(_TESTS_AT_ONCE):
+    for _ in range(tests):
         if is_done():
             return 0.0
     begin, pause = time.monotonic(), _SHORTEST_PAUSE
@@ -121,7 +123,7 @@ class MessageRounds:
         raise MissingRanks(name_missing(description, waited, arrived, size))
 
 
-def share_memory(communicator: Any) -> mmap.mmap | None:
+def share_memory(communicator: Any) -> Array | None:
     """Return zeros that all ranks of one machine share, for :class:`SharedRounds`; None if they see different files.
 
     The file of the memory has no name any more when this returns, so nothing is left behind by ranks that are killed.
@@ -135,8 +137,7 @@ def share_memory(communicator: Any) -> mmap.mmap | None:
     path = communicator.bcast(path)
     memory = None
     if os.path.exists(path) and os.path.getsize(path) == size:
-        with open(path, "r+b") as file:
-            memory = mmap.mmap(file.fileno(), size)
+        memory = np.memmap(path, np.int64, "r+")
     is_shared = communicator.allreduce(int(memory is not None)) == communicator.size
     if communicator.rank == 0:
         os.unlink(path)
@@ -158,10 +159,10 @@ class SharedRounds:
         What :func:`share_memory` returned.
     """
 
-    def __init__(self, communicator: Any, memory: mmap.mmap) -> None:
+    def __init__(self, communicator: Any, memory: Array) -> None:
         self._communicator = communicator
         self._rank, self._size = communicator.rank, communicator.size
-        words = np.frombuffer(memory, np.int64).reshape(2, -1)[:, : self._size]
+        words = np.asarray(memory).reshape(2, -1)[:, : self._size]
         self._rows = (words[0], words[1])
         self._digests = Digests()
         self._count = 0
@@ -186,7 +187,7 @@ class SharedRounds:
         def is_complete() -> bool:
             return all([word & _COUNTS == count for word in row.tolist()])
 
-        waited = wait_for(is_complete, timeout)
+        waited = wait_for(is_complete, timeout, 1)
         words = row.tolist()
         if waited:
             arrived = {rank for rank, word in enumerate(words) if word & _COUNTS == count}

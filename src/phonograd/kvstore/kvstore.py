@@ -95,7 +95,7 @@ class KVStore(KVStoreBase):
                 }
             )
             if self._updater is None:
-                self._values.update({one: total.copy() for one, total in totals.items()})
+                self._values.update({one: self._own(total) for one, total in totals.items()})
             elif isinstance(self._updater, Updater):
                 # one call for all keys: an optimizer may update several at once
                 self._updater(list(totals), list(totals.values()), stored)
@@ -113,6 +113,10 @@ class KVStore(KVStoreBase):
     def _add_up(self, values: dict[Any, NDArray]) -> dict[Any, NDArray]:
         """Return the sums of values over all processes."""
         return values
+
+    def _own(self, total: NDArray) -> NDArray:
+        """Return a sum as an array that belongs to the store alone."""
+        return total.copy()
 
     def pull(self, key: Any, out: Any = None, priority: int = 0, ignore_sparse: bool = True) -> None:
         """Copy the stored value of each key to arrays; `ignore_sparse` skips sparse arrays."""
@@ -260,6 +264,10 @@ class DistributedKVStore(KVStore):
         for one, value in rows.items():
             sums[one] = add_up_rows(self._group, value, f"push of rows of {one}")
         return {one: sums[one] for one in values}
+
+    def _own(self, total: NDArray) -> NDArray:
+        # sums over several processes are new arrays
+        return total if self._group.size > 1 else super()._own(total)
 
     def set_optimizer(self, optimizer: Optimizer) -> None:
         """Update stored values by an optimizer from now on: pushed values are gradients."""
