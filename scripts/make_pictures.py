@@ -6,6 +6,7 @@ for the picture of the profile, Chromium.
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -20,6 +21,8 @@ from phonograd.profiler import profile, record_function
 IMAGES = Path(__file__).resolve().parents[1] / "docs" / "images"
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 EPOCHS = 15
+#: a busy machine draws pauses into the profile
+MOST_LOAD = 1.0
 
 
 class Training:
@@ -97,6 +100,11 @@ def draw_profile() -> None:
 
 def main() -> None:
     """Draw all pictures."""
+    if os.getloadavg()[0] > MOST_LOAD:
+        sys.exit(
+            f"the load of this machine is {os.getloadavg()[0]:.1f}: the profile would show the time of other programs. "
+            "Wait until it is idle."
+        )
     IMAGES.mkdir(parents=True, exist_ok=True)
     draw_graph()
     draw_curves(Training())

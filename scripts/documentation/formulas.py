@@ -73,8 +73,11 @@ class _Parser:
         if token[0].isalpha():
             # English, or the name of an argument
             return f"<mi>{token}</mi>" if len(token) == 1 else f"<mtext>&nbsp;{token}&nbsp;</mtext>"
-        kind = "mn" if token[0].isdigit() else "mo"
-        return f"<{kind}>{html.escape('−' if token == '-' else token)}</{kind}>"
+        if token[0].isdigit():
+            return f"<mn>{token}</mn>"
+        # brackets would grow with the subscripts between them
+        still = ' stretchy="false"' if token in "()|" else ""
+        return f"<mo{still}>{html.escape('−' if token == '-' else token)}</mo>"
 
     @staticmethod
     def _named(name: str) -> str:

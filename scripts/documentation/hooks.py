@@ -7,6 +7,7 @@ leads to a page with its text.
 
 from __future__ import annotations
 
+import json
 import os
 import posixpath
 import re
@@ -19,6 +20,7 @@ from mkdocs.structure.files import File, Files
 
 from contents import FOLDERS, pages
 from notebooks import render, run
+from ranking import rank
 from reference import Page, Reference
 from tables import operators_table, surface_table
 
@@ -99,10 +101,21 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     made["compatibility-names.md"] = surface_table()
     _rewrite(made, sources)
     for address, content in made.items():
+        if address.startswith("decisions/"):
+            # whoever searches for an operator wants the reference
+            content = f"---\nsearch:\n  boost: 0.5\n---\n\n{content!s}"
         if (old := files.get_file_from_path(address)) is not None:
             files.remove(old)
         files.append(File.generated(config, address, content=content))
     return files
+
+
+def on_post_build(config: MkDocsConfig) -> None:
+    """Order the results of the search. The plugin "offline" copies the index afterwards."""
+    path = Path(config.site_dir, "search", "search_index.json")
+    index = json.loads(path.read_text(encoding="utf-8"))
+    rank(index["docs"])
+    path.write_text(json.dumps(index, ensure_ascii=False, separators=(",", ":")), encoding="utf-8")
 
 
 def _reference() -> list[tuple[str, Page]]:

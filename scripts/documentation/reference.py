@@ -80,8 +80,7 @@ class Reference:
             place = self.place(name)
             return _relative(page.address, place) if place else None
 
-        # the search lists the reference before other pages
-        parts = ["---\nsearch:\n  boost: 2\n---", f"# {page.title}", page.introduction, _index(page, resolve)]
+        parts = [f"# {page.title}", page.introduction, _index(page, resolve)]
         parts += [self._item(page, item, resolve) for item in page.items]
         return "\n\n".join([part for part in parts if part]) + "\n"
 

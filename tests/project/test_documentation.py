@@ -148,3 +148,17 @@ def test_every_shared_description_of_numpy_is_used():
     assert sorted(set(OF_NUMPY) - used) == []
     assert sorted(set(TYPES) - used) == []
     assert sorted(set(RESULTS) - set(SPACES["np"])) == []
+
+
+def test_functions_of_images_are_documented():
+    from phonograd.image import functions
+
+    missing = []
+    for name in set(functions.__all__) - {"pixels_of", "size_of", "to_array"}:
+        function = getattr(functions, name)
+        sections = sections_of(inspect.getdoc(function))
+        described = own_descriptions(sections.get("Parameters", ""))
+        missing += [f"{name}({one})" for one in inspect.signature(function).parameters if not described.get(one)]
+        if ">>>" not in sections.get("Examples", ""):
+            missing.append(f"{name}: an example")
+    assert missing == []

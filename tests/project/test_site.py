@@ -15,7 +15,7 @@ def scripts():
     sys.path.insert(0, str(SCRIPTS))
     yield
     sys.path.remove(str(SCRIPTS))
-    for name in ("check", "contents", "docstrings", "formulas", "reference"):
+    for name in ("check", "contents", "docstrings", "formulas", "ranking", "reference"):
         sys.modules.pop(name, None)
 
 
@@ -143,3 +143,14 @@ def test_a_formula_is_mathml():
     assert "<mtext>&nbsp;where&nbsp;</mtext>" in mathml("x where x > 0")
     with pytest.raises(ValueError, match="no \\\\unknown"):
         mathml(r"\unknown")
+
+
+def test_the_search_finds_names_before_longer_ones():
+    from ranking import rank
+
+    places = ["reference/nn.html#mx.Dense", "reference/zoo.html#mx.densenet121", "reference/nn.html", "training.html"]
+    documents = [{"location": place, "title": place.rpartition(".")[2]} for place in places]
+    rank(documents)
+    first, second, page, other = [entry.get("boost", 1.0) for entry in documents]
+    assert first > second > other
+    assert page > other

@@ -75,6 +75,11 @@ def imdecode(buf: Any, flag: int = 1, to_rgb: bool = True, out: Any = None) -> N
         Whether channels are red, green, blue. Otherwise they are blue, green, red.
     out
         The array to write the result to.
+
+    >>> imdecode(b"not a picture")
+    Traceback (most recent call last):
+    ...
+    phonograd.base.MXNetError: ...
     """
     if isinstance(buf, NDArray):
         buf = buf.asnumpy()
@@ -90,7 +95,20 @@ def imdecode(buf: Any, flag: int = 1, to_rgb: bool = True, out: Any = None) -> N
 
 
 def imread(filename: str | os.PathLike[str], flag: int = 1, to_rgb: bool = True, out: Any = None) -> NDArray:
-    """Read an image from a file into an array of dtype uint8; see :func:`imdecode`."""
+    """Read an image from a file into an array of dtype uint8.
+
+    Parameters
+    ----------
+    filename
+        The path of the file.
+    flag, to_rgb, out
+        See :func:`imdecode`.
+
+    >>> imread("examples/no-such-picture.png")
+    Traceback (most recent call last):
+    ...
+    phonograd.core.base.errors.MissingFile: [Errno 2] No such file or directory: 'examples/no-such-picture.png'
+    """
     image = codec.read(filename, flag)
     return to_array(image if to_rgb or image.shape[2] == 1 else image[:, :, ::-1], out)
 
@@ -99,9 +117,17 @@ def imread(filename: str | os.PathLike[str], flag: int = 1, to_rgb: bool = True,
 def imresize(src: Any, w: int, h: int, interp: int = 1, out: Any = None) -> NDArray:
     """Resize an image to a width and height.
 
-    `interp` is 0 for nearest neighbor, 1 for bilinear, 2 for bicubic, 3 for area-based, and 4 for Lanczos
-    interpolation. 9 selects bicubic for enlarging, area-based for shrinking, and bilinear otherwise; 10 selects a
-    random method.
+    Parameters
+    ----------
+    src
+        The image: an array (height, width, channel).
+    w, h
+        The width and the height of the result.
+    interp
+        The interpolation: 0 nearest neighbor, 1 bilinear, 2 bicubic, 3 area-based, 4 Lanczos. 9 selects bicubic for
+        enlarging, area-based for shrinking, and bilinear otherwise; 10 selects a random method.
+    out
+        The array to write the result to.
 
     >>> import phonograd as mx
     >>> imresize(mx.nd.ones((4, 6, 3)), 3, 2).shape
@@ -112,6 +138,13 @@ def imresize(src: Any, w: int, h: int, interp: int = 1, out: Any = None) -> NDAr
 
 def scale_down(src_size: tuple[int, int], size: tuple[int, int]) -> tuple[int, int]:
     """Return (width, height) of the largest window with the aspect ratio of `size` that fits, at most `size`.
+
+    Parameters
+    ----------
+    src_size
+        The (width, height) of the image.
+    size
+        The (width, height) that is wanted.
 
     >>> scale_down((640, 480), (720, 120))
     (640, 106)
@@ -139,8 +172,25 @@ def copyMakeBorder(  # noqa: N802
 ) -> NDArray:
     """Return an image with a border around it.
 
-    `type` is 0 for a constant color (`values`, one number for each channel, or `value` for all), 1 for the outermost
-    pixels, 2 for a reflection that repeats them, 3 for wrapping around, 4 for a reflection without repetition.
+    Parameters
+    ----------
+    src
+        The image: an array (height, width, channel).
+    top, bot, left, right
+        The number of pixels at each side.
+    type
+        0 for a constant color, 1 for the outermost pixels, 2 for a reflection that repeats them, 3 for wrapping around,
+        4 for a reflection without repetition.
+    value
+        The constant color of all channels.
+    values
+        The constant color, one number for each channel.
+    out
+        The array to write the result to.
+
+    >>> import phonograd as mx
+    >>> copyMakeBorder(mx.nd.ones((4, 6, 3)), 1, 1, 2, 2).shape
+    (6, 10, 3)
     """
     image = pixels_of(src)
     if image.ndim != 3:
@@ -161,7 +211,21 @@ def copyMakeBorder(  # noqa: N802
 
 
 def resize_short(src: Any, size: int, interp: int = 2) -> NDArray:
-    """Resize an image so that its shorter edge has a given length."""
+    """Resize an image so that its shorter edge has a given length.
+
+    Parameters
+    ----------
+    src
+        The image: an array (height, width, channel).
+    size
+        The length of the shorter edge.
+    interp
+        The interpolation; see :func:`imresize`.
+
+    >>> import phonograd as mx
+    >>> resize_short(mx.nd.ones((4, 6, 3)), 2).shape
+    (2, 3, 3)
+    """
     height, width = size_of(src)
     if height > width:
         return imresize(src, size, size * height // width, interp)
@@ -171,7 +235,25 @@ def resize_short(src: Any, size: int, interp: int = 2) -> NDArray:
 def fixed_crop(
     src: Any, x0: int, y0: int, w: int, h: int, size: tuple[int, int] | None = None, interp: int = 2
 ) -> NDArray:
-    """Crop the window with its upper left corner at (x0, y0), and resize it to `size` (width, height)."""
+    """Crop a window, and resize it.
+
+    Parameters
+    ----------
+    src
+        The image: an array (height, width, channel).
+    x0, y0
+        The upper left corner of the window.
+    w, h
+        The width and the height of the window.
+    size
+        The (width, height) of the result; None keeps that of the window.
+    interp
+        The interpolation; see :func:`imresize`.
+
+    >>> import phonograd as mx
+    >>> fixed_crop(mx.nd.ones((4, 6, 3)), 1, 1, 3, 2).shape
+    (2, 3, 3)
+    """
     image = pixels_of(src)
     if x0 < 0 or y0 < 0:
         raise MXNetError(f"the corner ({x0}, {y0}) of the window is outside the image")
@@ -182,9 +264,27 @@ def fixed_crop(
 
 
 def center_crop(src: Any, size: tuple[int, int], interp: int = 2) -> tuple[NDArray, tuple[int, int, int, int]]:
-    """Crop the center of an image; return it with its window (x0, y0, width, height).
+    """Crop the center of an image.
 
-    The function shrinks a window that is larger than the image, and resizes the crop to `size` (width, height).
+    A window that is larger than the image is shrunk, and the crop is resized.
+
+    Parameters
+    ----------
+    src
+        The image: an array (height, width, channel).
+    size
+        The (width, height) of the result.
+    interp
+        The interpolation; see :func:`imresize`.
+
+    Returns
+    -------
+    The crop, and its window (x0, y0, width, height) in the image.
+
+    >>> import phonograd as mx
+    >>> crop, window = center_crop(mx.nd.ones((4, 6, 3)), (2, 2))
+    >>> crop.shape, window
+    ((2, 2, 3), (2, 1, 2, 2))
     """
     height, width = size_of(src)
     new_width, new_height = scale_down((width, height), size)
@@ -193,7 +293,26 @@ def center_crop(src: Any, size: tuple[int, int], interp: int = 2) -> tuple[NDArr
 
 
 def random_crop(src: Any, size: tuple[int, int], interp: int = 2) -> tuple[NDArray, tuple[int, int, int, int]]:
-    """Crop a random window of size (width, height); return it with its window (x0, y0, width, height)."""
+    """Crop a random window of an image.
+
+    Parameters
+    ----------
+    src
+        The image: an array (height, width, channel).
+    size
+        The (width, height) of the result.
+    interp
+        The interpolation; see :func:`imresize`.
+
+    Returns
+    -------
+    The crop, and its window (x0, y0, width, height) in the image.
+
+    >>> import phonograd as mx
+    >>> crop, window = random_crop(mx.nd.ones((4, 6, 3)), (2, 2))
+    >>> crop.shape, window[2:]
+    ((2, 2, 3), (2, 2))
+    """
     height, width = size_of(src)
     new_width, new_height = scale_down((width, height), size)
     x0, y0 = random.randint(0, width - new_width), random.randint(0, height - new_height)
@@ -219,6 +338,10 @@ def random_size_crop(
         See :func:`imresize`.
     **kwargs
         ``min_area``, the older name of `area`.
+
+    >>> import phonograd as mx
+    >>> random_size_crop(mx.nd.ones((8, 8, 3)), (4, 4), 0.5, (0.75, 1.25))[0].shape
+    (4, 4, 3)
     """
     area = kwargs.pop("min_area", area)
     if kwargs:
@@ -236,7 +359,21 @@ def random_size_crop(
 
 
 def color_normalize(src: Any, mean: Any, std: Any = None) -> Any:
-    """Subtract a mean from an image, and divide it by a standard deviation; None skips either step."""
+    """Subtract a mean from an image, and divide it by a standard deviation.
+
+    Parameters
+    ----------
+    src
+        The image: an array (height, width, channel).
+    mean
+        The number or array that is subtracted; None for none.
+    std
+        The divisor, a number or an array; None for none.
+
+    >>> import phonograd as mx
+    >>> color_normalize(mx.nd.ones((1, 1, 3)), 0.5, 0.25).asnumpy().ravel().tolist()
+    [2.0, 2.0, 2.0]
+    """
     if mean is not None:
         src = src - mean
     return src if std is None else src / std
@@ -255,6 +392,10 @@ def imrotate(src: NDArray, rotation_degrees: Any, zoom_in: bool = False, zoom_ou
         Whether to magnify the result until no area outside the image is visible.
     zoom_out
         Whether to shrink the result until the whole image is visible.
+
+    >>> import phonograd as mx
+    >>> imrotate(mx.nd.array([[[1, 2], [3, 4]]]), 90).asnumpy().round().tolist()
+    [[[2.0, 4.0], [1.0, 3.0]]]
     """
     if zoom_in and zoom_out:
         raise ValueError("`zoom_in` and `zoom_out` cannot be both True")
@@ -303,9 +444,20 @@ def _rotate_image(image: Image, degrees: float, zoom_in: bool, zoom_out: bool) -
 def random_rotate(
     src: NDArray, angle_limits: tuple[float, float], zoom_in: bool = False, zoom_out: bool = False
 ) -> NDArray:
-    """Rotate images by random angles between two limits in degrees; see :func:`imrotate`.
+    """Rotate images by random angles between two limits.
 
     NumPy's generator draws the angles, as in MXNet; the other functions of this module use Python's.
+
+    Parameters
+    ----------
+    src, zoom_in, zoom_out
+        See :func:`imrotate`.
+    angle_limits
+        The smallest and the largest angle in degrees.
+
+    >>> import phonograd as mx
+    >>> random_rotate(mx.nd.ones((3, 4, 4)), (-10, 10)).shape
+    (3, 4, 4)
     """
     if src.ndim == 3:
         return imrotate(src, np.random.uniform(*angle_limits), zoom_in, zoom_out)
