@@ -60,7 +60,6 @@ NAMES = {
     "*:apache_repo_url": "an address; gluon.utils._get_repo_url returns it",
     "*:make_aux": "a part of Inception that MXNet defines and does not use",
     "*:Pandas_Failed_To_Import *:Bokeh_Failed_To_Import": "flags of MXNet's import",
-    "*:constraint_check": "checks the arguments of probability distributions, which MXNet 1.9.1 does not have",
     "mxnet.test_utils:np_symbol": "mx.sym.np",
     "mxnet:api mxnet:cython": "packages without contents",
     "mxnet:library mxnet:rtc mxnet:space mxnet:th mxnet:torch mxnet:tvmop": C_LIBRARY,

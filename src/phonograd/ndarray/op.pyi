@@ -549,7 +549,8 @@ def Embedding(data: NDArray, weight: NDArray, input_dim: int, output_dim: int, d
 
     .. math:: y_i = w_{x_i}
 
-    ``dtype`` is the dtype of the weight. The gradient of the weight is dense; ``sparse_grad`` is ignored.
+    ``dtype`` is the dtype of the weight. ``sparse_grad`` is ignored: the gradient is made of rows if its buffer is
+    row_sparse.
 
     Parameters
     ----------
