@@ -60,7 +60,6 @@ NAMES = {
     "*:apache_repo_url": "an address; gluon.utils._get_repo_url returns it",
     "*:make_aux": "a part of Inception that MXNet defines and does not use",
     "*:Pandas_Failed_To_Import *:Bokeh_Failed_To_Import": "flags of MXNet's import",
-    "*:constraint_check": "checks the arguments of probability distributions, which MXNet 1.9.1 does not have",
     "mxnet.test_utils:np_symbol": "mx.sym.np",
     "mxnet:api mxnet:cython": "packages without contents",
     "mxnet:library mxnet:rtc mxnet:space mxnet:th mxnet:torch mxnet:tvmop": C_LIBRARY,
@@ -96,15 +95,15 @@ ATTRIBUTES = {
 NONE = "None stands for the same default, which depends on the layout or on the number of axes"
 
 #: functions and constructors with other parameters or defaults, by module:name
+OWN = "a function of its own, without the keywords of generated functions"
 SIGNATURES = {
     "mxnet.gluon.nn.conv_layers:* mxnet.gluon.contrib.rnn.conv_rnn_cell:*": NONE,
     "mxnet.gluon.contrib.cnn.conv_layers:*": "None stands for the same name of an operator",
     "mxnet.gluon.model_zoo.*:* mxnet.gluon.contrib.data.text:WikiText*": "None stands for the same directory and device",
     "mxnet.numpy:* mxnet.ndarray.numpy:*": "more keywords before `out`, or None for the default dtype",
     "mxnet.symbol.numpy:*": "keywords of symbols",
-    "mxnet.image:copyMakeBorder mxnet.ndarray.numpy_extension:nonzero mxnet.symbol.contrib:boolean_mask": (
-        "a function of its own, without the keywords of generated functions"
-    ),
+    "mxnet.image:copyMakeBorder mxnet.ndarray.numpy_extension:nonzero mxnet.symbol.contrib:boolean_mask": OWN,
+    "mxnet.ndarray.numpy_extension:constraint_check": OWN,
     "mxnet.numpy_extension.random:seed": "the name of the first parameter is that of mx.random.seed",
     "mxnet.visualization:*": "equal defaults that cannot be changed by accident",
     "mxnet.executor:Executor mxnet.symbol.symbol:Symbol mxnet.io.io:MXDataIter mxnet.kvstore.kvstore:KVStore": HANDLE,

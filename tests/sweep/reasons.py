@@ -36,7 +36,11 @@ REASONS = [
     Reason(
         "what is known is inferred, where MXNet raises because an input is unknown",
         "accepts",
-        (r".* sym inputs:(drop last|by name)", _parameters(r"\S*(ctc_loss|CTCLoss)", r"use_\w+_lengths")),
+        (
+            r".* sym inputs:(drop last|by name)",
+            r"contrib\.BilinearResize2D sym parameter:mode='like'",
+            _parameters(r"\S*(ctc_loss|CTCLoss)", r"use_\w+_lengths"),
+        ),
     ),
     Reason(
         "MXNet checks the ranges of these numbers, which have a meaning outside of them, too",
@@ -44,25 +48,30 @@ REASONS = [
         (
             _parameters(r"\S*_update|multi_lars|\S*ROI\S*|Softmax|SoftmaxOutput"),
             _parameters(r"contrib\.box_n\S*", r"coord_start|id_index|score_index"),
-            _parameters(r"contrib\.MultiBoxPrior|crop|slice|multi_all_finite"),
-            _parameters("contrib.ModulatedDeformableConvolution", "layout|im2col_step"),
+            _parameters(r"contrib\.MultiBoxPrior|multi_all_finite"),
+            _parameters(r"contrib\.(Modulated)?DeformableConvolution", "layout|im2col_step"),
             _parameters("Deconvolution|Crop", "target_shape|offset"),
         ),
     ),
+    Reason("empty slices are empty arrays", "accepts", (_parameters("crop|slice", "begin|end"),)),
     Reason("negative axes count from the end", "accepts", (r".* parameter:(axis|axes)=.*-.*",)),
     Reason(
         "an extent of zero in a symbol is an unknown extent",
         "accepts",
-        (r".* sym parameter:(num_filter|kernel|input_dim|output_dim)='?0'?",),
+        (r".* sym parameter:(num_filter|kernel|input_dim|output_dim|num_hidden|num_layers|state_size)=.*\b0\b.*",),
     ),
     Reason(
         "keywords mean nothing to operators without parameters",
         "accepts",
         (r"(contrib\.is\w+|linalg\S*|contrib\.boolean_mask) .* keyword:.*",),
     ),
-    Reason("arrays are of any rank, and of any number", "accepts", (r"(image\.\w+|LRN|multi_\w+) nd inputs:.*",)),
+    Reason("arrays are of any rank, and of any number", "accepts", (r"(image\.\w+|LRN|multi_\w+) \w+ inputs:.*",)),
     Reason("MXNet's labels must have the shape of the data", "accepts", (r"\w*RegressionOutput .* inputs:.*",)),
-    Reason("an operator has one meaning, whatever its storage", "accepts", (_parameters("contrib.SparseEmbedding"),)),
+    Reason(
+        "an operator has one meaning, whatever its storage",
+        "accepts",
+        (_parameters("contrib.SparseEmbedding"), _parameters("dot", "forward_stype")),
+    ),
     Reason("same pooling works for all kinds", "accepts", (_parameters("Pooling", "pooling_convention|pad|kernel"),)),
     Reason(
         "sizes, strides, factors and positions that do not exist are refused; MXNet wraps them around, reads memory that "
@@ -76,7 +85,9 @@ REASONS = [
                 r"im2col|col2im|image\.\w+|GridGenerator|GroupNorm|Dropout|norm|broadcast_ax\w+|cumsum|box_nms"
             ),
             _parameters("Reshape|reshape", r"\w*shape"),
-            _parameters(r"contrib\.box_nms", "topk"),
+            _parameters(r"contrib\.box_n\S*", "topk"),
+            _parameters("contrib.arange_like", "repeat"),
+            _parameters("Crop", "offset"),
             r"(BatchNorm|im2col|linalg\S+|contrib\.BilinearResize2D) .* inputs:.* axis last",
         ),
     ),
@@ -86,6 +97,7 @@ REASONS = [
         (
             r"\w*RegressionOutput .* (parameter|keyword|inputs):.*",
             _parameters("log_softmax|softmin", "use_length"),
+            r"tile \w+ parameter:reps='?None'?",
             _parameters("Cast|cast|log_softmax|softmax|softmin|amp_cast", "dtype"),
             r"contrib\.(isnan|boolean_mask) .* (inputs|keyword):.*",
         ),
@@ -93,16 +105,46 @@ REASONS = [
     Reason(
         "None is float32; MXNet makes float64 of it",
         "differs",
-        (_parameters(r"Cast|cast|(random|sample)_\w+", "dtype"),),
+        (_parameters(r"Cast|cast|argsort|topk|one_hot|log_softmax|softmax|softmin|(random|sample)_\w+", "dtype"),),
     ),
-    Reason("the random numbers are others", "differs", (r"image\.random_\w+ nd .*",)),
     Reason("the context is not written to files", "differs accepts", (_parameters(r"\S+", "ctx"),)),
     Reason(
         "MXNet refuses symbols of updates, and states of other shapes",
         "accepts",
         (r"\S*_update\S* sym .*", r"\S*_update\S* nd inputs:.*"),
     ),
-    Reason("empty arrays work", "accepts", (r".* parameter:shape=.*\b0\b.*", r".* parameter:shape=-7")),
+    Reason(
+        "a shape of a layer's parameters, or a rank, that does not fit is refused; MXNet reads some of the extents",
+        "refuses",
+        (
+            r"(FullyConnected|GroupNorm|InstanceNorm|contrib\.SyncBatchNorm|lamb_update_phase2) \w+ inputs:.* axis last",
+            r"(col2im|khatri_rao|stack|contrib\.(AdaptiveAvgPooling2D|MultiBoxPrior|allclose|box_decode)) \w+ inputs:.* axis last",
+        ),
+    ),
+    Reason(
+        "a grid of one point is its center, where MXNet divides by zero; its target_shape has two extents",
+        "differs refuses",
+        (_parameters("SpatialTransformer", "target_shape"),),
+    ),
+    Reason("the inputs are counted", "accepts", (r"UpSampling nd inputs:drop last",)),
+    Reason("C++ leaves open which byte a negative number becomes", "differs", (_parameters("amp_cast", "dtype"),)),
+    Reason(
+        "MXNet has no symbols of these, or infers no shape",
+        "accepts",
+        (r"(contrib\.is\w+|fill_element_0index) sym .*",),
+    ),
+    Reason("no integer is infinite", "differs", (r"contrib\.is\w+ nd inputs:int32 \w+",)),
+    Reason(
+        "integers are not normalized, which MXNet rounds to zero", "refuses", (r"image\.normalize nd inputs:int32 .*",)
+    ),
+    Reason("no shape is a number", "accepts", (r"random_\w+ nd parameter:shape=.*",)),
+    Reason("None means all axes", "differs", (_parameters("slice_like", "axes"),)),
+    Reason("indices keep all of their axes", "differs", (r"unravel_index \w+ inputs:.* axis last",)),
+    Reason(
+        "empty arrays work",
+        "accepts",
+        (r"tile nd parameter:reps=.*\b0\b.*", r".* parameter:shape=.*\b0\b.*", r".* parameter:shape=-7"),
+    ),
     Reason(
         "parameters outside of their range are refused",
         "refuses",
@@ -115,7 +157,7 @@ REASONS = [
     ),
     Reason("a pair is no dtype", "refuses", (r".* parameter:dtype=\(.*\)",)),
     Reason("a number is drawn if there is no shape", "differs", (r"random_\w+ sym parameter:shape='?None'?",)),
-    Reason("more is inferred", "differs", (r"random_pdf_\w+ sym inputs:drop last",)),
+    Reason("more is inferred", "differs", (r"(random_pdf_\w+|[Rr]eshape) sym inputs:drop last",)),
 ]
 
 _COUNTS_UNKNOWN = "MXNet computes with 0 where an extent is unknown"

@@ -40,6 +40,7 @@ __all__ = [
 #: names that are not single operators, by their module
 _ELSEWHERE = {
     "cond": "..ndarray.control",
+    "constraint_check": ".functions",
     "foreach": "..ndarray.control",
     "gpu_memory_info": "..context",
     "index_add": ".functions",

@@ -15,6 +15,7 @@ from phonograd.numpy_extension import random as random
 from phonograd.numpy.multiarray import ndarray
 from phonograd.context import Context as Context
 from phonograd.ndarray.control import cond as cond
+from phonograd.numpy_extension.functions import constraint_check as constraint_check
 from phonograd.core.base.devices import cpu as cpu
 from phonograd.core.base.devices import cpu_pinned as cpu_pinned
 from phonograd.core.base.devices import current_context as current_context

@@ -22,6 +22,7 @@ from .reshaping import resolve
 
 __all__ = [
     "EXPRESSIONS",
+    "constraint_check",
     "index_add",
     "index_update",
     "masked_log_softmax",
@@ -96,6 +97,34 @@ def nonzero(a: NDArray) -> Any:
     if not isinstance(a, NDArray):
         raise TypeError(f"npx.nonzero takes an array of mx.np, not {type(a)}")
     return new(np.argwhere(read(a)).astype(np.int64), a.context)
+
+
+def constraint_check(x: NDArray, msg: str = "Constraint violated.") -> Any:
+    """Return ``array(True)`` if all elements of a boolean array are true, else raise an error.
+
+    Parameters
+    ----------
+    x
+        The array. It is computed at the call.
+    msg
+        The text of the error.
+
+    Raises
+    ------
+    ValueError
+        If an element is false.
+
+    Examples
+    --------
+    >>> from phonograd import np, npx
+    >>> npx.constraint_check(np.array([1.0, 2.0]) > 0, "all must be positive")
+    array(True)
+    """
+    if not isinstance(x, NDArray):
+        raise TypeError(f"npx.constraint_check takes an array of mx.np, not {type(x)}")
+    if not read(x).all():
+        raise ValueError(msg)
+    return new(np.array(True), x.context)
 
 
 def _indices(a: NDArray, ind: NDArray) -> tuple[Any, ...]:

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from .. import numpy as functions
+from .. import numpy_extension
 from ..core.array.handle import as_class, make, node_in
 from ..core.base.errors import MXNetError
 from ..core.graph.interface import is_known
@@ -46,9 +47,14 @@ _PLACE = re.compile(r"<(\d+)>")
 
 
 def find_function(name: str) -> Callable[..., Any] | None:
-    """Return a function of mx.np by its name, for example ``linalg.norm``; None if there is none."""
-    package, _, own = name.rpartition(".")
-    place = getattr(functions, package) if package else functions
+    """Return a function of mx.np by its name, for example ``linalg.norm``; None if there is none.
+
+    Names of mx.npx begin with ``npx.``: ``npx.random.bernoulli``.
+    """
+    *packages, own = name.split(".")
+    place: Any = functions
+    for package in packages:
+        place = numpy_extension if package == "npx" else getattr(place, package)
     found = None if own.startswith("_") else getattr(place, own, None)
     return found if callable(found) and not isinstance(found, type) else None
 
@@ -99,7 +105,7 @@ class NumpyCall(Call):
 
     def __init__(self, attributes: Mapping[str, str], graphs: tuple[list[Head], ...], inputs: int) -> None:
         name = attributes.get("function", "")
-        found = find_function(name) if re.fullmatch(r"(linalg\.|random\.)?[a-z][a-z0-9_]*", name) else None
+        found = find_function(name) if re.fullmatch(r"(npx\.)?(linalg\.|random\.)?[a-z][a-z0-9_]*", name) else None
         if found is None:
             raise MXNetError(f"mx.np has no function {name!r}, which the operator _np_function names")
         self.function = found
@@ -109,7 +115,7 @@ class NumpyCall(Call):
             count = int(attributes["num_outputs"])
         except (KeyError, ValueError, SyntaxError) as error:
             raise MXNetError(f"the arguments of the operator _np_function ({name}) are damaged: {error}") from None
-        self.is_random = name.startswith("random.")
+        self.is_random = "random." in name
         self.argument_names = tuple([f"data{number}" for number in range(inputs)])
         self.output_names = default_output_names(count)
         self.visible = count

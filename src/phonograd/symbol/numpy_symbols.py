@@ -12,8 +12,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from .. import numpy as functions
+from .. import numpy_extension
 from ..core.base.errors import nearest
 from ..core.graph.operator import NAMES, REGISTRY, Operator
+from ..ndarray.namespaces import public_names
 from ..numpy.declaration import FUNCTIONS
 from ..numpy_extension.functions import EXPRESSIONS
 from . import creation
@@ -198,20 +200,31 @@ def _function_by_call(name: str) -> Callable[..., Any] | None:
     return None if find_function(name) is None else functools.partial(call_function, NumpySymbol, name)
 
 
-def _part_of_np(name: str) -> _Namespace:
-    """Return the namespace ``sym.np.linalg`` or ``sym.np.random``."""
-    own = getattr(functions, name)
+def _part_of_np(name: str, package: Any = functions, prefix: str = "") -> _Namespace:
+    """Return the namespace ``sym.np.linalg``, ``sym.np.random`` or, with the prefix ``npx.``, ``sym.npx.random``."""
+    own = getattr(package, name)
+    place = "numpy_extension" if prefix else "numpy"
     return _Namespace(
-        f"phonograd.symbol.numpy.{name}",
-        f"Functions of mx.np.{name} for symbols.",
-        lambda each: _function_by_call(f"{name}.{each}") if each in own.__all__ else None,
+        f"phonograd.symbol.{place}.{name}",
+        f"Functions of mx.{prefix or 'np.'}{name} for symbols.",
+        lambda each: _function_by_call(f"{prefix}{name}.{each}") if each in own.__all__ else None,
         lambda: sorted(own.__all__),
     )
 
 
+#: functions of mx.npx that are no operators, and that symbols compute by a call
+_CALLED = ("constraint_check", "nonzero")
+
+
 def _function_of_npx(name: str) -> Callable[..., Any] | None:
+    if name in _CALLED:
+        return _function_by_call(f"npx.{name}")
     declared = EXPRESSIONS.get(name) or NAMES["npx"].get(name)
     return None if declared is None else _with_np_result(function_of(declared, name))
+
+
+def _function_of_image(name: str) -> Callable[..., Any] | None:
+    return _with_np_result(function_of(REGISTRY["_image_" + name], name)) if "_image_" + name in REGISTRY else None
 
 
 class _Namespace(types.ModuleType):
@@ -244,5 +257,12 @@ extension = _Namespace(
     "phonograd.symbol.numpy_extension",
     "Functions of mx.npx for symbols.",
     _function_of_npx,
-    lambda: sorted({*NAMES["npx"], *EXPRESSIONS}),
+    lambda: sorted({*NAMES["npx"], *EXPRESSIONS, *_CALLED, "image", "random"}),
+)
+extension.random = _part_of_np("random", numpy_extension, "npx.")  # type: ignore[attr-defined]
+extension.image = _Namespace(  # type: ignore[attr-defined]
+    "phonograd.symbol.numpy_extension.image",
+    "Operators on images for symbols.",
+    _function_of_image,
+    lambda: public_names("_image_"),
 )

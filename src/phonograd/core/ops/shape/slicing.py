@@ -28,6 +28,9 @@ def _region(
         raise MXNetError(f"Slicing axis exceeds data dimensions: {where}")
     if len(begin) != len(end):
         raise MXNetError(f"begin and end must have the same length: {where}")
+    if step == (None,):
+        # one None stands for no steps at all
+        step = ()
     if step and len(step) != len(begin):
         raise MXNetError(f"step and begin must have the same length: {where}")
     if 0 in step:

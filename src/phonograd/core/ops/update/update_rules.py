@@ -224,8 +224,11 @@ def lamb_step(
 ) -> Any:
     """Return the weight after one LAMB step: ``weight - lr * norm(weight) / norm(direction) * direction``.
 
-    `size` is the norm of the weight, which is clipped to [lower, upper]; `slope` is the norm of the direction.
+    `size` is the norm of the weight, which is clipped to [lower, upper]; `slope` is the norm of the direction. An upper
+    bound below the lower one wins, as in MXNet.
     """
+    if lower is not None and upper is not None:
+        lower = min(lower, upper)
     if lower is not None or upper is not None:
         size = F.clip(size, a_min=-math.inf if lower is None else lower, a_max=math.inf if upper is None else upper)
     ratio = F.cast(_ratio(F, size, slope, (size, slope)) * lr, dtype=weight.dtype)
