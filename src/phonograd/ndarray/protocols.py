@@ -28,7 +28,7 @@ from ..core.array.handle import (
     share,
 )
 from ..core.array.observed import LISTENERS, observe_call
-from ..core.base.dtypes import as_dtype
+from ..core.base.dtypes import as_dtype, kind_of, name_of
 from ..core.graph.operator import NAMES, REGISTRY, Operator
 from ..core.trace.trace import ready_trace
 
@@ -42,7 +42,7 @@ def array(self: Any, dtype: Any = None, copy: bool | None = None) -> np.ndarray[
     values = read(self)
     if dtype is not None and np.dtype(dtype) != values.dtype:
         if copy is False:
-            raise ValueError(f"a {values.dtype} NDArray cannot become {np.dtype(dtype)} without a copy")
+            raise ValueError(f"a {name_of(values.dtype)} NDArray cannot become {np.dtype(dtype)} without a copy")
         return values.astype(dtype)
     if copy:
         return np.array(values)
@@ -151,7 +151,7 @@ def _answer(name: str, arguments: Any, keywords: Any) -> Callable[..., Any] | No
     values = [*others, *keywords.values()]
     if any(isinstance(value, (Handle, np.ndarray)) for value in values) or (name == "clip" and None in values):
         return None
-    if name == "mean" and first._dtype.kind != "f":
+    if name == "mean" and kind_of(first._dtype) != "f":
         return None
     return function_of(declared, declared.name)
 

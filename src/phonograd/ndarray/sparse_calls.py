@@ -9,6 +9,7 @@ from typing import Any
 
 from ..core.array.call import _return_results, apply, function_of
 from ..core.array.handle import Handle, read
+from ..core.base.dtypes import name_of
 from ..core.base.errors import MXNetError, format_shape
 from ..core.graph.operator import REGISTRY, Operator
 from ..core.trace.flags import is_recording
@@ -167,7 +168,9 @@ def _multiply_rows(record: SparseRecord, other: NDArray, transposed: bool) -> ND
             f"{format_shape(other.shape)}: {inner} rows are needed"
         )
     if other._dtype != record.data.dtype:
-        raise MXNetError(f"dot: both arguments need one dtype, got {record.data.dtype} and {other._dtype}")
+        raise MXNetError(
+            f"dot: both arguments need one dtype, got {name_of(record.data.dtype)} and {name_of(other._dtype)}"
+        )
     context = other.context
     weights = concrete(record.data.reshape(-1, *(1,) * (other.ndim - 1)), context)
     picked = _call("broadcast_mul", _call("take", other, concrete(taken, context)), weights)

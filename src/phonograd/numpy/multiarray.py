@@ -15,7 +15,7 @@ from ..core.array.binary import binary, inplace
 from ..core.array.handle import as_class, make_view, read, share_variable
 from ..core.base.devices import CPU
 from ..core.base.docstrings import complete_classes
-from ..core.base.dtypes import BOOL, FLOAT32
+from ..core.base.dtypes import BOOL, FLOAT32, name_of
 from ..ndarray.array import NDArray
 from . import arithmetic, indexing, protocols
 
@@ -87,7 +87,7 @@ class ndarray(_Base, dense=True):  # noqa: N801 - MXNet's name
         if not self.size and self.ndim != 1:
             text += f", shape={self.shape}"
         if self._dtype not in (FLOAT32, BOOL):
-            text += f", dtype={self._dtype}"
+            text += f", dtype={name_of(self._dtype)}"
         if self.context != CPU:
             text += f", ctx={self.context}"
         return f"array({text})"

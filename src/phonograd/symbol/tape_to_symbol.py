@@ -18,6 +18,7 @@ from typing import Any
 
 from ..core.backward.backward import FunctionOutput, gradient_nodes, place_in_record
 from ..core.backward.variable import Variable
+from ..core.base.dtypes import kind_of
 from ..core.base.errors import MXNetError
 from ..core.graph.node import Node, Shape
 from ..core.graph.operator import ABSENT, Operator
@@ -193,7 +194,7 @@ class _Reader:
             return entry("slice", inputs, **_slice_bounds(sources[0].shape, *attributes))
         if declared.name == "_integer_power":
             return entry("_power_scalar", inputs, scalar=float(attributes[0]))
-        if declared.name == "negative" and sources[0].dtype.kind in "fi":
+        if declared.name == "negative" and kind_of(sources[0].dtype) in "fi":
             return entry("_mul_scalar", inputs, scalar=-1.0)
         if declared.name in ("identity", "_copyto"):
             return entry("_copyto", inputs)

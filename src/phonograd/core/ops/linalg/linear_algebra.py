@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from typing import Literal
 
-from ...base.dtypes import is_floating
+from ...base.dtypes import is_floating, name_of
 from ...base.errors import MXNetError, format_shape
 from ...graph.interface import Interface, Partial, leave_out, merge, same_shapes
 from ...graph.node import Node, Shape
@@ -32,7 +32,7 @@ def _floating(name: str, *operands: Node) -> None:
     if not is_floating(operands[0].dtype):
         raise MXNetError(
             f"{name} only supports float32/float64 for CPU, and float16/float32/float64 for GPU: "
-            f"the operands are {operands[0].dtype}. Convert them with astype('float32')."
+            f"the operands are {name_of(operands[0].dtype)}. Convert them with astype('float32')."
         )
 
 

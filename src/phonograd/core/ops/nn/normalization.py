@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ...base.dtypes import DType
+from ...base.dtypes import DType, name_of
 from ...base.errors import MXNetError, format_shape
 from ...graph.interface import Interface, Onnx, like_data, same_shapes, vectors
 from ...graph.node import Node, Shape
@@ -76,7 +76,8 @@ def _check_vector(name: str, argument: str, node: Node, extent: int, dtype: DTyp
         )
     if node.dtype != dtype:
         raise MXNetError(
-            f"This layer requires uniform type. Expected '{dtype}' v.s. given '{node.dtype}' at '{argument}' in "
+            f"This layer requires uniform type. Expected '{name_of(dtype)}' v.s. given "
+            f"'{name_of(node.dtype)}' at '{argument}' in "
             f"operator {name}"
         )
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ...base.dtypes import INT64, DType
+from ...base.dtypes import INT64, DType, name_of
 from ...base.errors import MXNetError, format_shape
 from ...graph.interface import Interface, Partials, leave_out
 from ...graph.node import Node, Shape
@@ -42,7 +42,8 @@ def _check(name: str, data: Node, rois: Node, columns: int = 5) -> None:
         )
     if rois.dtype != data.dtype:
         raise MXNetError(
-            f"operator {name} needs data and rois of one dtype, got {data.dtype} and {rois.dtype}; convert with astype"
+            f"operator {name} needs data and rois of one dtype, got {name_of(data.dtype)} and "
+            f"{name_of(rois.dtype)}; convert with astype"
         )
 
 
