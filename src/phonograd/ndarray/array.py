@@ -37,7 +37,7 @@ from ..core.backward.backward import backward_pass
 from ..core.backward.variable import attach
 from ..core.base.devices import Context, as_context
 from ..core.base.docstrings import complete_classes
-from ..core.base.dtypes import DType, as_dtype, kind_of, name_of, widen
+from ..core.base.dtypes import DType, as_dtype, kind_of, name_of, public_type, widen
 from ..core.base.errors import MXNetError
 from ..core.base.foreign_names import OF_ARRAYS, ForeignName
 from ..core.events import LISTENING, MEMORY
@@ -94,8 +94,7 @@ class NDArray(_Base, dense=True):
     @property
     def dtype(self) -> type[Any]:
         """The NumPy type of the elements; bfloat16, which NumPy does not have, is MXNet's dtype of one 16-bit word."""
-        dtype = self._dtype
-        return dtype.type if dtype.kind != "V" else dtype  # type: ignore[return-value]
+        return public_type(self._dtype)  # type: ignore[no-any-return]
 
     @property
     def size(self) -> int:

@@ -11,6 +11,7 @@ import functools
 import numpy as np
 
 from ..core.base.dtypes import CODES, FLOAT32, INT32, DType, kind_of
+from ..core.base.dtypes import promote as promote_dtypes
 from ..core.graph.node import Node
 from ..core.ops.math.primitives import cast
 
@@ -28,7 +29,7 @@ def common(first: DType, second: DType) -> DType:
         return first
     floating = [dtype for dtype in (first, second) if kind_of(dtype) == "f"]
     if floating:
-        return max(floating, key=lambda dtype: dtype.itemsize)
+        return promote_dtypes(*floating)
     found = np.promote_types(first, second)
     return found if found in CODES else INT32
 

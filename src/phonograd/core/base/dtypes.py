@@ -29,6 +29,7 @@ __all__ = [
     "narrow",
     "precision_of",
     "promote",
+    "public_type",
     "widen",
 ]
 
@@ -122,6 +123,11 @@ def name_of(dtype: Any) -> str:
     """Return the name of a dtype: ``'float32'``, ``'bfloat16'``."""
     dtype = as_array_dtype(dtype)
     return "bfloat16" if dtype == BFLOAT16 else dtype.name
+
+
+def public_type(dtype: DType) -> Any:
+    """Return the type that users see as ``array.dtype``: ``numpy.float32``, ..., and ``BFLOAT16`` itself."""
+    return dtype if dtype == BFLOAT16 else dtype.type
 
 
 def kind_of(dtype: DType) -> str:
