@@ -451,3 +451,20 @@ def _triangular_shapes(inputs: Partials, outputs: Partials, *, rightside: bool) 
 gemm.interface = Interface(shapes=_gemm_shapes, results=lambda inputs: [inputs[2]])
 trmm.interface = trsm.interface = Interface(shapes=_triangular_shapes, results=lambda inputs: [inputs[1]])
 sumlogdiag.interface = Interface(results=lambda inputs: [None if inputs[0] is None else inputs[0][:-2] or (1,)])
+
+
+# -- precision in mixed-precision training
+
+for _declared in (
+    extractdiag,
+    extracttrian,
+    gemm,
+    gemm2,
+    makediag,
+    maketrian,
+    sumlogdiag,
+    syrk,
+    trmm,
+    trsm,
+):
+    _declared.precision = "float32"

@@ -311,3 +311,20 @@ def _dense_shapes(inputs: list[Partial], outputs: list[Partial], *, num_hidden: 
 
 div_sqrt_dim.interface = Interface(shapes=same_shapes)
 FullyConnected.interface = Interface(arguments=leave_out("bias", "no_bias"), shapes=_dense_shapes)
+
+
+# -- precision in mixed-precision training
+
+for _declared in (khatri_rao,):
+    _declared.precision = "float32"
+for _declared in (FullyConnected,):
+    _declared.precision = "low"
+for _declared in (
+    interleaved_matmul_encdec_qk,
+    interleaved_matmul_encdec_valatt,
+    interleaved_matmul_selfatt_qk,
+    interleaved_matmul_selfatt_valatt,
+    batch_dot,
+    dot,
+):
+    _declared.precision = "widest"

@@ -343,3 +343,27 @@ def _raise(base: Any, exponent: Any) -> Node:
 
 
 Node.arithmetic.update(add=add, subtract=subtract, multiply=multiply, divide=divide, power=_raise)
+
+
+# -- precision in mixed-precision training
+
+for _declared in (
+    hypot,
+    power,
+):
+    _declared.precision = "float32"
+for _declared in (
+    add_n,
+    add,
+    divide,
+    maximum,
+    minimum,
+    mod,
+    multiply,
+    subtract,
+    elemwise_add,
+    elemwise_div,
+    elemwise_mul,
+    elemwise_sub,
+):
+    _declared.precision = "widest"

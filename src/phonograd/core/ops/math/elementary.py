@@ -262,11 +262,11 @@ arctan = unary(
 )
 sinh: Operator = unary(
     "sinh", np.sinh, lambda g, y, x: g * cosh(x), "the hyperbolic sine", vector_math.sinh,
-    cost=10, numpy="sinh", onnx="Sinh", keeps_zero=True,
+    cost=10, numpy="sinh", onnx="Sinh", keeps_zero=True, precision="float32",
 )
 cosh: Operator = unary(
     "cosh", np.cosh, lambda g, y, x: g * sinh(x), "the hyperbolic cosine", vector_math.cosh,
-    cost=10, numpy="cosh", onnx="Cosh",
+    cost=10, numpy="cosh", onnx="Cosh", precision="float32",
 )
 tanh = unary(
     "tanh", np.tanh, lambda g, y, x: g * (1 - y * y), "the hyperbolic tangent", vector_math.tanh,
@@ -308,3 +308,24 @@ softsign = unary(
 # fmt: on
 
 Node.arithmetic["negative"] = negative
+
+
+# -- precision in mixed-precision training
+
+for _declared in (
+    arccos,
+    arcsin,
+    arctanh,
+    exp,
+    expm1,
+    log,
+    log10,
+    log1p,
+    log2,
+    rcbrt,
+    reciprocal,
+    rsqrt,
+    square,
+    tan,
+):
+    _declared.precision = "float32"

@@ -270,3 +270,15 @@ def gradientmultiplier_grad(out_grad: Node, out: Node, data: Node, *, scalar: fl
 
 make_loss.interface = Interface(outputs=("loss",))
 smooth_l1.interface = hard_sigmoid.interface = Interface(shapes=same_shapes)
+
+
+# -- precision in mixed-precision training
+
+for _declared in (
+    erfinv,
+    gamma,
+    gammaln,
+    make_loss,
+    smooth_l1,
+):
+    _declared.precision = "float32"

@@ -441,3 +441,16 @@ GroupNorm.interface = Interface(
     shapes=lambda inputs, outputs, *, num_groups: [*like_data(inputs[:1], outputs), (num_groups,), (num_groups,)],
 )
 L2Normalization.interface = LRN.interface = Interface(outputs=("output", "norm"), shown=1, shapes=same_shapes)
+
+
+# -- precision in mixed-precision training
+
+for _declared in (
+    GroupNorm,
+    InstanceNorm,
+    L2Normalization,
+    LRN,
+    LayerNorm,
+    sync_batch_norm,
+):
+    _declared.precision = "float32"

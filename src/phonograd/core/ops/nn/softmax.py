@@ -300,3 +300,14 @@ def _result_types(
 
 softmax.interface = Interface(arguments=only_if(length="use_length"), shapes=_with_lengths, types=_result_types)
 log_softmax.interface = softmin.interface = SoftmaxActivation.interface = Interface(shapes=same_shapes)
+
+
+# -- precision in mixed-precision training
+
+for _declared in (
+    SoftmaxActivation,
+    log_softmax,
+    softmax,
+    softmin,
+):
+    _declared.precision = "float32"

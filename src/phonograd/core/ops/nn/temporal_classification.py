@@ -213,3 +213,9 @@ CTCLoss.interface = Interface(
     shown=1,
     types=separate_types(1, 2, 3),
 )
+
+
+# -- precision in mixed-precision training
+
+for _declared in (CTCLoss,):
+    _declared.precision = "float32"

@@ -161,3 +161,12 @@ topk.interface = Interface(
     shown=lambda *, ret_typ: 2 if ret_typ == "both" else 1,
     types=_largest_types,
 )
+
+
+# -- precision in mixed-precision training
+
+for _declared in (
+    argsort,
+    topk,
+):
+    _declared.precision = "float32"

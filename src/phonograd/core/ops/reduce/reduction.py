@@ -458,3 +458,18 @@ multi_sum_sq.interface = Interface(
     types=outputs_of_type(np.dtype("float32")),
     results=constant_results(lambda *, num_arrays, **_: (num_arrays,)),
 )
+
+
+# -- precision in mixed-precision training
+
+for _declared in (
+    square_sum,
+    mean,
+    moments,
+    nanprod,
+    nansum,
+    norm,
+    prod,
+    sum_,
+):
+    _declared.precision = "float32"

@@ -447,3 +447,9 @@ where.interface = Interface(
     types=separate_types(0), shapes=_where_shapes, results=lambda inputs: [merge_all(inputs[1:])]
 )
 embedding.interface = sparse_embedding.interface = Interface(shapes=_table_shapes, types=_table_types)
+
+
+# -- precision in mixed-precision training
+
+for _declared in (where,):
+    _declared.precision = "widest"

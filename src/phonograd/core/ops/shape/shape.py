@@ -457,3 +457,12 @@ slice_channel.interface = Interface(
 )
 _split.interface = Interface(outputs=lambda *, boundaries: len(boundaries) + 1)
 split_v2.interface = Interface(outputs=lambda *, indices, sections: sections or len(indices), numbered=True)
+
+
+# -- precision in mixed-precision training
+
+for _declared in (
+    concat,
+    stack,
+):
+    _declared.precision = "widest"

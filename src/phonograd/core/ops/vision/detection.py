@@ -378,3 +378,12 @@ def box_decode_shape(data: Node, anchors: Node) -> Spec:
 box_nms.interface = Interface(outputs=2, shown=1)
 bipartite_matching.interface = Interface(outputs=2)
 box_encode.interface = Interface(outputs=2)
+
+
+# -- precision in mixed-precision training
+
+for _declared in (
+    box_iou,
+    box_nms,
+):
+    _declared.precision = "widest"

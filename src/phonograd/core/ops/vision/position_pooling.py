@@ -401,3 +401,11 @@ def _pooled_results(inputs: Partials, *, output_dim: int, pooled_size: int) -> P
 
 psroi_pooling.interface = Interface(results=_pooled_results)
 deformable_psroi_pooling.interface = Interface(arguments=leave_out("trans", "no_trans"), results=_pooled_results)
+
+
+# -- precision in mixed-precision training
+
+for _declared in (deformable_psroi_pooling,):
+    _declared.precision = "float32"
+for _declared in (psroi_pooling,):
+    _declared.precision = "widest"

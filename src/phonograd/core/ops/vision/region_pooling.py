@@ -283,3 +283,9 @@ def roi_align(
 # -- symbol declarations
 
 roi_pooling.interface = Interface(outputs=("output", "maxidx"), shown=1)
+
+
+# -- precision in mixed-precision training
+
+for _declared in (roi_align,):
+    _declared.precision = "widest"
