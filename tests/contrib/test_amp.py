@@ -111,14 +111,15 @@ def test_steps_with_overflow_change_nothing() -> None:
                 autograd.backward(scaled)
         trainer.step(1)
 
-    step(1e-6)
+    trainer._amp_loss_scaler._loss_scale = trainer._amp_loss_scaler._next_loss_scale = 64.0
+    step(1.0)
     state = [each.asnumpy().copy() for each in trainer._updaters[0].states[0]]
     before, count = net.weight.data().asnumpy(), trainer.optimizer.num_update
     step(float("inf"))
     assert np.array_equal(net.weight.data().asnumpy(), before)
     assert trainer.optimizer.num_update == count
     assert all(np.array_equal(a, b.asnumpy()) for a, b in zip(state, trainer._updaters[0].states[0], strict=True))
-    assert trainer._amp_loss_scaler._next_loss_scale == 2.0**15
+    assert trainer._amp_loss_scaler._next_loss_scale == 32.0
 
 
 def test_scales_that_overflow_for_ever_are_an_error() -> None:
@@ -126,9 +127,10 @@ def test_scales_that_overflow_for_ever_are_an_error() -> None:
     parameter = gluon.Parameter("broken_weight", shape=(2,))
     parameter.initialize()
     parameter.grad()[:] = float("nan")
+    for _ in range(40):
+        assert scaler.has_overflow([parameter])
     with pytest.raises(mx.base.MXNetError, match="broken_weight"):
-        for _ in range(100):
-            assert scaler.has_overflow([parameter])
+        scaler.has_overflow([parameter])
 
 
 def test_unscale_divides_gradients() -> None:
@@ -168,7 +170,7 @@ def test_symbols_are_converted() -> None:
     assert made.list_arguments() == whole.list_arguments()
     left_out = amp.convert_symbol(whole, "bfloat16", excluded_sym_names=["dense"])
     assert "bfloat16" not in left_out.tojson(remove_amp_cast=False)
-    with pytest.raises(mx.base.MXNetError, match="no layer 'danse', did you mean|no layer 'danse'"):
+    with pytest.raises(mx.base.MXNetError, match="no layer 'danse'"):
         amp.convert_symbol(whole, "bfloat16", excluded_sym_names=["danse"])
 
 
@@ -178,7 +180,7 @@ def test_bad_arguments_are_refused() -> None:
     with pytest.raises(mx.base.MXNetError, match="no operator 'FullyConected'"):
         amp.init("bfloat16", target_precision_ops=["FullyConected"])
     trainer = gluon.Trainer([], "sgd")
-    with pytest.raises(AssertionError, match="amp.init"):
+    with pytest.raises(AssertionError, match="not initialized"):
         amp.init_trainer(trainer)
     with pytest.raises(TypeError, match="Gluon Trainer"):
         amp.init_trainer(mx.optimizer.SGD())

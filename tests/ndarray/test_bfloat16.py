@@ -15,7 +15,7 @@ def exactly(value: float) -> float:
     """Return the nearest bfloat16 of a finite number, ties to even, in exact arithmetic."""
     if value == 0:
         return value
-    mantissa, exponent = np.frexp(value)
+    exponent = np.frexp(value)[1]
     step = 2.0 ** (max(int(exponent), -125) - 8)
     return float(np.round(value / step) * step)
 
@@ -104,7 +104,7 @@ def test_gradients_and_products() -> None:
 
 def test_types_are_promoted_and_refused() -> None:
     assert promote(BFLOAT16, np.dtype("float16")) == FLOAT32
-    with pytest.raises(TypeError, match="use one of .*bfloat16"):
+    with pytest.raises(TypeError, match="bfloat16"):
         mx.nd.zeros((2,), dtype="bfloat")
     with pytest.raises(mx.base.MXNetError, match="expected bfloat16, got float32"):
         mx.nd.zeros((2,), dtype="bfloat16") + mx.nd.zeros((2,))
