@@ -9,7 +9,7 @@ WORKERS ?= 2
 # Directory of the libraries that the benchmarks compare with.
 export PEERS_HOME ?= $(HOME)/.cache/phonograd-peers
 
-.PHONY: help demo smoke test test-reference test-processors test-versions lint format bench peers oracle sweep surface world fuzz reliability prebuilt stubs package release-check test-arm docs pictures clean
+.PHONY: help demo smoke test test-reference test-processors test-versions lint format bench peers oracle sweep surface world fuzz reliability prebuilt stubs package release-check test-arm test-tutorials docs pictures clean
 
 help:
 	@echo "make demo            train a network on handwritten digits, profile it, show a report (under 60 s)"
@@ -19,6 +19,7 @@ help:
 	@echo "make test-processors run the numeric tests as on each processor that this one can imitate"
 	@echo "make test-versions   run the core of the tests on each Python that this machine can get, with old and new libraries"
 	@echo "make test-arm        run the smoke and kernel tests as an aarch64 process, under QEMU"
+	@echo "make test-tutorials  run all cells of all tutorials, those that train for long as well"
 	@echo "make lint            run ruff (lint and format) and mypy --strict"
 	@echo "make stubs           write the type stubs (.pyi) again, after a change to a declaration"
 	@echo "make format          rewrite the code in the project's format"
@@ -63,6 +64,10 @@ test-processors: $(READY)
 # an aarch64 Python under QEMU, of Debian's packages, in ~/.cache/phonograd-arm; ARGUMENTS='tests/smoke -x' and the like
 test-arm:
 	$(PYTHON) -m tests.project.arm $(ARGUMENTS)
+
+# "make test" leaves out the tutorials that train for more than a second or two
+test-tutorials: $(READY)
+	$(BIN)/python -m pytest -q tests/project/test_tutorials.py
 
 # each interpreter has environments of its own; ARGUMENTS='--only 3.14t --write' and the like
 test-versions:

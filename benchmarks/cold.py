@@ -1,9 +1,10 @@
 """Measure new processes: ``python -m benchmarks.cold [workload ...]``.
 
-Each library runs the first hundred training steps of a workload of :mod:`benchmarks.workloads_nd` in a fresh process;
-phonograd with an empty cache directory (*cold*) and with the one that this leaves behind (*warm*). The figures are
-milliseconds from the start of the process to the end of the import, and to the end of the first step, and the slowest of
-the other steps in proportion to their median. Rounds alternate between the libraries; the best of each figure counts.
+Each library runs the first hundred training steps of a workload of :mod:`benchmarks.workloads_nd` or
+:mod:`benchmarks.workloads_models_nd` in a fresh process; phonograd with an empty cache directory (*cold*) and with the
+one that this leaves behind (*warm*). The figures are milliseconds from the start of the process to the end of the
+import, and to the end of the first step, and the slowest of the other steps in proportion to their median. Rounds
+alternate between the libraries; the best of each figure counts.
 ``--write`` keeps the results and writes the table of docs/performance.md.
 """
 
@@ -24,7 +25,7 @@ from benchmarks import machine, report
 from benchmarks.compare import python_of
 
 HERE = Path(__file__).parent
-WORKLOADS = ("mlp", "lenet", "lstm", "attention", "deep-convnet")
+WORKLOADS = ("mlp", "lenet", "lstm", "attention", "deep-convnet", "resnet18", "bert")
 
 
 class Start(NamedTuple):

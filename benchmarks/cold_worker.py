@@ -15,7 +15,8 @@ def main():
     library, name, steps, start = sys.argv[1], sys.argv[2], int(sys.argv[3]), float(sys.argv[4])
     module = importlib.import_module(library)
     imported = time.time() - start
-    tables = importlib.import_module("workloads_" + ("torch" if library == "torch" else "nd"))
+    kind = "models_" if name in ("resnet18", "bert") else ""
+    tables = importlib.import_module(f"workloads_{kind}" + ("torch" if library == "torch" else "nd"))
     step = tables.WORKLOADS[name](module)
     step()
     first = time.time() - start

@@ -10,6 +10,8 @@ import inspect
 import re
 from collections.abc import Callable
 
+from formulas import mathml
+
 __all__ = ["Resolve", "brief", "markdown_of"]
 
 #: returns the address of a name in the reference, or None
@@ -120,7 +122,7 @@ def _prose(text: str, resolve: Resolve) -> str:
         if plain.startswith(">>>"):
             shown.append(_fenced(plain, "pycon"))
         elif plain.startswith(".. math::"):
-            shown.append(_fenced(inspect.cleandoc(plain.removeprefix(".. math::")), "text"))
+            shown.append(mathml(inspect.cleandoc(plain.removeprefix(".. math::"))))
         elif literal and paragraph.startswith(" "):
             shown.append(_fenced(plain, "python"))
             continue

@@ -131,9 +131,11 @@ def __getattr__(name: str) -> Any:
     elif name in _NAMES:
         value = getattr(importlib.import_module(f"{__name__}.{_NAMES[name]}"), name)
     else:
-        from .core.base.foreign_names import explain_name
+        from .core.base.foreign_names import unknown_name
 
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}{explain_name(name, __dir__())}")
+        if name in nd.__dict__ and not name.startswith("_"):
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}: write mx.nd.{name}")
+        raise unknown_name(__name__, name, __dir__())
     globals()[name] = value
     return value
 

@@ -23,7 +23,7 @@ from __future__ import annotations
 import functools
 import inspect
 import operator
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -392,6 +392,8 @@ def grad(
 
 
 def _pairs(heads: Any, head_grads: Any) -> tuple[list[NDArray], list[NDArray | None]]:
+    if not isinstance(heads, (NDArray, Iterable)):
+        raise TypeError(f"heads must be NDArrays, not {type(heads)}")
     heads = [heads] if isinstance(heads, NDArray) else list(heads)
     if head_grads is None:
         head_grads = [None] * len(heads)

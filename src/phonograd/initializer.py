@@ -13,12 +13,13 @@ import math
 import re
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from . import registry
 from .core.base.docstrings import complete_classes
+from .core.base.foreign_names import unknown_name
 from .ndarray import random
 from .ndarray.array import NDArray
 from .ndarray.creation import zeros
@@ -506,6 +507,12 @@ class FusedRNN(Initializer):
                 part[self._num_hidden : 2 * self._num_hidden] = self._forget_bias
             parts.append(part.reshape(-1))
         arr[:] = np.concatenate(parts).reshape(arr.shape)
+
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        raise unknown_name(__name__, name, __all__)
 
 
 complete_classes(globals())

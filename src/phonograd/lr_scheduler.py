@@ -5,8 +5,10 @@ from __future__ import annotations
 import itertools
 import logging
 import math
+from typing import TYPE_CHECKING, Any
 
 from .core.base.docstrings import complete_classes
+from .core.base.foreign_names import unknown_name
 
 __all__ = ["CosineScheduler", "FactorScheduler", "LRScheduler", "MultiFactorScheduler", "PolyScheduler"]
 
@@ -228,6 +230,12 @@ class CosineScheduler(_Descent):
 
     def _height(self, progress: float) -> float:
         return (1 + math.cos(math.pi * progress)) / 2
+
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        raise unknown_name(__name__, name, __all__)
 
 
 complete_classes(globals())

@@ -58,6 +58,31 @@ def check_protocol():
     assert [each.wait()[0][0] for each in work] == [SIZE * (SIZE + 1) / 2] * 3
 
 
+def check_groups_of_several_machines():
+    from mpi4py import MPI
+
+    from phonograd.distributed.mpi import MPICommunicator
+    from phonograd.distributed.ring import PIECE_BYTES
+    from phonograd.distributed.rounds import MessageRounds
+
+    group = MPICommunicator(MPI, MPI.COMM_WORLD)
+    group._is_one_machine, group._rounds = False, MessageRounds(MPI, MPI.COMM_WORLD.Dup())
+    for size in (1, 1000, 20_000, SIZE * PIECE_BYTES // 4, 30 * PIECE_BYTES // 4 + 7):
+        values = np.random.RandomState(RANK).randn(size).astype("f")
+        everywhere = [np.random.RandomState(rank).randn(size).astype("f") for rank in range(SIZE)]
+        found = group.all_reduce([values])[0]
+        np.testing.assert_allclose(found, np.sum(everywhere, axis=0), rtol=1e-5, atol=1e-5)
+        assert np.array_equal(GROUP.broadcast([found])[0], found), "bits differ between ranks"
+        assert np.array_equal(group.all_reduce([values])[0], found), "bits differ between runs"
+        assert np.array_equal(group.all_reduce([values], "max")[0], np.max(everywhere, axis=0))
+    works = [group.begin_all_reduce([np.full(100_000, RANK + 1.0)], f"work {number}") for number in range(5)]
+    assert [each.wait()[0][-1] for each in works] == [SIZE * (SIZE + 1) / 2] * 5
+    with pytest.raises(Disagreement, match=r"float32\[5\]"):
+        group.all_reduce([np.zeros(5 + (RANK == 0), "f")])
+    assert group.all_reduce([np.ones(1)])[0].tolist() == [SIZE]
+    group.close()
+
+
 def check_store():
     store = mx.kv.create("dist_sync")
     assert (store.rank, store.num_workers, store.type) == (RANK, SIZE, "dist_sync")
@@ -385,6 +410,15 @@ def check_differences_are_errors():
     store.push("same", nd.ones((2,)))
 
 
+def check_long_operations_that_differ():
+    shapes = [(2, 3)] * 100
+    shapes[70 + RANK] = (3, 2)
+    with pytest.raises(
+        Disagreement, match=r"ranks 1.*: sums .* \.\.\. .*float32\[3, 2\]|rank 1: sums .*float32\[3, 2\]"
+    ):
+        GROUP.all_reduce([np.zeros(shape, "f") for shape in shapes], label="sums of many")
+
+
 def check_other_threads_and_forks_are_refused():
     import multiprocessing
     import threading
@@ -482,10 +516,10 @@ def check_profiles(folder):
     assert {event["pid"] for event in slices} == set(range(SIZE))
     titles = [event["args"]["name"] for event in events if event["name"] == "process_name"]
     assert sorted(titles) == [f"rank {rank}" for rank in range(SIZE)]
-    # no rank finishes a wait before the last rank has begun it
+    # no rank finishes a wait before the last rank has begun it; other buckets are announced before their waits
     waits = {}
     for event in slices:
-        if event["name"].endswith(" waiting"):
+        if event["name"].endswith(" waiting") and "bucket 1 of" in event["name"]:
             waits.setdefault((event["name"]), []).append(event)
     compared = 0
     for name, each in waits.items():
@@ -495,7 +529,7 @@ def check_profiles(folder):
             assert min(ends) >= max(event["ts"] for event in together) - 1000, (name, together)
             compared += 1
             assert "bytes" not in together[0].get("args", {})
-    assert compared >= 4
+    assert compared >= 2
     assert all(event["args"]["bytes"] > 0 for event in slices if event["name"].endswith(" transfer"))
 
 

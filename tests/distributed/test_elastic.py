@@ -232,6 +232,69 @@ def test_a_state_goes_back_to_its_last_commit() -> None:
     assert seen[0][0] == 3
 
 
+def make_module() -> mx.mod.Module:
+    data = mx.sym.var("data")
+    normalized = mx.sym.BatchNorm(mx.sym.FullyConnected(data, num_hidden=3), fix_gamma=False)
+    module = mx.mod.Module(mx.sym.SoftmaxOutput(normalized, name="softmax"))
+    module.bind([("data", (4, 2))], [("softmax_label", (4,))])
+    module.init_params(mx.init.Xavier())
+    return module
+
+
+def test_the_state_of_a_module() -> None:
+    module = make_module()
+    state = mx.distributed.elastic.State(module, step=0)
+    with pytest.raises(mx.MXNetError, match=r"call bind\(\), init_params\(\) and init_optimizer"):
+        state._prepare()
+    module.init_optimizer("dist_sync", "adam")
+    state._prepare()
+    batch = mx.io.DataBatch([mx.nd.array(np.arange(8).reshape(4, 2))], [mx.nd.array([0, 1, 2, 0])])
+
+    def facts() -> Any:
+        values = [value.asnumpy().tobytes() for each in module.get_params() for value in each.values()]
+        return state.step, values, module._optimizer.num_update, module._updater.get_states()
+
+    seen = []
+    state._save()
+    for _ in range(2):
+        before = facts()
+        for _ in range(2):
+            module.forward(batch, is_train=True)
+            module.backward()
+            module.update()
+            state.step += 1
+        seen.append(facts())
+        assert before[1] != seen[-1][1]
+        state._restore()
+    assert seen[0] == seen[1]
+
+
+def test_the_state_takes_estimators_and_nothing_else() -> None:
+    net = mx.gluon.nn.Dense(1, in_units=2)
+    net.initialize()
+    trainer = mx.gluon.Trainer(net.collect_params(), "sgd")
+    estimator = mx.gluon.contrib.estimator.Estimator(net, mx.gluon.loss.L2Loss(), trainer=trainer)
+    state = mx.distributed.elastic.State(estimator)
+    assert {id(array) for array in state._arrays()} == {id(each.data()) for each in net.collect_params().values()}
+    with pytest.raises(TypeError, match="not Dense"):
+        mx.distributed.elastic.State(net)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["module", "estimator"])
+def test_modules_and_estimators_survive(kind) -> None:
+    options = {"kind": kind}
+    run = Run(2, 60, 0.02, options)
+    try:
+        run.wait_for(lambda line: line.get("done", 0) >= 5)
+        os.kill(run.processes()[0], signal.SIGKILL)
+        run.wait_for(lambda line: line.get("done", 0) > 5 and line["size"] == 1)
+        found, _ = run.result()
+    finally:
+        run.close()
+    check(found, alone(60, options))
+
+
 @pytest.mark.slow
 def test_a_program_without_elastic_run(tmp_path) -> None:
     script = tmp_path / "plain.py"
@@ -275,3 +338,4 @@ def test_processes_that_are_killed_at_random_moments(options) -> None:
             run.close()
         check(found, expected)
     print(f"{kills} kills; recovery {np.median(recoveries):.2f} s, at most {max(recoveries):.2f} s")
+    assert max(recoveries) < 3, recoveries

@@ -15,7 +15,7 @@ def scripts():
     sys.path.insert(0, str(SCRIPTS))
     yield
     sys.path.remove(str(SCRIPTS))
-    for name in ("check", "contents", "docstrings", "reference"):
+    for name in ("check", "contents", "docstrings", "formulas", "reference"):
         sys.modules.pop(name, None)
 
 
@@ -124,3 +124,22 @@ def test_problems_of_a_site_are_found(tmp_path):
     for text in ("no such anchor", "d.html, which does not exist", "x.js", "//example.org/x.css", "font.woff"):
         assert text in found
     assert len(found.splitlines()) == 5
+
+
+def test_every_formula_is_shown():
+    from formulas import mathml
+    from phonograd.core.base.formulas import CLASSES, OPERATORS
+
+    for formula in (*CLASSES.values(), *OPERATORS.values()):
+        shown = mathml(formula)
+        assert shown.count("<math>") == formula.count("; ") + 1
+        assert "\\" not in shown
+
+
+def test_a_formula_is_mathml():
+    from formulas import mathml
+
+    assert "<msubsup><mi>β</mi><mn>2</mn><mi>t</mi></msubsup>" in mathml(r"\beta_2^t")
+    assert "<mtext>&nbsp;where&nbsp;</mtext>" in mathml("x where x > 0")
+    with pytest.raises(ValueError, match="no \\\\unknown"):
+        mathml(r"\unknown")

@@ -19,7 +19,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any, BinaryIO
 
-from ..distributed.channel import SLOT
+from ..core.base.launchers import SLOT
 from .monitor import Monitor
 
 __all__ = ["Coordinator", "Supervisor"]

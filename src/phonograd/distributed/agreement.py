@@ -1,31 +1,20 @@
-"""Agreement: the round at the beginning of each operation, in which all ranks compare what they are about to do.
+"""Agreement: what ranks compare before each operation, and the errors if they differ.
 
-Each rank gives a digest of the operation's description. The smallest and the largest digest are found in one reduction
-that does not block; they are equal exactly if all are. Takes an MPI communicator of its own; raises errors that name
-both sides. The round also serves as the wait for the slowest rank, during which the core is free for others.
+Each rank gives a digest of the operation's description; digests are equal exactly if all ranks are about to do the
+same. :mod:`phonograd.distributed.rounds` compares them over MPI, :mod:`phonograd.distributed.sockets` over TCP.
 """
 
 from __future__ import annotations
 
 import hashlib
-import threading
-import time
-from typing import Any
-
-import numpy as np
 
 from ..core.base.errors import MXNetError
 
-__all__ = ["END", "Agreement", "Digests", "Disagreement", "MissingRanks", "describe_difference", "name_missing"]
+__all__ = ["END", "Digests", "Disagreement", "MissingRanks", "describe_difference", "name_missing"]
 
 #: the description of a program's end
 END = "the end of the program"
-#: tests before the first pause: ranks usually arrive together
-_TESTS_AT_ONCE = 100
-_SHORTEST_PAUSE, _LONGEST_PAUSE = 2e-5, 1e-3
-#: seconds in which ranks that wait for others announce themselves before the missing ones are named
-_ANNOUNCING = 2.0
-_TAG = 17
+#: characters of an operation in errors
 _LONGEST_TEXT = 400
 
 
@@ -58,83 +47,6 @@ class Digests:
         return found
 
 
-class Agreement:
-    """The rounds of one group.
-
-    Parameters
-    ----------
-    mpi, communicator
-        The module ``mpi4py.MPI``, and a communicator that is used for rounds only.
-    """
-
-    def __init__(self, mpi: Any, communicator: Any) -> None:
-        self._mpi = mpi
-        self._communicator = communicator
-        self._digests = Digests()
-        self._mine, self._found = np.zeros(2, np.int64), np.zeros(2, np.int64)
-        self._lock = threading.Lock()
-
-    def reach(self, description: str, timeout: float) -> None:
-        """Wait until all ranks have reached an operation.
-
-        Raises
-        ------
-        Disagreement
-            If they have reached different ones.
-        MissingRanks
-            If some have reached none after a number of seconds; 0 waits for ever.
-        """
-        with self._lock:
-            digest = self._digests.of(description)
-            self._mine[:] = digest, -digest
-            request = self._communicator.Iallreduce(self._mine, self._found, self._mpi.MIN)
-            self._wait(request, description, timeout)
-            if self._found[0] != -self._found[1]:
-                raise Disagreement(self._difference(description))
-
-    def _wait(self, request: Any, description: str, timeout: float) -> None:
-        for _ in range(_TESTS_AT_ONCE):
-            if request.Test():
-                return
-        begin, pause = time.monotonic(), _SHORTEST_PAUSE
-        while not request.Test():
-            waited = time.monotonic() - begin
-            if timeout and waited > timeout:
-                self._name_missing(request, description, waited)
-                return
-            time.sleep(pause)
-            # a long wait may take a little longer; a short one must not
-            pause = min(max(pause, waited / 20), _LONGEST_PAUSE)
-
-    def _name_missing(self, request: Any, description: str, waited: float) -> None:
-        """Raise an error that names the ranks that do not wait; return if the round ends meanwhile."""
-        own, size = self._communicator.rank, self._communicator.size
-        others = [rank for rank in range(size) if rank != own]
-        sent = [self._communicator.isend(description, rank, _TAG) for rank in others]
-        arrived, until = {own}, time.monotonic() + _ANNOUNCING
-        while time.monotonic() < until:
-            if request.Test():
-                return
-            status = self._mpi.Status()
-            while self._communicator.iprobe(self._mpi.ANY_SOURCE, _TAG, status):
-                arrived.add(status.source)
-                self._communicator.recv(source=status.source, tag=_TAG)
-            time.sleep(0.01)
-        del sent
-        raise MissingRanks(name_missing(description, waited, arrived, size))
-
-    def _difference(self, description: str) -> str:
-        """Return which ranks have reached which operations; all ranks call this after a round that differed."""
-        text = np.zeros(_LONGEST_TEXT, np.uint8)
-        encoded = description.encode()
-        if len(encoded) > _LONGEST_TEXT:
-            encoded = encoded[: _LONGEST_TEXT - 4] + b" ..."
-        text[: len(encoded)] = np.frombuffer(encoded, np.uint8)
-        texts = np.zeros((self._communicator.size, _LONGEST_TEXT), np.uint8)
-        self._wait(self._communicator.Iallgather(text, texts), "the comparison of operations", 60.0)
-        return describe_difference([bytes(row).rstrip(b"\0").decode(errors="replace") for row in texts])
-
-
 def describe_difference(descriptions: list[str]) -> str:
     """Return the message of an error, given the operations that the ranks have reached, in order.
 
@@ -144,13 +56,35 @@ def describe_difference(descriptions: list[str]) -> str:
     by_text: dict[str, list[int]] = {}
     for rank, text in enumerate(descriptions):
         by_text.setdefault(text, []).append(rank)
-    sides = "; ".join([f"{_ranks(ranks)}: {text}" for text, ranks in by_text.items()])
+    shown = _shorten(list(by_text))
+    sides = "; ".join([f"{_ranks(ranks)}: {text}" for text, ranks in zip(shown, by_text.values(), strict=True)])
     advice = (
         "All ranks must make the same calls in the same order, with the same keys, shapes and dtypes"
         if END not in by_text
         else "A rank ended while others went on: all ranks need the same number of steps"
     )
     return f"ranks disagree about the next operation. {sides}. {advice}"
+
+
+def _shorten(texts: list[str]) -> list[str]:
+    """Return texts that differ, with parts left out of long ones: their names and the first difference stay.
+
+    >>> _shorten(["push of " + "a, " * 200 + "b", "push of " + "a, " * 200 + "c"])[1][-20:]
+    ' a, a, a, a, a, a, c'
+    """
+    if max(map(len, texts)) <= _LONGEST_TEXT:
+        return texts
+    first, last = min(texts), max(texts)
+    same = next((place for place, pair in enumerate(zip(first, last)) if pair[0] != pair[1]), len(first))
+    begin = max(_LONGEST_TEXT // 4, same - _LONGEST_TEXT // 4)
+    end = begin + _LONGEST_TEXT // 2
+    return [
+        text[: _LONGEST_TEXT // 4]
+        + (" ... " if begin > _LONGEST_TEXT // 4 else "")
+        + text[begin:end]
+        + (" ..." if len(text) > end else "")
+        for text in texts
+    ]
 
 
 def name_missing(description: str, waited: float, arrived: set[int], size: int) -> str:

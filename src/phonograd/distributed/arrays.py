@@ -23,7 +23,9 @@ from ..ndarray.array import NDArray
 from ..ndarray.sparse import RowSparseNDArray, row_sparse_array
 from .communicator import Array, Communicator, Work
 
-__all__ = ["add_up", "add_up_rows", "broadcast", "buckets_of"]
+__all__ = ["add_up", "add_up_rows", "broadcast", "bucket_limit", "buckets_of"]
+
+_LEAST_BUCKET_BYTES = 256 << 10
 
 
 def buckets_of(sizes: Sequence[int], most: int) -> list[list[int]]:
@@ -43,6 +45,22 @@ def buckets_of(sizes: Sequence[int], most: int) -> list[list[int]]:
         buckets[-1].append(number)
         room -= sizes[number]
     return buckets
+
+
+def bucket_limit(total: int, most: int) -> int:
+    """Return the bytes of a bucket, given those of all arrays and the setting.
+
+    Small networks get four buckets, so that the first can travel during the backward pass. Buckets below 256 KB would
+    cost more than they hide.
+
+    >>> (
+    ...     bucket_limit(3 << 20, 8 << 20) >> 10,
+    ...     bucket_limit(45 << 20, 8 << 20) >> 20,
+    ...     bucket_limit(100_000, 8 << 20) >> 10,
+    ... )
+    (768, 8, 256)
+    """
+    return min(most, max(total // 4, _LEAST_BUCKET_BYTES))
 
 
 class _Reductions(Progress):
@@ -88,7 +106,7 @@ def add_up(group: Communicator, arrays: Sequence[NDArray], label: str) -> list[N
     if group.size == 1 or not arrays:
         return list(arrays)
     sizes = [array.size * as_array_dtype(array.dtype).itemsize for array in arrays]
-    buckets = buckets_of(sizes, current().bucket_bytes)
+    buckets = buckets_of(sizes, bucket_limit(sum(sizes), current().bucket_bytes))
     if len(buckets) == 1:
         values = group.all_reduce([read(array) for array in arrays], label=label)
         return [make_concrete(value, array.context) for value, array in zip(values, arrays)]

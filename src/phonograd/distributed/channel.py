@@ -14,11 +14,11 @@ import socket
 import threading
 from typing import Any
 
-__all__ = ["SECONDS_BETWEEN_SIGNS", "SLOT", "VARIABLE", "connect", "report"]
+from ..core.base.launchers import find_place
+
+__all__ = ["SECONDS_BETWEEN_SIGNS", "VARIABLE", "connect", "report"]
 
 VARIABLE = "PHONOGRAD_LAUNCHER"
-#: the number of a process of elastic training, which its replacement gets, too
-SLOT = "PHONOGRAD_SLOT"
 SECONDS_BETWEEN_SIGNS = 1.0
 _lock = threading.Lock()
 _connection: socket.socket | None = None
@@ -41,7 +41,9 @@ def connect() -> None:
             return
         _connection.settimeout(None)
         _process = os.getpid()
-    _send({"secret": secret, "rank": _rank(), "pid": os.getpid(), "host": socket.gethostname()})
+    found = find_place()
+    number = 0 if found is None else found.rank
+    _send({"secret": secret, "rank": number, "pid": os.getpid(), "host": socket.gethostname()})
     atexit.register(_send, {"ended": True})
     threading.Thread(target=_give_signs, name="phonograd signs of life", daemon=True).start()
 
@@ -56,11 +58,6 @@ def report(traceback: str) -> bool:
         return _connection.recv(1) == b"."
     except OSError:
         return False
-
-
-def _rank() -> int:
-    names = (SLOT, "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK")
-    return int(next((os.environ[name] for name in names if name in os.environ), "0"))
 
 
 def _send(message: dict[str, Any]) -> bool:

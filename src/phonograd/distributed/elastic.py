@@ -11,22 +11,19 @@ from __future__ import annotations
 import atexit
 import copy
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .. import autograd
-from ..core.base.errors import MXNetError
 from ..core.trace import rng
 from ..ndarray.array import NDArray
 from . import membership
 from .arrays import broadcast
 from .sockets import RankLost, SocketCommunicator
+from .sources import Source, make_source
 from .world import use, world
-
-if TYPE_CHECKING:
-    from ..gluon import Trainer
 
 __all__ = ["State", "run"]
 
@@ -36,8 +33,9 @@ class State:
 
     Parameters
     ----------
-    trainers
-        One trainer, or a list. Their parameters belong to the state, also those without gradients.
+    trained
+        A trainer, an Estimator or a Module (bound, with parameters and optimizer), or a list of them. All their
+        parameters belong to the state, also those without gradients.
     values
         Values that become attributes: the position in the data, or a list of losses. JSON must be able to express them.
 
@@ -53,13 +51,13 @@ class State:
     1
     """
 
-    def __init__(self, trainers: Trainer | Sequence[Trainer], **values: Any) -> None:
-        given = list(trainers) if isinstance(trainers, (list, tuple)) else [trainers]
+    def __init__(self, trained: Any, **values: Any) -> None:
+        given = list(trained) if isinstance(trained, (list, tuple)) else [trained]
         names = [name for name in values if hasattr(type(self), name) or name.startswith("_")]
         if names:
             raise ValueError(f"a value of the state cannot be called {names[0]!r}")
         self._names = list(values)
-        self._trainers: list[Any] = given
+        self._sources: list[Source] = [make_source(each) for each in given]
         self._commits = 0
         self._saved: list[Any] = []
         for name, value in values.items():
@@ -114,14 +112,8 @@ class State:
 
     def _prepare(self) -> None:
         """Create the stores of trainers while this process is alone."""
-        for trainer in self._trainers:
-            trainer._prepare()
-            missing = [parameter.name for parameter in trainer._params_to_init]
-            if missing:
-                raise MXNetError(
-                    f"elastic training needs initialized parameters, but the shape of {missing[0]} is unknown: call "
-                    "the network once before run()"
-                )
+        for source in self._sources:
+            source.prepare()
 
     def _receive(self, group: SocketCommunicator) -> None:
         """Take over the state of the first rank with the most commits."""
@@ -157,7 +149,7 @@ class State:
     def _install(self, number: int, data: bytes) -> None:
         """Take over states of an optimizer, and its values: the object itself stays."""
         updater = list(self._updaters())[number]
-        weights = {index: parameter.data() for index, parameter in enumerate(self._trainers[number]._params)}
+        weights = self._sources[number].weights()
         loaded = updater._read_states(data, "the state of another rank", weights)
         own = updater.optimizer
         updater._install(loaded)
@@ -165,16 +157,13 @@ class State:
         updater.optimizer = own
 
     def _arrays(self) -> Iterator[NDArray]:
-        """Yield the arrays of all parameters, and the values of stores that update them."""
-        for trainer in self._trainers:
-            for number, parameter in enumerate(trainer._params):
-                yield parameter.data()
-                if trainer._update_on_kvstore:
-                    yield trainer._kvstore._values[number]
+        """Yield all arrays that belong to the state."""
+        for source in self._sources:
+            yield from source.arrays()
 
     def _updaters(self) -> Iterator[Any]:
-        for trainer in self._trainers:
-            yield trainer._kvstore._updater if trainer._update_on_kvstore else trainer._updaters[0]
+        for source in self._sources:
+            yield source.updater()
 
 
 def run(train: Callable[[State], Any], state: State) -> Any:

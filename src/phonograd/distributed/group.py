@@ -39,6 +39,7 @@ class _BackgroundWork:
     def __init__(self, group: Group, description: str, label: str, size: int, transfer: Transfer) -> None:
         self._group = group
         self.description, self.label, self.bytes, self.transfer = description, label, size, transfer
+        self.is_announced = False
         self.done = threading.Event()
         self.results: list[Array] = []
         self.error: BaseException | None = None
@@ -80,11 +81,16 @@ class Group:
         self._outstanding = 0
         self._failure: BaseException | None = None
         self._ended = False
+        self._descriptions = _Descriptions()
 
     # -- transfers, which subclasses define
 
-    def _reach(self, description: str) -> None:
-        """Wait until all ranks have reached an operation; raise if they have reached different ones."""
+    def _begin_round(self, description: str) -> None:
+        """Announce an operation to the other ranks."""
+        raise NotImplementedError
+
+    def _end_round(self, description: str) -> None:
+        """Wait until all ranks have announced an operation; raise if they have announced different ones."""
         raise NotImplementedError
 
     def _reduce_into(self, array: Array, result: Array, operation: str) -> None:
@@ -116,16 +122,15 @@ class Group:
     def all_reduce(self, arrays: Sequence[Array], operation: str = "sum", label: str = "all_reduce") -> list[Array]:
         """Return new arrays with the element-wise reductions over all ranks: the same bits on all of them."""
         check_operation(operation)
-        given = [np.ascontiguousarray(array).reshape(array.shape) for array in arrays]
-        return self._run(
-            _describe(f"{label} ({operation})", given), label, _bytes(given), lambda: self._reduce(given, operation)
-        )
+        given = [_contiguous(array) for array in arrays]
+        description = self._descriptions.of(label, operation, given)
+        return self._run(description, label, _bytes(given), lambda: self._reduce(given, operation))
 
     def begin_all_reduce(self, arrays: Sequence[Array], label: str) -> Work:
         """Start to add up arrays in the background. The caller leaves them unchanged until the work is done."""
         self._check_caller()
-        given = [np.ascontiguousarray(array).reshape(array.shape) for array in arrays]
-        description = _describe(f"{label} (sum)", given)
+        given = [_contiguous(array) for array in arrays]
+        description = self._descriptions.of(label, "sum", given)
         work = _BackgroundWork(self, description, label, _bytes(given), lambda: self._reduce(given, "sum"))
         if self._thread is None:
             self._thread = threading.Thread(target=self._serve, name="phonograd communication", daemon=True)
@@ -139,7 +144,7 @@ class Group:
     def broadcast(self, arrays: Sequence[Array], root: int = 0, label: str = "broadcast") -> list[Array]:
         """Return the arrays of one rank; those of the other ranks only give shapes and dtypes."""
         check_rank(root, self.size)
-        given = [np.ascontiguousarray(array).reshape(array.shape) for array in arrays]
+        given = [_contiguous(array) for array in arrays]
 
         def transfer() -> list[Array]:
             results = [_empty(array.shape, array.dtype) for array in given]
@@ -149,11 +154,12 @@ class Group:
                 self._broadcast_into(_as_bytes(result), root)
             return results
 
-        return self._run(_describe(f"{label} from rank {root}", given), label, _bytes(given), transfer)
+        description = self._descriptions.of(label, f"from rank {root}", given)
+        return self._run(description, label, _bytes(given), transfer)
 
     def all_gather(self, array: Array, label: str = "all_gather") -> list[Array]:
         """Return the arrays of all ranks in order; their first axes may differ."""
-        given = np.ascontiguousarray(array).reshape(array.shape)
+        given = _contiguous(array)
         if given.ndim == 0:
             return [each.reshape(()) for each in self.all_gather(given.reshape(1), label)]
 
@@ -172,7 +178,7 @@ class Group:
     def all_to_all(self, parts: Sequence[Array], label: str = "all_to_all") -> list[Array]:
         """Send one array to each rank, and return those received; their first axes may differ."""
         check_parts(parts, self.size)
-        given = [np.ascontiguousarray(part).reshape(part.shape) for part in parts]
+        given = [_contiguous(part) for part in parts]
         if len({(part.shape[1:], part.dtype) for part in given}) != 1:
             raise ValueError(
                 "the parts of all_to_all must have the same dtype, and the same shape but for the first axis"
@@ -259,7 +265,8 @@ class Group:
             return
         try:
             self.drain()
-            self._reach(END)
+            self._begin_round(END)
+            self._end_round(END)
         except Disagreement:
             # the ranks that go on raise it, and end the group
             self._ended = True
@@ -314,14 +321,12 @@ class Group:
         self._check_caller()
         if self._outstanding:
             self.drain()
-        return self._perform(description, label, size, transfer, True)
-
-    def _perform(self, description: str, label: str, size: int, transfer: Transfer, exposed: bool) -> list[Array]:
         begin = perf_counter_ns()
-        self._reach(description)
+        self._begin_round(description)
+        self._end_round(description)
         agreed = perf_counter_ns()
         results = transfer()
-        observe(label, size, begin, agreed, perf_counter_ns(), exposed)
+        observe(label, size, begin, agreed, perf_counter_ns(), True)
         return results
 
     def _serve(self) -> None:
@@ -337,7 +342,7 @@ class Group:
             try:
                 if failure is not None:
                     raise failure
-                work.results = self._perform(work.description, work.label, work.bytes, work.transfer, False)
+                work.results = self._perform(work)
             except BaseException as error:  # noqa: BLE001 - raised by wait()
                 work.error = error
                 with self._news:
@@ -349,8 +354,26 @@ class Group:
                 self._news.notify_all()
             del work
 
+    def _perform(self, work: _BackgroundWork) -> list[Array]:
+        """Return the results of a reduction. The round of the next one in the queue takes place during its transfer."""
+        begin = perf_counter_ns()
+        if not work.is_announced:
+            self._begin_round(work.description)
+        self._end_round(work.description)
+        agreed = perf_counter_ns()
+        with self._news:
+            following = self._queue[0] if self._queue else None
+        if following is not None:
+            following.is_announced = True
+            self._begin_round(following.description)
+        results = work.transfer()
+        observe(work.label, work.bytes, begin, agreed, perf_counter_ns(), False)
+        return results
+
     def _reduce(self, arrays: list[Array], operation: str) -> list[Array]:
         """Return reductions of arrays: large ones straight from their memory, the small ones of a dtype packed."""
+        if len(arrays) == 1 and _kind_of_reduction(arrays[0].dtype) == arrays[0].dtype:
+            return [self._reduce_one(arrays[0], operation)]
         results: list[Any] = [None] * len(arrays)
         packs: dict[Any, list[int]] = {}
         for number, array in enumerate(arrays):
@@ -358,13 +381,10 @@ class Group:
             if array.nbytes < LEAST_DIRECT_BYTES or kind != array.dtype:
                 packs.setdefault((kind, array.dtype), []).append(number)
             else:
-                results[number] = _empty(array.shape, array.dtype)
-                self._reduce_into(array, results[number], operation)
+                results[number] = self._reduce_one(array, operation)
         for (kind, _), numbers in packs.items():
             if len(numbers) == 1 and arrays[numbers[0]].dtype == kind:
-                array = arrays[numbers[0]]
-                results[numbers[0]] = _empty(array.shape, array.dtype)
-                self._reduce_into(array, results[numbers[0]], operation)
+                results[numbers[0]] = self._reduce_one(arrays[numbers[0]], operation)
                 continue
             packed = np.concatenate([arrays[number].reshape(-1) for number in numbers]).astype(kind, copy=False)
             reduced = _empty(packed.shape, kind)
@@ -377,6 +397,11 @@ class Group:
                 np.copyto(results[number], part, casting="unsafe")
                 start += array.size
         return results
+
+    def _reduce_one(self, array: Array, operation: str) -> Array:
+        result = _empty(array.shape, array.dtype)
+        self._reduce_into(array, result, operation)
+        return result
 
     def _exchange_numbers(self, numbers: Sequence[int]) -> Array:
         """Send one number to each rank, and return those received."""
@@ -392,9 +417,26 @@ def _kind_of_reduction(dtype: Any) -> Any:
     return np.dtype(np.int32) if dtype.kind == "b" else np.dtype(np.float32)
 
 
-def _describe(label: str, arrays: Sequence[Array]) -> str:
-    """Return what all ranks must agree on."""
-    return f"{label}: {', '.join([f'{array.dtype}{list(array.shape)}' for array in arrays])}"
+class _Descriptions:
+    """Texts that all ranks must agree on, kept for the next time: making one takes longer than a round."""
+
+    def __init__(self) -> None:
+        self._known: dict[Any, str] = {}
+
+    def of(self, label: str, manner: str, arrays: Sequence[Array]) -> str:
+        """Return the text for an operation on arrays."""
+        key = (label, manner, *[(array.dtype, array.shape) for array in arrays])
+        found = self._known.get(key)
+        if found is None:
+            if len(self._known) > 1_000:
+                self._known.clear()
+            kinds = ", ".join([f"{array.dtype}{list(array.shape)}" for array in arrays])
+            found = self._known[key] = f"{label} ({manner}): {kinds}"
+        return found
+
+
+def _contiguous(array: Array) -> Array:
+    return array if array.flags.c_contiguous else np.ascontiguousarray(array)
 
 
 def _bytes(arrays: Sequence[Array]) -> int:

@@ -383,7 +383,8 @@ class DistributedTrainer(Trainer):
     def _allreduce_grads(self) -> None:
         if size() == 1:
             return
-        used = [parameter for parameter in self._params if parameter.grad_req != "null"]
+        ordered = [self._params[number] for number in self._forward_order]
+        used = [parameter for parameter in ordered if parameter.grad_req != "null"]
         grads = [grad for parameter in used for grad in parameter.list_grad()]
         with autograd.pause():
             sent = [grad / self._predivide for grad in grads] if self._predivide != 1.0 else list(grads)

@@ -19,6 +19,7 @@ import time
 from typing import Any
 
 from ..core.base.errors import MXNetError
+from ..core.base.launchers import SLOT
 from . import channel
 from .sockets import RankLost, SocketCommunicator
 
@@ -30,7 +31,7 @@ _GREETING = 32 + 8 + 4
 
 def is_elastic() -> bool:
     """Return whether ``phonograd launch --elastic`` started this process."""
-    return channel.SLOT in os.environ
+    return SLOT in os.environ
 
 
 class Membership:
@@ -44,7 +45,7 @@ class Membership:
         self._server.setblocking(False)
         #: the address by which other machines reach this one, too
         self._host = self._connection.getsockname()[0]
-        self._slot = int(os.environ[channel.SLOT])
+        self._slot = int(os.environ[SLOT])
         self._news: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._group: SocketCommunicator | None = None

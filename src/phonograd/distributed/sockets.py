@@ -88,7 +88,10 @@ class SocketCommunicator(Group):
 
     # -- agreement
 
-    def _reach(self, description: str) -> None:
+    def _begin_round(self, description: str) -> None:
+        """Do nothing: rounds use the same sockets as transfers, and must not begin during one."""
+
+    def _end_round(self, description: str) -> None:
         """Let rank 0 compare what all ranks are about to do."""
         own = self._digests.of(description)
         timeout = current().rank_timeout

@@ -17,15 +17,13 @@ from types import TracebackType
 from typing import Any
 
 from ..core.base.errors import MXNetError
+from ..core.base.launchers import find_place
 from ..core.trace import rng
 from . import channel, membership
 from .communicator import Communicator, LocalCommunicator
 
 __all__ = ["is_main", "local_rank", "local_size", "rank", "size", "use", "world"]
 
-#: variables of launchers that contain the number of ranks: Open MPI, MPICH and Intel MPI, others by PMIx
-_SIZES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MPI_LOCALNRANKS")
-_RANKS = (channel.SLOT, "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK")
 _lock = threading.Lock()
 _world: Communicator | None = None
 
@@ -56,7 +54,8 @@ def _find() -> Communicator:
         channel.connect()
         sys.excepthook = _Hook(None, sys.excepthook)
         return LocalCommunicator()
-    return _connect() if _is_launched() else LocalCommunicator()
+    place = find_place()
+    return LocalCommunicator() if place is None else _connect(place.size)
 
 
 def use(group: Communicator) -> None:
@@ -90,20 +89,12 @@ def is_main() -> bool:
     """Return whether this is rank 0, without starting MPI."""
     if _world is not None:
         return _world.rank == 0
-    return next((os.environ[name] for name in _RANKS if name in os.environ), "0") == "0"
+    place = find_place()
+    return place is None or place.rank == 0
 
 
-def _is_launched() -> bool:
-    return any([name in os.environ for name in (*_SIZES, *_RANKS)]) or _slurm_tasks() > 1
-
-
-def _slurm_tasks() -> int:
-    """Return how many tasks ``srun`` started; 1 outside of it."""
-    return int(os.environ.get("SLURM_STEP_NUM_TASKS", "1")) if "SLURM_PROCID" in os.environ else 1
-
-
-def _connect() -> Communicator:
-    """Return the group that the launcher started."""
+def _connect(promised: int) -> Communicator:
+    """Return the group that the launcher started, with a number of processes; 0 if that is unknown."""
     if multiprocessing.parent_process() is not None:
         raise MXNetError(
             "a process of multiprocessing is no rank and cannot communicate: workers of a DataLoader must leave that "
@@ -119,7 +110,6 @@ def _connect() -> Communicator:
     from .mpi import MPICommunicator
 
     everyone = MPI.COMM_WORLD
-    promised = next((int(os.environ[name]) for name in _SIZES if name in os.environ), _slurm_tasks())
     if everyone.size == 1 and promised > 1:
         raise MXNetError(
             f"the launcher started {promised} processes, but each of them is alone: mpi4py uses another MPI than the "

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from ..core.base.foreign_names import unknown_name
 from . import contrib, loss, model_zoo, nn, rnn, utils
 from .block import Block, HybridBlock, SymbolBlock
 from .parameter import Constant, DeferredInitializationError, Parameter, ParameterDict, tensor_types
@@ -38,4 +39,8 @@ else:
         # loaded at first use: it imports multiprocessing and readers of archives
         if name == "data":
             return importlib.import_module(f"{__name__}.data")
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        for module in (nn, loss, rnn):
+            if name in module.__all__:
+                place = module.__name__.removeprefix("phonograd.")
+                raise AttributeError(f"module {__name__!r} has no attribute {name!r}: write {place}.{name}")
+        raise unknown_name(__name__, name, __all__)

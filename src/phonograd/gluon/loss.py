@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from ..base import numeric_types
 from ..core.base.docstrings import complete_classes
-from ..core.base.foreign_names import explain_name
+from ..core.base.errors import MXNetError
+from ..core.base.foreign_names import unknown_name
 from ..ndarray.array import NDArray
 from .block import HybridBlock
 
@@ -40,7 +41,14 @@ _TINY = 1e-12
 
 def _reshape_like(F: Any, x: Any, y: Any) -> Any:
     if isinstance(x, NDArray):
-        return x if x.shape == y.shape else x.reshape(y.shape)
+        if x.shape == y.shape:
+            return x
+        if x.size != y.size:
+            raise ValueError(
+                f"Cannot reshape array of size {x.size} into shape {y.shape}: labels have the shape {x.shape}, "
+                f"but predictions {y.shape}"
+            )
+        return x.reshape(y.shape)
     return F.reshape_like(x, y)
 
 
@@ -187,6 +195,11 @@ class SoftmaxCrossEntropyLoss(Loss):
         if not self._from_logits:
             pred = F.log_softmax(pred, axis=self._axis)
         if self._sparse_label:
+            if isinstance(label, NDArray) and label.shape == pred.shape and label.shape[self._axis] != 1:
+                raise MXNetError(
+                    f"Shape inconsistent: labels have the shape {label.shape} of the predictions. Pass the numbers of "
+                    "the classes, or sparse_label=False for labels that are probabilities of each class (one-hot)."
+                )
             loss = -F.pick(pred, label, axis=self._axis, keepdims=True)
         else:
             loss = -F.sum(pred * _reshape_like(F, label, pred), axis=self._axis, keepdims=True)
@@ -429,9 +442,7 @@ class SDMLLoss(Loss):
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}{explain_name(name, __all__)}")
+        raise unknown_name(__name__, name, __all__)
 
 
 complete_classes(globals())

@@ -5,13 +5,15 @@ Takes parameters from blocks, optimizers from ``optimizer`` and stores from ``kv
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, NoReturn
 
 from .. import kvstore as stores
 from .. import optimizer as optimizers
 from ..core.base.devices import Context
 from ..core.base.docstrings import complete_classes
 from ..core.base.files import write_atomically
+from ..core.base.foreign_names import OF_BLOCKS, ForeignName, advise_arguments
 from ..kvstore.base import is_distributed
 from .parameter import Parameter, ParameterDict
 
@@ -50,6 +52,9 @@ class Trainer:
     [[0.0]]
     """
 
+    zero_grad = ForeignName("zero_grad", OF_BLOCKS["zero_grad"])
+
+    @advise_arguments
     def __init__(
         self,
         params: Any,
@@ -59,8 +64,10 @@ class Trainer:
         compression_params: dict[str, Any] | None = None,
         update_on_kvstore: bool | None = None,
     ) -> None:
+        order: list[str] = []
         if isinstance(params, (dict, ParameterDict)):
-            params = [params[name] for name in sorted(params.keys())]
+            order = list(params.keys())
+            params = [params[name] for name in sorted(order)]
         if not isinstance(params, (list, tuple)):
             raise ValueError(
                 f"First argument must be a list or dict of Parameters, got {type(params)}."
@@ -74,9 +81,12 @@ class Trainer:
             self._param2idx[parameter.name] = len(self._params)
             self._params.append(parameter)
             parameter._set_trainer(self)
+        # blocks list parameters in the order of the forward pass, and gradients become final in the opposite one
+        numbers = {name: number for number, name in enumerate(sorted(order))}
+        self._forward_order = [numbers[name] for name in order] or list(range(len(self._params)))
         self._compression_params = compression_params
         self._contexts = self._check_contexts()
-        self._optimizer = self._make_optimizer(optimizer, optimizer_params or {})
+        self._optimizer = self._make_optimizer(optimizer, {} if optimizer_params is None else optimizer_params)
         self._updaters = [optimizers.get_updater(self._optimizer) for _ in self._contexts]
         self._scale = self._optimizer.rescale_grad
         #: how mixed precision scales losses (:mod:`phonograd.contrib.amp`), and the scale without it
@@ -97,6 +107,10 @@ class Trainer:
         return contexts or []
 
     def _make_optimizer(self, optimizer: Any, arguments: dict[str, Any]) -> optimizers.Optimizer:
+        if not isinstance(arguments, Mapping):
+            raise TypeError(
+                f"optimizer_params must be a dictionary such as {{'learning_rate': 0.1}}, not {arguments!r}"
+            )
         by_number = dict(enumerate(self._params))
         if not isinstance(optimizer, optimizers.Optimizer):
             return optimizers.create(optimizer, param_dict=by_number, **arguments)
@@ -176,6 +190,10 @@ class Trainer:
         """The current learning rate."""
         return self._optimizer.learning_rate
 
+    @learning_rate.setter
+    def learning_rate(self, lr: NoReturn) -> None:
+        raise AttributeError(f"write trainer.set_learning_rate({lr})")
+
     def set_learning_rate(self, lr: float) -> None:
         """Change the learning rate."""
         self._optimizer.set_learning_rate(lr)
@@ -228,13 +246,15 @@ class Trainer:
     def _allreduce_grads(self) -> None:
         if self._kvstore is None:
             return
-        used = [(number, parameter) for number, parameter in enumerate(self._params) if parameter.grad_req != "null"]
-        if not used:
+        stored_together = isinstance(self._kvstore, (stores.KVStore, stores.Horovod))
+        order = self._forward_order if stored_together else range(len(self._params))
+        numbers = [number for number in order if self._params[number].grad_req != "null"]
+        if not numbers:
             return
-        numbers = [number for number, _ in used]
-        grads = [parameter.list_grad() for _, parameter in used]
-        out = [parameter._check_and_get(parameter._data, list) for _, parameter in used]
-        if isinstance(self._kvstore, (stores.KVStore, stores.Horovod)):
+        used = [self._params[number] for number in numbers]
+        grads = [parameter.list_grad() for parameter in used]
+        out = [parameter._check_and_get(parameter._data, list) for parameter in used]
+        if stored_together:
             # one call: several processes then add up gradients while others are still computed
             self._kvstore.pushpull(numbers, grads, out=out if self._update_on_kvstore else None)
             return

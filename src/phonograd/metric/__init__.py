@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
+from ..core.base.foreign_names import unknown_name
 from .base import (
     Caffe,
     CompositeEvalMetric,
@@ -43,3 +46,9 @@ __all__ = [
     "np",
     "register",
 ]
+
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        raise unknown_name(__name__, name, __all__)

@@ -13,6 +13,7 @@ from ..core.base.docstrings import complete_classes
 from ..core.base.errors import MXNetError, nearest
 from ..core.base.files import write_atomically
 from ..distributed.arrays import broadcast
+from ..distributed.membership import is_elastic
 from ..initializer import InitDesc
 from ..io import DataBatch, DataDesc
 from ..kvstore import DistributedKVStore, Horovod
@@ -93,6 +94,8 @@ class Module(BaseModule):
         self._grad_req: Any = None
         self._optimizer: Any = None
         self._updater: Any = None
+        #: the factor of gradients in one process, if the program did not choose it
+        self._scale: float | None = None
         #: the store that adds up gradients of several processes
         self._kvstore: Any = None
         self._update_on_kvstore: bool | None = None
@@ -288,6 +291,8 @@ class Module(BaseModule):
     def _make_optimizer(self, given: Any, parameters: dict[str, Any]) -> Any:
         first = self.data_shapes[0]
         examples = first.shape[max(DataDesc.get_batch_axis(first.layout), 0)]
+        chosen = isinstance(given, str) and "rescale_grad" not in parameters
+        self._scale = 1.0 / examples if chosen else None
         examples *= 1 if self._kvstore is None else self._kvstore.num_workers
         names = dict(enumerate(self._param_names))
         if isinstance(given, str):
@@ -309,6 +314,7 @@ class Module(BaseModule):
         """Share the optimizer of another module, with its states."""
         need(shared_module.optimizer_initialized, "borrow_optimizer", "init_optimizer of the other module")
         self._optimizer, self._updater = shared_module._optimizer, shared_module._updater
+        self._scale = shared_module._scale
         self._kvstore = shared_module._kvstore
         # the optimizer's states are keyed by the other module's numbers
         self._numbers = shared_module._numbers
@@ -382,6 +388,9 @@ class Module(BaseModule):
             grads = {name: grad + parts[name].as_in_context(grad.context) for name, grad in grads.items()}
         if self._kvstore is not None:
             grads = self._kvstore._add_up(grads)
+            if self._scale is not None and is_elastic():
+                # the number of processes may have changed
+                self._optimizer.rescale_grad = self._scale / self._kvstore.num_workers
         # one call for all parameters: an optimizer may update several at once
         self._updater(numbers, list(grads.values()), [first.arg_dict[name] for name in names])
         for other in others:

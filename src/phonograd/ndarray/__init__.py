@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import sys
 import warnings
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.base.devices import Context, cpu, cpu_pinned, current_context, gpu
 from ..core.base.dtypes import CODES, public_type
-from ..core.plan.cache import REPEATED
+from ..core.plan.cache import PREPARING, REPEATED
 from ..core.trace.trace import waitall
 from . import adamw, control, graphs, random, sparse
 from .array import NDArray
@@ -58,11 +59,26 @@ def _numpy_namespaces() -> list[Any]:
     return [module for name, module in list(sys.modules.items()) if name.startswith("phonograd.numpy")]
 
 
+#: the machine code of calls, if a helper has prepared it
+_native_calls: list[Any] = []
+
+
+def _prepare_native_calls() -> None:
+    from ..core.array.fastcall.native_install import prepare
+
+    with contextlib.suppress(Exception):
+        # an error is told by the installation, which tries again
+        _native_calls.append(prepare(NDArray))
+
+
 def _install_native_calls() -> None:
-    from ..core.array.fastcall.native_install import install
+    from ..core.array.fastcall.native_install import install, prepare
 
     try:
-        install(NDArray, (sys.modules[__name__], contrib, image, linalg, op, _internal, *_numpy_namespaces()))
+        calls = _native_calls.pop() if _native_calls else prepare(NDArray)
+        if calls is not None:
+            modules = (sys.modules[__name__], contrib, image, linalg, op, _internal, *_numpy_namespaces())
+            install(calls, NDArray, modules)
     except Exception as error:  # noqa: BLE001 - native calls are optional, and the current evaluation must not fail
         warnings.warn(
             f"native operator calls are unavailable, so calls are slower: {type(error).__name__}: {error}. "
@@ -72,6 +88,7 @@ def _install_native_calls() -> None:
         )
 
 
+PREPARING.connect(_prepare_native_calls)
 REPEATED.connect(_install_native_calls)
 
 # tables that scripts import from mxnet.ndarray.ndarray

@@ -280,7 +280,7 @@ class NDArray(_Base, dense=True):
         if isinstance(other, Context):
             return self._move_to(as_context(other))
         if not isinstance(other, NDArray):
-            raise TypeError(f"copyto does not support type {type(other)}")
+            raise TypeError(f"copyto does not support type {type(other)}: pass an array, or a context such as mx.cpu()")
         if other is self:
             warnings.warn("You are attempting to copy an array to itself", RuntimeWarning, stacklevel=2)
             return False
@@ -303,7 +303,7 @@ class NDArray(_Base, dense=True):
     def as_in_context(self, context: Context) -> NDArray:
         """Return the array itself if it is on that context, else a copy there."""
         if not isinstance(context, Context):
-            raise TypeError(f"copyto does not support type {type(context)}")
+            raise TypeError(f"copyto does not support type {type(context)}: pass a context such as mx.cpu()")
         return self if self.context == context else self._move_to(as_context(context))
 
     as_in_ctx = as_in_context
@@ -422,11 +422,14 @@ class NDArray(_Base, dense=True):
         """Convert to a storage type: 'default', 'csr' or 'row_sparse'; gradients pass through."""
         return self._call_operator("cast_storage", stype=stype)
 
-    def _label_storage(self, stype: str) -> NDArray:
-        """Return the array's value labeled with a storage type, recorded like the array."""
-        from .sparse import label_storage
+    def _forget_stored(self) -> None:
+        """Hold the dense value alone; a dense array holds nothing else."""
 
-        return label_storage(self, stype)
+    def _zeros_stored(self, stype: str) -> NDArray:
+        """Return zeros of the array's shape, dtype and context with a storage type."""
+        from .sparse import zeros
+
+        return zeros(stype, self.shape, self.context, self._dtype)
 
     @staticmethod
     def _call_with_storage(

@@ -12,6 +12,7 @@ from ..core.array.binary import Numbers, call_binary
 from ..core.array.call import function_of
 from ..core.array.handle import read
 from ..core.array.values import naming_itself
+from ..core.base.errors import unsupported_operand
 from ..core.graph.operator import REGISTRY, Operator
 from ..core.graph.signature import Type
 from .array import NDArray, concrete
@@ -45,7 +46,7 @@ def with_scalars(declared: Operator) -> Callable[..., Any]:
             return call_binary(declared, lhs, rhs, NDArray)
         if isinstance(lhs, Numbers) and isinstance(rhs, Numbers):
             return on_numbers(lhs, rhs)
-        raise TypeError(f"type {type(rhs if isinstance(lhs, Numbers) else lhs)} not supported")
+        raise unsupported_operand(rhs if isinstance(lhs, Numbers) else lhs)
 
     def function(lhs: Any, rhs: Any) -> Any:
         return apply(lhs, rhs)
@@ -65,7 +66,7 @@ def with_scalars(declared: Operator) -> Callable[..., Any]:
 def matmul(lhs: NDArray, rhs: NDArray) -> NDArray:
     """Return the matrix product ``lhs @ rhs`` of two matrices, stacks of matrices, or with a vector."""
     if not isinstance(lhs, NDArray) or not isinstance(rhs, NDArray):
-        raise TypeError(f"type {type(lhs if isinstance(rhs, NDArray) else rhs)} not supported")
+        raise unsupported_operand(lhs if isinstance(rhs, NDArray) else rhs)
     if not lhs.shape or not rhs.shape:
         raise ValueError("matmul needs arrays with at least one axis; use * for numbers")
     if lhs.ndim <= 2 and rhs.ndim <= 2:

@@ -53,6 +53,13 @@ __all__ = [
 Array: TypeAlias = "np.ndarray[Any, Any]"
 
 _FILE_MAGIC = 0x112
+#: other kinds of files, by their first bytes
+_OTHER_FILES = {
+    b"PK": "an archive: npz files are read by mx.npx.load, checkpoints of PyTorch by no function here",
+    b"\x80": "a pickle, which is never loaded because it can run code",
+    b"\x89HDF": "HDF5, the format of Keras",
+    b"{": "JSON: mx.sym.load reads symbols",
+}
 #: the first bytes of a file
 FILE_BEGIN = _FILE_MAGIC.to_bytes(8, "little")
 _VERSION_OF_MAGIC = {0xF993FAC8: 1, 0xF993FAC9: 2, 0xF993FACA: 3}
@@ -160,7 +167,9 @@ def decode(
 def _read_file(reader: _Reader, np_shape: int | None) -> tuple[list[Array | SparseRecord], list[str]]:
     magic = reader.number("Q", "the file header")
     if magic != _FILE_MAGIC:
-        raise reader.fail(f"the file starts with {magic:#x} instead of {_FILE_MAGIC:#x}", at=0)
+        start = magic.to_bytes(8, "little")
+        kind = next((f"; it looks like {kind}" for begin, kind in _OTHER_FILES.items() if start.startswith(begin)), "")
+        raise MXNetError(f"{reader.fail(f'the file starts with {magic:#x} instead of {_FILE_MAGIC:#x}', at=0)}{kind}")
     reader.number("Q", "the file header")
     count = reader.number("Q", "the number of arrays")
     reader.need(count * _SMALLEST_RECORD_BYTES, f"a list of {count} arrays")

@@ -29,6 +29,7 @@ from ..core.array.handle import (
 )
 from ..core.array.observed import LISTENERS, observe_call
 from ..core.base.dtypes import BFLOAT16, as_array_dtype, as_dtype, convert, kind_of, name_of
+from ..core.base.errors import unsupported_operand
 from ..core.graph.operator import NAMES, REGISTRY, Operator
 from ..core.trace.trace import ready_trace
 
@@ -74,7 +75,7 @@ def array_ufunc(self: Any, ufunc: Any, method: str, *inputs: Any, out: Any = Non
     operands = [value[()] if isinstance(value, np.ndarray) and not value.ndim else value for value in inputs]
     for value in operands:
         if not isinstance(value, (Handle, *Numbers)):
-            raise TypeError(f"type {type(value)} not supported")
+            raise unsupported_operand(value)
     target = out[0] if out is not None else None
     if method == "__call__" and not kwargs and (out is None or isinstance(target, Handle)):
         if ufunc is np.matmul and target is None:

@@ -53,7 +53,8 @@ def _draw(
     """
     first = next(iter(parameters.values()))
     if not isinstance(first, (NDArray, *Numbers)):
-        raise ValueError(_NO_KIND.format(type(first)))
+        advice = f" Write shape={tuple(first)}." if isinstance(first, (list, tuple)) else ""
+        raise ValueError(_NO_KIND.format(type(first)) + advice)
     of_arrays = isinstance(first, NDArray)
     for value in parameters.values():
         if not isinstance(value, NDArray if of_arrays else Numbers):

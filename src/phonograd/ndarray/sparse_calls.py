@@ -7,16 +7,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..core.array.call import _return_results, apply, function_of
+import numpy as np
+
+from ..core.array.call import _return_results, apply
 from ..core.array.handle import Handle, read
 from ..core.base.dtypes import name_of
 from ..core.base.errors import MXNetError, format_shape
-from ..core.graph.operator import REGISTRY, Operator
+from ..core.graph.operator import Operator
 from ..core.trace.flags import is_recording
 from ..core.trace.trace import LOCAL
 from .array import NDArray, concrete
-from .sparse import BaseSparseNDArray, CSRNDArray, from_record, label_storage, touched_rows
+from .sparse_arrays import BaseSparseNDArray, CSRNDArray, RowSparseNDArray, from_record, label_storage, touched_rows
 from .sparse_records import SparseRecord, compress
+from .sparse_rows import call, change_rows
 
 __all__ = ["call_with_storage"]
 
@@ -95,19 +98,37 @@ def _is_lazy(declared: Operator, arrays: list[NDArray], named: dict[str, Any]) -
 
 def _update_rows(declared: Operator, arrays: list[NDArray], attributes: tuple[Any, ...], out: Any) -> Any:
     """Update the rows that a gradient has and return the weight; the states of other rows do not change."""
+    grad = arrays[1]
+    if out is arrays[0] and isinstance(grad, RowSparseNDArray) and LOCAL.trace.allows_shortcuts:
+        return _update_stored(declared, arrays, grad._to_storage(), attributes)
     touched = touched_rows(arrays[1])
     weight, *states = [label_storage(array, "default") for array in (arrays[0], *arrays[2:])]
     before = [weight.copy(), *[state.copy() for state in states]]
     result, _, trace = apply(declared, tuple(arrays), attributes)
     made = _return_results(declared, result, attributes, None, NDArray, trace)
     for state, old in zip(arrays[2:], before[1:], strict=True):
-        state[:] = _call("where", touched, label_storage(state, "default"), old)
-    updated = _call("where", touched, made, before[0])
+        state[:] = call("where", touched, label_storage(state, "default"), old)
+    updated = call("where", touched, made, before[0])
     if out is None:
         return label_storage(updated, arrays[0].stype)
     target = out[0] if isinstance(out, (list, tuple)) else out
     target[:] = updated
     return out
+
+
+def _update_stored(
+    declared: Operator, arrays: list[NDArray], grad: SparseRecord, attributes: tuple[Any, ...]
+) -> NDArray:
+    """Update the rows of a weight and of its states as arrays of their own; the weight is the result."""
+
+    def change(parts: list[NDArray]) -> None:
+        weight, *states = parts
+        rows = concrete(grad.data, weight.context)
+        result, _, trace = apply(declared, (weight, rows, *states), attributes)
+        _return_results(declared, result, attributes, weight, NDArray, trace)
+
+    change_rows([arrays[0], *arrays[2:]], grad.indices[0], change)
+    return arrays[0]
 
 
 # -- without the dense array
@@ -173,14 +194,37 @@ def _multiply_rows(record: SparseRecord, other: NDArray, transposed: bool) -> ND
         )
     context = other.context
     weights = concrete(record.data.reshape(-1, *(1,) * (other.ndim - 1)), context)
-    picked = _call("broadcast_mul", _call("take", other, concrete(taken, context)), weights)
+    picked = call("broadcast_mul", call("take", other, concrete(taken, context)), weights)
     places = concrete(summed[None], context)
-    result: NDArray = _call("_backward_gather_nd", picked, places, shape=(outer, *other.shape[1:]))
+    result: NDArray = call("_backward_gather_nd", picked, places, shape=(outer, *other.shape[1:]))
     return result
 
 
-def _call(name: str, *arrays: NDArray, **parameters: Any) -> Any:
-    return function_of(REGISTRY[name], name)(*arrays, **parameters)
+def _retain_stored(arrays: list[NDArray], named: dict[str, Any]) -> Any:
+    """Return some rows of an array."""
+    array, wanted = arrays
+    record = array._detached_record() if isinstance(array, RowSparseNDArray) else None
+    if record is None or wanted.ndim != 1 or is_recording():
+        return None
+    numbers = read(wanted).astype(np.int64)
+    if numbers.size and not (numbers.min() >= 0 and numbers.max() < array.shape[0]):
+        # the operator reports it
+        return None
+    kept = np.isin(record.indices[0], numbers)
+    rows = SparseRecord(record.stype, record.shape, record.data[kept], (record.indices[0][kept],))
+    return from_record(rows, array.context)
 
 
-_SPECIAL = {"cast_storage": _cast_stored, "slice": _slice_stored, "dot": _product_stored}
+def _add_stored(arrays: list[NDArray], named: dict[str, Any]) -> Any:
+    """Return the sum of two row_sparse arrays."""
+    left, right = arrays
+    return left._join(right) if isinstance(left, RowSparseNDArray) else None
+
+
+_SPECIAL = {
+    "_sparse_retain": _retain_stored,
+    "cast_storage": _cast_stored,
+    "dot": _product_stored,
+    "elemwise_add": _add_stored,
+    "slice": _slice_stored,
+}

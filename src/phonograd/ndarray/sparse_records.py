@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 
 from ..core.array.values import made_by_numpy
+from ..core.base.dtypes import DType
 from ..core.base.errors import MXNetError, format_shape
+from ..core.graph.node import Shape
 from ..core.graph.operator import Array
 
 __all__ = ["SparseRecord", "compress"]
@@ -34,6 +36,26 @@ class SparseRecord:
     shape: tuple[int, ...]
     data: Array
     indices: tuple[Array, ...]
+
+    @property
+    def dtype(self) -> DType:
+        """The dtype of the values."""
+        dtype: DType = self.data.dtype
+        return dtype
+
+    @classmethod
+    def zeros(cls, stype: str, shape: Shape, dtype: DType) -> SparseRecord:
+        """Return the record of an array of zeros: it stores no values."""
+        none = np.zeros(0, np.int64)
+        if stype == "row_sparse":
+            return cls(stype, shape, np.zeros((0, *shape[1:]), dtype), (none,))
+        length = (shape[0] + 1,)
+        starts = made_by_numpy("zeros", length, none.dtype, lambda: np.zeros(length, none.dtype))
+        return cls(stype, shape, np.zeros(0, dtype), (starts, none))
+
+    def astype(self, dtype: DType) -> SparseRecord:
+        """Return a copy with another dtype."""
+        return SparseRecord(self.stype, self.shape, self.data.astype(dtype), self.indices)
 
     def check(self) -> None:
         """Check the index arrays.

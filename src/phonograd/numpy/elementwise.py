@@ -14,6 +14,7 @@ import numpy as np
 
 from ..core.array.binary import Numbers
 from ..core.base.dtypes import BOOL, INT64, kind_of
+from ..core.base.errors import unsupported_operand
 from ..core.graph.node import Node
 from ..core.graph.operator import NAMES, REGISTRY, Operator, single
 from ..core.ops.math.comparison import equal, greater, lesser, logical_and, logical_or, not_equal
@@ -38,7 +39,7 @@ def ufunc(*names: str, on_numbers: Any, **facts: Any) -> Callable[[Callable[...,
     def answer(*numbers: Any) -> Any:
         for number in numbers:
             if not isinstance(number, Numbers):
-                raise TypeError(f"type {type(number)} not supported")
+                raise unsupported_operand(number)
         return on_numbers(*numbers)
 
     def tolerates(keyword: str, value: Any) -> bool:

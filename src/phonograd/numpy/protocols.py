@@ -11,6 +11,7 @@ import numpy as np
 
 from ..core.array.binary import Numbers
 from ..core.array.handle import Handle
+from ..core.base.errors import unsupported_operand
 from ..ndarray.protocols import array
 from .declaration import FUNCTIONS
 from .declaration import function as answer
@@ -35,7 +36,7 @@ def array_ufunc(self: Any, ufunc: Any, method: str, *inputs: Any, out: Any = Non
     operands = [value[()] if isinstance(value, np.ndarray) and not value.ndim else value for value in inputs]
     for value in operands:
         if not isinstance(value, (Handle, *Numbers)):
-            raise TypeError(f"type {type(value)} not supported")
+            raise unsupported_operand(value)
     target = out[0] if out is not None else None
     if method == "__call__" and (out is None or isinstance(target, Handle)):
         found = _answer(ufunc)

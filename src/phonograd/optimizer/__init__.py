@@ -7,6 +7,9 @@ together with all other pending operators. A new learning rate needs no new comp
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
+from ..core.base.foreign_names import unknown_name
 from ..ndarray import abs as NDabs  # noqa: N812 - MXNet's name for it
 from . import contrib
 from .adaptive import FTML, AdaDelta, AdaGrad, Adam, Adamax, Ftrl, Nadam, RMSProp
@@ -42,3 +45,9 @@ __all__ = [
     "get_updater",
     "register",
 ]
+
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        raise unknown_name(__name__, name, __all__)

@@ -77,6 +77,10 @@ class AdaGrad(Optimizer):
         """Return zeros for the sum of squares."""
         return zeros_like(weight)
 
+    def _is_lazy(self, weight: NDArray) -> bool:
+        # without weight decay, a gradient of zero changes nothing
+        return not self.wd
+
     def _apply(self, weight: NDArray, grad: NDArray, state: Any, scale: Any, lr: Any, wd: Any) -> None:
         grad = self._prepare_gradient(grad, scale)
         assign_all((weight, state), rules.adagrad(ndarray, weight, grad, state, lr, wd, self.float_stable_eps))

@@ -31,6 +31,10 @@ class GroupAdaGrad(Optimizer):
         assert step.wd == 0, "Weight decay is not supported for GroupAdaGrad"
         return (step.lr,)
 
+    def _is_lazy(self, weight: NDArray) -> bool:
+        # there is no weight decay, so a gradient of zero changes nothing
+        return True
+
     def _apply(self, weight: NDArray, grad: NDArray, state: Any, scale: Any, lr: Any) -> None:
         grad = self._prepare_gradient(grad, scale)
         assign_all((weight, state), rules.group_adagrad(ndarray, weight, grad, state, lr, self.float_stable_eps))

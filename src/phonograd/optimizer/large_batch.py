@@ -34,6 +34,8 @@ class LARS(_Momentum):
         Whether to scale the momentum with the learning rate when that changes.
     """
 
+    _by_rows = False
+
     def __init__(
         self,
         momentum: float = 0.0,

@@ -19,10 +19,11 @@ from ..core.base.docstrings import complete_classes
 from ..core.base.dtypes import HALVES, name_of
 from ..core.base.errors import nearest
 from ..core.ops.update.update_rules import add_weight_decay, clip_to_limit, rescale, rescale_and_clip
-from ..core.trace.trace import ready_trace
-from ..ndarray.array import NDArray
+from ..core.trace.trace import LOCAL, ready_trace
+from ..ndarray.array import NDArray, concrete
 from ..ndarray.creation import zeros
 from ..ndarray.sparse import label_storage, touched_rows
+from ..ndarray.sparse_rows import change_rows
 
 __all__ = ["Optimizer", "Test", "UpdateStep", "assign", "assign_all", "create", "register", "zeros_like"]
 
@@ -95,6 +96,8 @@ class Optimizer:
     opt_registry: dict[str, type[Optimizer]] = {}
     #: whether the float32 copy of a weight is the first part of its state
     _copy_first = True
+    #: whether the update of a row depends on that row alone
+    _by_rows = True
 
     def __init__(
         self,
@@ -329,13 +332,32 @@ class Optimizer:
         if grad.stype != "row_sparse" or not self._is_lazy(weight):
             self._apply(weight, grad, state, *rates)
             return
+        held = [weight, *(state if isinstance(state, (list, tuple)) else [state])]
+        arrays = [array for array in held if array is not None]
+        rows = weight.shape[0]
+        if self._by_rows and LOCAL.trace.allows_shortcuts and all([array.shape[:1] == (rows,) for array in arrays]):
+            self._change_rows(grad, state, arrays, *rates)
+            return
         whole = label_storage(grad, "default")
         touched = touched_rows(whole)
-        held = [weight, *(state if isinstance(state, (list, tuple)) else [state])]
-        before = [(array, array.copy()) for array in held if array is not None]
+        before = [(array, array.copy()) for array in arrays]
         self._apply(weight, whole, state, *rates)
         for array, old in before:
             assign(array, ndarray.where(touched, array, old))
+
+    def _change_rows(self, grad: Any, state: Any, arrays: list[NDArray], *rates: Any) -> None:
+        """Update the rows of a weight and of its state that a gradient has, as arrays of their own."""
+        record = grad._to_storage()
+        rows = concrete(record.data, arrays[0].context)
+
+        def change(parts: list[NDArray]) -> None:
+            part_of = {id(array): part for array, part in zip(arrays, parts, strict=True)}
+            if isinstance(state, (list, tuple)):
+                self._apply(parts[0], rows, type(state)([part_of.get(id(each)) for each in state]), *rates)
+            else:
+                self._apply(parts[0], rows, part_of.get(id(state)), *rates)
+
+        change_rows(arrays, record.indices[0], change)
 
     def _is_lazy(self, weight: NDArray) -> bool:
         """Return whether a row_sparse gradient leaves the other rows of the weight and state unchanged."""

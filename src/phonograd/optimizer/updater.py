@@ -52,14 +52,25 @@ class Updater:
             for each, array in zip(indices, weights):
                 self._prepare(each, array)
             if Repetition.is_possible(self.optimizer, weights):
-                known = [self.states[each] for each in indices]
-                self._repetition.run(self.optimizer, indices, weights, grads, known)
+                # updates of single rows depend on the rows, so each has other arrays
+                dense, sparse = [
+                    [place for place, slope in enumerate(grads) if slope._takes_rows == takes_rows]
+                    for takes_rows in (False, True)
+                ]
+                if dense:
+                    self._repeat(*[[given[place] for place in dense] for given in (indices, weights, grads)])
+                for place in sparse:
+                    self.optimizer.update(indices[place], weights[place], grads[place], self.states[indices[place]])
                 return
             if self.aggregate_updates and self.optimizer.aggregate_num > 0:
                 self._update_in_groups(indices, weights, grads)
                 return
             for each, array, slope in zip(indices, weights, grads):
                 self.optimizer.update_multi_precision(each, array, slope, self.states[each])
+
+    def _repeat(self, indices: list[Any], weights: list[NDArray], grads: list[NDArray]) -> None:
+        """Update weights by dense gradients, as one captured function if the same call was made before."""
+        self._repetition.run(self.optimizer, indices, weights, grads, [self.states[each] for each in indices])
 
     def _prepare(self, index: Any, weight: NDArray) -> None:
         if index not in self.states:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..core.base.errors import unsupported_operand
 from ..core.graph.operator import NAMES, Operator
 from .build import build
 from .graph import Symbol
@@ -55,7 +56,7 @@ def combine(word: str, lhs: Any, rhs: Any) -> Symbol:
         return build(*operation.between, [lhs, rhs], {})
     number = rhs if isinstance(lhs, Symbol) else lhs
     if not isinstance(number, _NUMBERS) or not (isinstance(lhs, Symbol) or isinstance(rhs, Symbol)):
-        raise TypeError(f"type {type(number)} not supported")
+        raise unsupported_operand(number)
     if isinstance(lhs, Symbol):
         return build(*operation.number_last, [lhs], {"scalar": str(rhs)})
     return build(*operation.number_first, [rhs], {"scalar": str(lhs)})

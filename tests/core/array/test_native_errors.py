@@ -132,7 +132,7 @@ except IndexError:
 @pytest.mark.parametrize("broken", [False, True])
 def test_the_self_check_stops_the_process(broken: bool) -> None:
     environment = {**os.environ, "PHONOGRAD_CHECK_CALLS": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
-    environment["PHONOGRAD_CACHE_DIRECTORY"] = ""
+    environment |= {"PHONOGRAD_CACHE_DIRECTORY": "", "PHONOGRAD_TIERS": "blocking"}
     done = subprocess.run(
         [sys.executable, "-c", _BROKEN.format(broken=broken)],
         env=environment,

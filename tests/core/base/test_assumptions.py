@@ -68,7 +68,8 @@ class Outcome(NamedTuple):
 
 def outcome(broken: str = "", cache: str = "") -> Outcome:
     """Run the program in a process of its own, after some lines that break an assumption."""
-    environment = {**os.environ, "PHONOGRAD_CACHE_DIRECTORY": cache}
+    # no helper may still be at work when the program ends
+    environment = {**os.environ, "PHONOGRAD_CACHE_DIRECTORY": cache, "PHONOGRAD_TIERS": "blocking"}
     environment.pop("PYTHONWARNINGS", None)
     command = [sys.executable, "-c", PROGRAM.replace("BREAK", broken)]
     found = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)

@@ -18,12 +18,12 @@ from phonograd.core.ops.math.structural import leaf
 
 from ..ops.checks import Sample
 from ..plan.test_samples import every_sample
-from .test_templates import _build, unregistered
+from .test_templates import build, unregistered
 
 __all__ = ["unregistered"]
 
 #: extents that no generic template was made from
-_OTHERS = ((29, 31, 37, 41, 43, 47, 53, 59), (4, 6, 8, 10, 12, 14, 16, 18), (130, 257, 500, 64, 1000, 32, 96, 7))
+OTHERS = ((29, 31, 37, 41, 43, 47, 53, 59), (4, 6, 8, 10, 12, 14, 16, 18), (130, 257, 500, 64, 1000, 32, 96, 7))
 
 
 def _facts(template: Template) -> Any:
@@ -47,8 +47,8 @@ def _check(rule: Callable[[Any], Any], arguments: Sequence[Any], attributes: tup
     found = generic.generalize(rule, arguments, attributes, first, templates.record, asked)
     if found is None:
         return False
-    for extents in _OTHERS:
-        others = generic._with_extents(arguments, dict(zip(pattern.extents, extents, strict=False)))
+    for extents in OTHERS:
+        others = generic.with_extents(arguments, dict(zip(pattern.extents, extents, strict=False)))
         if generic.pattern_of(others, attributes) != (pattern.key, extents[: len(pattern.extents)]):
             continue
         _, expected = templates.record(rule, others)
@@ -63,7 +63,7 @@ def test_generic_templates_hold_for_other_extents(sample: Sample, monkeypatch: p
         _check(rule, arguments, attributes)
 
     monkeypatch.setattr(Templates, "find", find)
-    _build(sample, 60)
+    build(sample, 60)
 
 
 @pytest.mark.parametrize("name", ["mean", "dot", "log_softmax", "FullyConnected", "LayerNorm"])

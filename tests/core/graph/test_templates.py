@@ -55,7 +55,7 @@ def _numbered(heads: list[Node | None], contents: dict[Any, int]) -> list[int | 
     return [None if head is None else numbers[head] for head in heads]
 
 
-def _build(sample: Sample, run: int) -> list[Node | None]:
+def build(sample: Sample, run: int) -> list[Node | None]:
     """Return the results of a sample and the gradients of its inputs, on leaves of this run."""
     nodes, _ = leaves_for(sample.inputs)
     given = _moved(nodes, run, bool(sample.order))
@@ -74,10 +74,10 @@ def _build(sample: Sample, run: int) -> list[Node | None]:
 def test_equal_nodes(sample: Sample) -> None:
     templates._forget()
     contents: dict[Any, int] = {}
-    by_rules = _numbered(_build(sample, 1), contents)
+    by_rules = _numbered(build(sample, 1), contents)
     # the second run records templates, and the third one uses them
-    assert _numbered(_build(sample, 2), contents) == by_rules
-    assert _numbered(_build(sample, 3), contents) == by_rules
+    assert _numbered(build(sample, 2), contents) == by_rules
+    assert _numbered(build(sample, 3), contents) == by_rules
 
 
 def _recorded(declared: Any) -> list[Any]:

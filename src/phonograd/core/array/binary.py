@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..base.dtypes import name_of
-from ..base.errors import MXNetError, format_shape
+from ..base.errors import MXNetError, format_shape, unsupported_operand
 from ..graph.extension import extend, learn
 from ..graph.node import Node
 from ..graph.operator import NAMES, REGISTRY, Operator
@@ -53,7 +53,7 @@ def operate(declared: Operator, lhs: Any, rhs: Any, trace: Trace) -> Node:
     else:
         number = lhs if type(lhs) is float else _number(lhs)
         if not isinstance(rhs, Handle):
-            raise TypeError(f"type {type(rhs)} not supported")
+            raise unsupported_operand(rhs)
         second = node_in(rhs, trace)
         if second.dtype.kind not in _FLOATING:
             second = (declared.beside_numbers or _as_operand)(second)
@@ -80,7 +80,7 @@ def _number(value: Any) -> Any:
     if isinstance(value, np.ndarray) and value.ndim == 0:
         value = value[()]
     if not isinstance(value, Numbers) or isinstance(value, np.complexfloating):
-        raise TypeError(f"type {type(value)} not supported")
+        raise unsupported_operand(value)
     return value
 
 

@@ -398,6 +398,10 @@ def _advice(declared: Operator, value: Any) -> str:
         return f"a {type(value).__name__} of arrays: pass them one by one, {declared.name}(*arrays)"
     if isinstance(value, (list, tuple, np.ndarray, int, float)):
         return f"{value}: convert it with {'mx.np' if declared.array_name == 'ndarray' else 'mx.nd'}.array first"
+    if hasattr(value, "list_data"):
+        return f"{value}: the array of a parameter is parameter.data()"
+    if hasattr(value, "list_arguments"):
+        return f"{value}: functions of symbols are in mx.sym"
     return str(value)
 
 

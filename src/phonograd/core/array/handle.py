@@ -122,6 +122,8 @@ class Handle:
     _readonly = _Seldom[bool]("readonly", False)
     #: the class of the results of operators on arrays of this class
     _result_class: ClassVar[type[Any]]
+    #: whether a gradient buffer of this class takes single rows (:mod:`phonograd.core.backward.rows`)
+    _takes_rows: ClassVar[bool] = False
 
     def __init_subclass__(cls, dense: bool = False, **facts: Any) -> None:
         """Register a dense class: results of its arrays have the same class. Others inherit ``_result_class``."""
@@ -471,8 +473,11 @@ def _hold(handle: Handle, node: Node, trace: Trace) -> None:
                 trace.repeats = True
 
 
-def replace(handle: Handle, value: Array) -> None:
-    """Replace the value of an array. The array must own its memory, have no views and not be recorded."""
+def replace(handle: Handle, value: Array | None) -> None:
+    """Replace the value of an array. The array must own its memory, have no views and not be recorded.
+
+    None is for sparse arrays, which make their dense value at the first use.
+    """
     with HANDOVER:
         if handle._trace is not None:
             handle._trace.repeats = True

@@ -34,8 +34,9 @@ def values_of(source: Any, dtype: DType) -> Array:
         values = np.array(source)
         if kind_of(as_array_dtype(values.dtype)) not in "biuf":
             values = np.array(source, dtype=compute_dtype(dtype))
-    except (TypeError, ValueError, OverflowError):
-        raise TypeError(_COMPLAINT) from None
+    except (TypeError, ValueError, OverflowError) as error:
+        advice = f"; lists need numbers in rows of equal length: {error}" if isinstance(source, (list, tuple)) else ""
+        raise TypeError(f"{_COMPLAINT}{advice}") from None
     with np.errstate(all="ignore"):
         if values.dtype.kind == "f" and dtype.kind == "u":
             # negative numbers wrap around, as they do in C where the behavior is defined

@@ -59,6 +59,7 @@ from ..trace.evaluation import KEEP, Options
 from ..trace.flags import FLAGS, RECORDING, TRAINING, flags_set_to
 from ..trace.tape import Origin, Target
 from ..trace.trace import LOCAL, Trace
+from .rows import RowGradient, row_pieces
 from .variable import Variable
 
 if TYPE_CHECKING:
@@ -136,14 +137,16 @@ class FunctionCall:
 class _BackwardPass:
     """One backward pass: gradients waiting at nodes of traces and at outputs of Functions."""
 
-    def __init__(self, create_graph: bool) -> None:
+    def __init__(self, create_graph: bool, by_rows: bool = False) -> None:
         self.create_graph = create_graph
+        #: whether row_sparse buffers take rows
+        self.by_rows = by_rows
         self.waiting: dict[Trace, list[tuple[Node, Waiting]]] = {}
         self.order: list[int] = []
         self.traces: dict[int, Trace] = {}
         self.calls: dict[Trace, list[tuple[int, FunctionCall]]] = {}
         self.outputs: dict[FunctionCall, dict[int, list[NDArray]]] = {}
-        self.found: dict[Variable, list[NDArray]] = {}
+        self.found: dict[Variable, list[NDArray | RowGradient]] = {}
         self.visited: dict[Trace, list[frozenset[Node]]] = {}
 
     def start(self, trace: Trace, node: Node, grad: Waiting) -> None:
@@ -184,17 +187,18 @@ class _BackwardPass:
 
     def _differentiate_current(
         self, trace: Trace, heads: tuple[Node, ...], grads: list[Waiting]
-    ) -> tuple[Gradient, list[NDArray | None]]:
+    ) -> tuple[Gradient, list[NDArray | RowGradient | None]]:
         """Differentiate in this thread's current trace, where the gradients are pending like any other result."""
         nodes = [node_in(grad, trace) if isinstance(grad, Handle) else grad for grad in grads]
         if not self.create_graph:
             nodes = [detach(node) if isinstance(node, Node) else node for node in nodes]
         result = differentiate(heads, tuple(nodes))
-        return result, [None if n is None else make(self._final(n), trace) for n in result.targets.values()]
+        found = self._wanted(trace, result)
+        return result, [_gather([make(self._final(node), trace) for node in part]) for part in found]
 
     def _differentiate_other(
         self, trace: Trace, heads: tuple[Node, ...], grads: list[Waiting]
-    ) -> tuple[Gradient, list[NDArray | None]]:
+    ) -> tuple[Gradient, list[NDArray | RowGradient | None]]:
         """Differentiate in a trace that has ended or is another thread's; the gradients are computed at once."""
         # read before taking the lock, because this may compute in the current trace
         values = {id(grad): read(grad) for grad in grads if isinstance(grad, Handle)}
@@ -213,10 +217,20 @@ class _BackwardPass:
                     lent[node] = value
                     nodes.append(node)
             result = differentiate(heads, tuple(nodes))
-            found = [None if n is None else self._final(n) for n in result.targets.values()]
-            wanted = tuple([node for node in found if node is not None])
+            found = [[self._final(node) for node in part] for part in self._wanted(trace, result)]
+            wanted = tuple([node for part in found for node in part])
             computed = iter(trace.evaluate(wanted, KEEP if self.create_graph else Options(lent)))
-        return result, [None if n is None else self._array_of(n, trace, next(computed)) for n in found]
+        return result, [_gather([self._array_of(node, trace, next(computed)) for node in part]) for part in found]
+
+    def _wanted(self, trace: Trace, result: Gradient) -> list[list[Node]]:
+        """Return the nodes to compute for each target: none, its gradient, or the pieces of one made of rows."""
+        wanted: list[list[Node]] = []
+        for node, grad in result.targets.items():
+            target = trace.targets[node.attributes[0]]
+            takes_rows = self.by_rows and isinstance(target, Variable) and target.grad._takes_rows
+            pieces = row_pieces(grad) if takes_rows and grad is not None else None
+            wanted.append(pieces or ([] if grad is None else [grad]))
+        return wanted
 
     def _final(self, grad: Node) -> Node:
         return mark_recorded(grad) if self.create_graph else detach(grad)
@@ -228,12 +242,14 @@ class _BackwardPass:
         array._buffer = value
         return array
 
-    def _deliver(self, target: Target, grad: NDArray | None) -> None:
+    def _deliver(self, target: Target, grad: NDArray | RowGradient | None) -> None:
         if isinstance(target, Variable):
             found = self.found.setdefault(target, [])
             if grad is not None:
                 found.append(grad)
-        elif isinstance(target, Origin):
+            return
+        assert not isinstance(grad, RowGradient), target
+        if isinstance(target, Origin):
             self.start(target.trace, target.node, NOTHING if grad is None else grad)
         elif isinstance(target, FunctionOutput):
             call = target.call
@@ -261,14 +277,28 @@ class _BackwardPass:
 
     def gradient(self, owner: Variable) -> NDArray:
         """Return the whole gradient of a variable that was reached, after its hooks."""
-        grads = self.found[owner]
+        grads = self.arrays(owner)
         total = _total(grads) if grads else owner.nothing()
-        return owner.hooks.apply(as_class(total, owner.grad._result_class))
+        return owner.hooks.apply(total if total._takes_rows else as_class(total, owner.grad._result_class))
+
+    def arrays(self, owner: Variable) -> list[NDArray]:
+        """Return the gradients that reached a variable; those that are made of rows are one array."""
+        found = self.found.get(owner, [])
+        rows = [piece for grad in found if isinstance(grad, RowGradient) for piece in grad.pieces]
+        whole = [grad for grad in found if not isinstance(grad, RowGradient)]
+        return [owner.from_rows(RowGradient(rows)), *whole] if rows else whole
 
     def clear(self) -> None:
         """Take the swept nodes off the tapes."""
         for trace, parts in self.visited.items():
             trace.tape.clear(parts[0] if len(parts) == 1 else frozenset().union(*parts))
+
+
+def _gather(arrays: list[NDArray]) -> NDArray | RowGradient | None:
+    """Return one gradient: an array, or pairs of positions and rows."""
+    if len(arrays) < 2:
+        return arrays[0] if arrays else None
+    return RowGradient(list(zip(arrays[::2], arrays[1::2], strict=True)))
 
 
 def _link(array: NDArray, node: Node, trace: Trace) -> Node:
@@ -302,12 +332,14 @@ def _flags(recording: bool, training: bool) -> flags_set_to:
     return flags_set_to((RECORDING if recording else 0) | (TRAINING if training else 0))
 
 
-def _begin(heads: list[NDArray], head_grads: list[NDArray | None], create_graph: bool) -> _BackwardPass:
+def _begin(
+    heads: list[NDArray], head_grads: list[NDArray | None], create_graph: bool, by_rows: bool = False
+) -> _BackwardPass:
     for grad in head_grads:
         if grad is not None and not isinstance(grad, Handle):
             raise TypeError(f"a head gradient must be an NDArray or None, not {type(grad)}")
     LOCAL.trace.note_pass()
-    backward_pass = _BackwardPass(create_graph)
+    backward_pass = _BackwardPass(create_graph, by_rows and LOCAL.trace.allows_shortcuts)
     for position, (head, grad) in enumerate(zip(heads, head_grads, strict=True)):
         trace, node = place_in_record(head)
         if not node.marked:
@@ -327,7 +359,7 @@ def backward_pass(heads: list[NDArray], head_grads: list[NDArray | None], retain
     if len(heads) == 1 and head_grads[0] is None and _write_at_once(heads[0], retain_graph):
         return
     with _flags(False, train_mode):
-        backward_pass = _begin(heads, head_grads, create_graph=False)
+        backward_pass = _begin(heads, head_grads, create_graph=False, by_rows=True)
         backward_pass.run()
         reached = [owner for owner in backward_pass.found if owner.request != "null"]
         if not reached:
@@ -369,7 +401,7 @@ def _write_at_once(head: NDArray, retain_graph: bool) -> bool:
 
 def _is_plain(owner: Target) -> bool:
     """Return whether a gradient is just written into the buffer of a variable, which nothing else depends on."""
-    if type(owner) is not Variable or owner.request != "write" or owner.hooks.functions:
+    if type(owner) is not Variable or owner.request != "write" or owner.hooks.functions or owner.grad._takes_rows:
         return False
     before = owner.grad._node
     return owner.grad._extras is None and (before is None or not before.marked)
@@ -469,11 +501,8 @@ def grads_where_reached(
     with flags_set_to((FLAGS.get() | RECORDING) if create_graph else FLAGS.get() & ~RECORDING):
         backward_pass = _begin([head for head, _ in found], [grad for _, grad in found], create_graph)
         backward_pass.run()
-        grads = [
-            None if owner is None or not backward_pass.found.get(owner) else backward_pass.found[owner]
-            for owner in owners
-        ]
-        totals = [None if parts is None else _result(_total(parts), create_graph, DENSE[0]) for parts in grads]
+        grads = [None if owner is None else backward_pass.arrays(owner) for owner in owners]
+        totals = [_result(_total(parts), create_graph, DENSE[0]) if parts else None for parts in grads]
         if not create_graph:
             backward_pass.clear()
     return totals

@@ -24,7 +24,7 @@ from ..graph.operator import Array, item_operator
 from ..observe.anomaly import detection
 from ..ops.math.arithmetic import add
 from ..ops.math.structural import LEAF, VARIABLE, leaf
-from ..ops.reduce.accumulation import total
+from ..ops.reduce.accumulation import FEW_PARTS, total
 from ..plan.cache import EVALUATED, MOST_NUMBERS_PER_NODE, is_numbered_leaf, note_plans
 from ..plan.eager import Function, compute_into, function_of, memory_of, own
 from ..run import kernel_cache
@@ -230,6 +230,8 @@ def _total(grads: list[Any], node: Node) -> Array:
         for grad in grads[1:]:
             first = plus(first, grad)
         return first  # type: ignore[no-any-return]
+    if len(grads) > FEW_PARTS and all([grad.__class__ is Deferred and grad.is_part for grad in grads]):
+        return _total_of_parts(grads, node)
     nodes: list[Node] = []
     values: list[Any] = []
     for grad in grads:
@@ -243,3 +245,17 @@ def _total(grads: list[Any], node: Node) -> Array:
     found: dict[Node, Any] = {}
     compute_into(found, [result], values)
     return found[result]  # type: ignore[no-any-return]
+
+
+def _total_of_parts(grads: list[Deferred], node: Node) -> Array:
+    """Return the sum of gradients that are zero outside of a region each: every one is added to its region."""
+    found = np.zeros(node.shape, node.dtype)
+    is_first = True
+    for grad in grads:
+        region, value = grad.part()
+        if is_first:
+            found[region] = value
+            is_first = False
+        else:
+            found[region] += value
+    return found

@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
+from ..graph.generic import insert, is_inserted
 from ..graph.gradient_rules import gradient_attributes, gradient_call
 from ..graph.node import FORGOTTEN, Node, TensorType, new_node, of_one_call, type_of
 from ..graph.operator import ABSENT, REGISTRY, Array, Operator
 from ..graph.templates import Label, Template, Templates
 from ..ops.math.primitives import matmul, swap_last
 from ..ops.math.structural import leaf
-from ..ops.reduce.accumulation import is_product_of_few_terms
+from ..ops.reduce.accumulation import are_few_terms
 from ..plan.eager import EagerProgram, Function, function_for_any_shapes
 from ..run.reference import resolve
 
@@ -54,6 +55,18 @@ class Deferred:
         """Return the gradient."""
         return self._function(*self._inputs)  # type: ignore[no-any-return]
 
+    @property
+    def is_part(self) -> bool:
+        """Whether it is zero outside of a region."""
+        return self._operator is _EMBED
+
+    def part(self) -> tuple[tuple[Any, ...], Array]:
+        """Return the region where it is not zero, and the values there."""
+        _, begin, end, step = self._attributes
+        region = [slice(b, e if e >= 0 else None, s) for b, e, s in zip(begin, end, step, strict=True)]
+        # the Ellipsis makes a 0-d array assignable too
+        return (*region, ...), self._inputs[0]
+
     def node(self, first: int) -> tuple[Node, Sequence[Array]]:
         """Return the gradient as an expression of leaves with numbers from ``first`` on, and their values."""
         if self._operator is _MATMUL:
@@ -81,7 +94,7 @@ class _Rule:
         For each input the number of its gradient, None if there is none or none is needed; or how to defer it.
     """
 
-    __slots__ = ("calls", "constants", "is_general", "reads", "results")
+    __slots__ = ("_maker", "calls", "constants", "is_general", "reads", "results")
 
     def __init__(self, template: Template, types: list[TensorType | None], outs: int, wanted: Sequence[bool]) -> None:
         maker = _RuleMaker(template, types)
@@ -96,6 +109,17 @@ class _Rule:
         self.constants, self.calls, self.results = maker.constants, maker.calls, results
         #: whether it holds for all extents, if the template does
         self.is_general = maker.is_general
+        self._maker = maker if maker.generic is not None and (maker.remade or maker.new_constants) else None
+
+    def for_extents(self, arguments: Sequence[Node | None]) -> _Rule:
+        """Return the rule for arguments of other extents, if it was made from a template for any extents."""
+        if self._maker is None:
+            return self
+        other = _Rule.__new__(_Rule)
+        other._maker, other.is_general = None, False
+        other.reads, other.results = self.reads, self.results
+        other.constants, other.calls = self._maker.insert_extents(arguments)
+        return other
 
     def run(self, out_grads: Sequence[Any], others: Sequence[Node | None], known: Mapping[Node, Any]) -> list[Any]:
         """Return the gradients of the inputs, given the gradients of the outputs and the values of nodes."""
@@ -117,9 +141,42 @@ class _Rule:
             elif result is None:
                 found.append(None)
             else:
-                function, declared, attributes, places = result
-                found.append(Deferred(function, declared, attributes, [values[place] for place in places]))
+                found.append(result.gradient(values))
         return found
+
+
+class _Sum(NamedTuple):
+    """How a gradient is deferred that is one of several of its kind."""
+
+    function: Function
+    operator: Operator
+    attributes: tuple[Any, ...]
+    places: list[int]
+
+    def gradient(self, values: Sequence[Any]) -> Any:
+        """Return the gradient, deferred where several of its kind are added in another way."""
+        inputs = [values[place] for place in self.places]
+        if self.operator is _MATMUL and not are_few_terms(inputs[0].shape, inputs[1].shape):
+            return self.function(*inputs)
+        return Deferred(self.function, self.operator, self.attributes, inputs)
+
+
+class _Remade(NamedTuple):
+    """A call whose function depends on the extents of the arguments."""
+
+    number: int
+    operator: Operator
+    attributes: Any
+    sources: list[Node]
+    type: TensorType
+
+    def function(self, arguments: Sequence[Node | None]) -> Function:
+        """Return the function for certain arguments."""
+        return _function(self.operator, insert(self.attributes, arguments), self.sources, self.type)
+
+
+def _function(declared: Operator, attributes: tuple[Any, ...], sources: list[Node], type_: TensorType) -> Function:
+    return function_for_any_shapes(new_node(declared, tuple(sources), attributes, type_, None, None), sources)
 
 
 class _RuleMaker:
@@ -127,6 +184,13 @@ class _RuleMaker:
 
     def __init__(self, template: Template, types: list[TensorType | None]) -> None:
         self._template = template
+        self.generic = template.generic
+        #: attributes of constants and steps into which extents are inserted
+        self._forms = [] if self.generic is None else self.generic.attributes
+        #: calls with such attributes
+        self.remade: list[_Remade] = []
+        #: the constants that depend on extents: their numbers among the template's, and among those that are kept
+        self.new_constants: list[tuple[int, int]] = []
         self._types: list[TensorType | None] = [*types]
         self._types += [type_of(node) for node in template.constants]
         self._types += [step[3] for step in template.steps]
@@ -146,10 +210,31 @@ class _RuleMaker:
                 self._slots[number] = self._first + len(self.constants)
                 self._types[number] = None
                 self.constants.append(None)
-            elif node.outputs is None and node.size * node.dtype.itemsize <= MOST_CONSTANT_BYTES:
-                program = EagerProgram([node], lambda _: False)
+            elif node.outputs is None and self._is_small(number - self._first, node):
                 self._slots[number] = self._first + len(self.constants)
-                self.constants += program.run([])
+                if self._is_inserted(number):
+                    self.new_constants.append((number - self._first, len(self.constants)))
+                self.constants.append(_value(node))
+
+    def _is_small(self, number: int, node: Node) -> bool:
+        """Return whether a constant is small for all extents."""
+        if self.generic is not None and self.generic.has_new_shape(number):
+            return False
+        return node.size * node.dtype.itemsize <= MOST_CONSTANT_BYTES
+
+    def insert_extents(self, arguments: Sequence[Node | None]) -> tuple[list[Any], list[tuple[Function, list[int]]]]:
+        """Return the constants and calls for arguments of other extents."""
+        constants, calls = self.constants, self.calls
+        if self.new_constants:
+            assert self.generic is not None
+            constants, nodes = constants.copy(), self.generic.constants(arguments)
+            for number, place in self.new_constants:
+                constants[place] = _value(nodes[number])
+        if self.remade:
+            calls = calls.copy()
+            for each in self.remade:
+                calls[each.number] = each.function(arguments), calls[each.number][1]
+        return constants, calls
 
     def need(self, place: int) -> int:
         """Return the number of a value, and note how it is computed."""
@@ -169,36 +254,33 @@ class _RuleMaker:
             if item.__class__ is int:
                 function = operator.itemgetter(item)
             else:
-                function = self._function(declared, places, attributes, type_)
+                below = self._leaves(places)
+                function = _function(declared, attributes, below, type_)
+                if self._is_inserted(place):
+                    form = self._forms[place - self._first]
+                    self.remade.append(_Remade(len(self.calls), declared, form, below, type_))
             found = self._first + len(self.constants) + len(self.calls)
             self.calls.append((function, sources))
         self._slots[place] = found
         return found
 
-    def defer(self, place: int) -> tuple[Function, Operator, tuple[Any, ...], list[int]] | None:
+    def defer(self, place: int) -> _Sum | None:
         """Return how to defer the value at a place; None if it is of no such kind."""
         if place < self._first_step:
             return None
         declared, places, attributes, type_, _, _ = self._step(place)
         if declared is _MATMUL:
-            left, right = self._types[places[0]], self._types[places[1]]
-            if left is None or right is None or places[0] < self._first_step:
-                return None
-            permuted, below, axes, *_ = self._step(places[0])
-            source = self._types[below[0]]
-            if permuted.name != "_permute" or source is None:
-                return None
-            data = leaf(0, source.shape, source.dtype)
-            self.is_general = False
-            product = matmul(permuted.apply((data,), axes), leaf(1, right.shape, right.dtype))
-            if not is_product_of_few_terms(product):
+            if places[0] < self._first_step or self._step(places[0])[0].name != "_permute":
                 return None
         elif declared is not _EMBED:
             return None
-        # sums of few and of many terms differ
-        self.is_general = False
+        self.is_general = not self._is_inserted(place)
         sources = [self.need(source) for source in places]
-        return self._function(declared, places, attributes, type_), declared, attributes, sources
+        return _Sum(_function(declared, attributes, self._leaves(places), type_), declared, attributes, sources)
+
+    def _is_inserted(self, place: int) -> bool:
+        """Return whether the attributes at a place depend on the extents of the arguments."""
+        return bool(self._forms) and is_inserted(self._forms[place - self._first])
 
     def _step(self, place: int) -> Any:
         """Return a step of the template; constants are steps, too."""
@@ -215,15 +297,20 @@ class _RuleMaker:
             return False
         return self._template.constants[place - self._first].operator is _ABSENT
 
-    def _function(
-        self, declared: Operator, places: Sequence[int], attributes: tuple[Any, ...], type_: TensorType
-    ) -> Function:
-        sources = []
+    def _leaves(self, places: Sequence[int]) -> list[Node]:
+        """Return stand-ins for the values at some places."""
+        found = []
         for number, place in enumerate(places):
             source = None if self._is_absent(place) else self._types[place]
-            sources.append(ABSENT() if source is None else leaf(number, source.shape, source.dtype, source.context))
-        node = new_node(declared, tuple(sources), attributes, type_, None, None)
-        return function_for_any_shapes(node, sources)
+            found.append(ABSENT() if source is None else leaf(number, source.shape, source.dtype, source.context))
+        return found
+
+
+def _value(node: Node) -> Array:
+    """Return the value of a constant."""
+    if node.operator.lowering is not None and node.operator.lowering.is_constant:
+        return node.operator.reference(node.attributes)()  # type: ignore[no-any-return]
+    return EagerProgram([node], lambda _: False).run([])[0]
 
 
 #: the mark of a rule that looks at the expressions below its inputs, so that it runs each time
@@ -307,7 +394,7 @@ def _make_rule(node: Node, out_grads: Sequence[Any]) -> tuple[bool, Any]:
     templates, attributes = node.operator.leaf_gradient_templates, gradient_attributes(node)
     generic = templates.generic(arguments, attributes)
     if generic is not None and generic.rule is not None:
-        return _asks(templates, out_grads), generic.rule
+        return _asks(templates, out_grads), generic.rule.for_extents(arguments)
     with of_one_call():
         template = templates.find(arguments, attributes, rule, at_once=True)
         asks = _asks(templates, out_grads)
@@ -317,7 +404,7 @@ def _make_rule(node: Node, out_grads: Sequence[Any]) -> tuple[bool, Any]:
         types = [None if each is None else type_of(each) for each in arguments]
         wanted = [source.marked for source in node.inputs]
         found = _Rule(template, types, len(out_grads), wanted)
-        if generic is not None and generic.fixed and found.is_general:
+        if generic is not None and found.is_general:
             generic.rule = found
         return asks, found
 

@@ -18,6 +18,7 @@ from ..ops.math.arithmetic import add
 from ..ops.math.structural import detach, full, variable
 from ..trace.tape import Target
 from ..trace.trace import LOCAL
+from .rows import RowGradient
 
 if TYPE_CHECKING:
     from ...ndarray.array import NDArray
@@ -103,11 +104,19 @@ class Variable(Target):
     def take(self, grad: NDArray) -> None:
         """Write or add a gradient into the buffer."""
         trace = LOCAL.trace
-        node = node_in(grad, trace)
-        if self.request == "add":
-            node = add(node_in(self.grad, trace), node)
-        assign(self.grad, detach(node), trace)
+        buffer: Any = self.grad
+        if not (grad._takes_rows and buffer._takes_rows and buffer._take_rows(grad, self.request == "add")):
+            node = node_in(grad, trace)
+            if self.request == "add":
+                node = add(node_in(self.grad, trace), node)
+            assign(self.grad, detach(node), trace)
         self.mark_fresh(1)
+
+    def from_rows(self, grad: RowGradient) -> NDArray:
+        """Return a gradient made of rows as an array with the storage of the buffer."""
+        buffer: Any = self.grad
+        made: NDArray = buffer._made_of_rows(grad.pieces)
+        return made
 
     def mark_fresh(self, fresh: int) -> None:
         """Note whether the buffer holds a gradient that no optimizer has used."""
@@ -129,7 +138,7 @@ class Variable(Target):
 
 def _check_request(request: Any) -> None:
     if request not in _REQUESTS:
-        raise KeyError(request)
+        raise KeyError(f"{request!r} is no grad_req: write 'write', 'add' or 'null'")
 
 
 def _make_variable(array: NDArray, owner: Variable) -> None:
@@ -150,9 +159,10 @@ def _make_variable(array: NDArray, owner: Variable) -> None:
 def attach(array: NDArray, grad_req: str = "write", stype: str | None = None) -> None:
     """Make an array a variable with a new gradient buffer of zeros."""
     _check_request(grad_req)
-    zeros = make(full(array.shape, 0, array._dtype, array.context), LOCAL.trace, array._result_class)
     if stype not in (None, "default") or (stype is None and type(array) is not array._result_class):
-        zeros = zeros._label_storage(stype or array.stype)
+        zeros = array._zeros_stored(stype or array.stype)
+    else:
+        zeros = make(full(array.shape, 0, array._dtype, array.context), LOCAL.trace, array._result_class)
     _make_variable(array, Variable(zeros, grad_req))
 
 

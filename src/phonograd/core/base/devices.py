@@ -250,7 +250,8 @@ def as_context(ctx: Context | None) -> Context:
 
 def _require(value: Any) -> Context:
     if not isinstance(value, Context):
-        raise TypeError(f"ctx must be a Context such as mx.cpu(), not {value!r}")
+        shape = "; a shape is one argument, as in nd.zeros((2, 3))" if isinstance(value, int) else ""
+        raise TypeError(f"ctx must be a Context such as mx.cpu(), not {value!r}{shape}")
     return value
 
 

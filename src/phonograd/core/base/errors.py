@@ -33,6 +33,7 @@ __all__ = [
     "TooLarge",
     "format_shape",
     "nearest",
+    "unsupported_operand",
     "user_line",
 ]
 
@@ -127,10 +128,34 @@ def nearest(name: str, candidates: list[str]) -> str:
 
     >>> nearest("keepdim", ["axis", "keepdims"])
     " (did you mean 'keepdims'?)"
+    >>> nearest("dim", ["axis", "keepdims"])
+    " (did you mean 'axis'?)"
     """
     import difflib
 
+    # lazy import: only errors need the table
+    from .foreign_names import ARGUMENTS
+
     plain = name.lower().replace("_", "")
     same = [candidate for candidate in candidates if candidate.lower().replace("_", "") == plain]
+    same = same or [candidate for candidate in ARGUMENTS.get(name, ()) if candidate in candidates]
     found = same or difflib.get_close_matches(name, candidates, n=1)
     return f" (did you mean {found[0]!r}?)" if found else ""
+
+
+def unsupported_operand(value: object) -> TypeError:
+    """Return the error about an operand that is neither an array nor a number, with the way to pass it.
+
+    >>> unsupported_operand([1, 2])
+    TypeError("type <class 'list'> not supported; convert it with mx.nd.array or mx.np.array first")
+    """
+    advice = ""
+    if hasattr(value, "list_data"):
+        advice = "; the array of a parameter is parameter.data()"
+    elif hasattr(value, "list_arguments"):
+        advice = "; a symbol has no values: combine it with symbols and numbers, or bind it to arrays first"
+    elif hasattr(value, "asnumpy"):
+        advice = "; name the array with mx.sym.var, and pass it when the symbol is bound"
+    elif isinstance(value, (list, tuple)) or hasattr(value, "__array__"):
+        advice = "; convert it with mx.nd.array or mx.np.array first"
+    return TypeError(f"type {type(value)} not supported{advice}")

@@ -37,6 +37,7 @@ ORDER = (
     "thread pool",
     "random stream",
     "observers",
+    "machine code of calls",
     "promotion of plans",
     "helpers",
 )

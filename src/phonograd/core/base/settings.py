@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from .errors import nearest
+from .launchers import find_place
 from .signals import Signal
 
 __all__ = [
@@ -36,10 +37,13 @@ CPU_LEVELS = ("native", "x86-64-v4", "x86-64-v3", "x86-64-v2", "x86-64")
 
 
 def _cores() -> int:
-    """Return how many cores this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    """Return how many cores this process may use: its share, if a launcher started several on this machine."""
+    every = os.cpu_count() or 1
+    own = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else every
+    place = find_place()
+    beside = place.local_size if place is not None else 0
+    # launchers may bind a process to its cores, or all of them to the same ones
+    return min(own, max(1, every // beside)) if beside else own
 
 
 def _cache_directory() -> str:
@@ -102,7 +106,7 @@ class Settings:
     """Size of that directory before the least recently used files are dropped."""
     spare_bytes: int = 1 << 30
     """Memory of arrays that are gone to keep for new ones; more than that is returned to the system."""
-    bucket_bytes: int = 4 << 20
+    bucket_bytes: int = 8 << 20
     """Bytes of gradients that processes which train together add up at once, while the rest is still computed."""
     rank_timeout: float = 600.0
     """Seconds that such a process waits for the others before it raises an error that names those that are missing; 0

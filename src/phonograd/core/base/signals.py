@@ -11,6 +11,7 @@ signal                  emitted                               connected by
 ``node.FORGOTTEN``      after interned nodes were dropped     every table that is keyed by nodes
 ``cache.PLANNED``       after a plan was made                 ``explain``
 ``cache.EVALUATED``     before an evaluation runs             ``explain``
+``cache.PREPARING``     once, by a helper, before REPEATED    ``ndarray``, which loads that machine code
 ``cache.REPEATED``      once, when a plan is used again       ``ndarray``, whose calls become machine code
 ======================  ====================================  ======================================================
 

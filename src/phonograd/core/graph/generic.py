@@ -9,7 +9,8 @@ combinations: the template of another one is made by inserting its extents.
 Combinations of extents of one *pattern* have the same places of zeros, ones, equal extents and extents that are numbers
 among the attributes, so a rule that tells such cases apart is recorded for each of them. The made-up extents are small
 in one combination and large in the other, so a rule that compares extents with a bound gives different templates, and
-there is no generic one.
+there is no generic one. They grow in the order of the pattern in one and shrink in the other, so the same is true of a
+rule that compares extents with each other.
 """
 
 from __future__ import annotations
@@ -26,11 +27,22 @@ from .node import Node, Recipe, new_node, tensor_type, type_of
 if TYPE_CHECKING:
     from .templates import Template
 
-__all__ = ["GenericTemplate", "Pattern", "generalize", "pattern_of"]
+__all__ = [
+    "Differ",
+    "GenericTemplate",
+    "Pattern",
+    "Unifier",
+    "generalize",
+    "insert",
+    "is_inserted",
+    "made_up_extents",
+    "pattern_of",
+    "with_extents",
+]
 
 #: made-up extents; a pattern with more different ones has no generic template
 _SMALL = (3, 5, 7, 11, 13, 17, 19, 23, 29, 31)
-_LARGE = (2003, 2011, 2017, 2027, 2029, 2039, 2053, 2063, 2069, 2081)
+_LARGE = (2081, 2069, 2063, 2053, 2039, 2029, 2027, 2017, 2011, 2003)
 
 Arguments = Sequence["Node | None"]
 
@@ -91,40 +103,51 @@ class _Inserted(NamedTuple):
     parts: tuple[Any, ...]
 
 
-class _Differ(Exception):
+class Differ(Exception):
     """Two templates differ in more than extents."""
 
 
 class GenericTemplate:
     """A template whose attributes are numbers, or products of extents of its arguments."""
 
-    __slots__ = ("_constants", "_results", "_steps", "fixed", "rule")
+    __slots__ = ("_constants", "_results", "_steps", "rule")
 
     def __init__(self, constants: list[Any], steps: list[Any], results: Any) -> None:
         self._constants, self._steps, self._results = constants, steps, results
-        #: the function of arrays that it stands for, if that holds for all extents
+        #: the function of arrays that it stands for
         self.rule: Any = None
-        #: whether the attributes are the same for all extents
-        self.fixed = not any([_is_inserted(attributes) for _, _, attributes, *_ in (*constants, *steps)])
+
+    def constants(self, arguments: Arguments) -> list[Node]:
+        """Return the constants for certain arguments."""
+        values: list[Any] = [*arguments]
+        for declared, places, attributes, type_ in self._constants:
+            attributes = insert(attributes, arguments)
+            if places:
+                made = declared.apply(tuple([values[place] for place in places]), attributes)
+            else:
+                made = declared.source(attributes, insert(type_[0], arguments), *type_[1:])
+            values.append(made)
+        return values[len(arguments) :]
+
+    @property
+    def attributes(self) -> list[Any]:
+        """The attributes of constants and steps; :func:`insert` inserts extents."""
+        return [attributes for _, _, attributes, _ in (*self._constants, *self._steps)]
+
+    def has_new_shape(self, number: int) -> bool:
+        """Return whether the shape of a constant depends on extents."""
+        return is_inserted(self._constants[number][3][0])
 
     def template(self, arguments: Arguments) -> Template:
         """Return the template for certain arguments."""
         from .templates import Template
 
-        values: list[Any] = [*arguments]
-        constants: list[Node] = []
-        for declared, places, attributes, type_ in self._constants:
-            attributes = _insert(attributes, arguments)
-            if places:
-                made = declared.apply(tuple([values[place] for place in places]), attributes)
-            else:
-                made = declared.source(attributes, _insert(type_[0], arguments), *type_[1:])
-            constants.append(made)
-            values.append(made)
+        constants = self.constants(arguments)
+        values: list[Any] = [*arguments, *constants]
         steps: list[Any] = []
         for declared, places, attributes, item in self._steps:
             inputs = tuple([values[place] for place in places])
-            attributes = _insert(attributes, arguments)
+            attributes = insert(attributes, arguments)
             type_ = declared.result_type(inputs, attributes)
             recipe = Recipe(attributes, type_) if item is None else None
             steps.append((declared, places, attributes, type_, item, recipe))
@@ -150,13 +173,8 @@ def generalize(
     if pattern is None or not pattern.extents:
         return None
     samples: list[tuple[Arguments, Template]] = [(arguments, first)]
-    numbers = _numbers_in(attributes)
-    for candidates in (_SMALL, _LARGE):
-        extents = [extent for extent in candidates if extent not in numbers]
-        if len(extents) < len(pattern.extents):
-            return None
-        others = dict(zip(pattern.extents, extents))
-        made_up = _with_extents(arguments, others)
+    for others in made_up_extents(pattern, attributes):
+        made_up = with_extents(arguments, others)
         try:
             asked, template = record(rule, made_up)
         except (MXNetError, AssertionError, ValueError, TypeError, IndexError, ZeroDivisionError):
@@ -165,13 +183,22 @@ def generalize(
         if not set(asked) <= set(may_ask) or template.__class__ is not first.__class__:
             return None
         samples.append((made_up, template))
+    if len(samples) < 3:
+        return None
     try:
         return _unify(samples)
-    except _Differ:
+    except Differ:
         return None
 
 
-def _with_extents(arguments: Arguments, others: dict[int, int]) -> list[Node | None]:
+def made_up_extents(pattern: Pattern, attributes: tuple[Any, ...]) -> list[dict[int, int]]:
+    """Return two combinations of other extents, by extent, that have the same pattern; fewer if there are none."""
+    numbers = _numbers_in(attributes)
+    found = [[extent for extent in candidates if extent not in numbers] for candidates in (_SMALL, _LARGE)]
+    return [dict(zip(pattern.extents, extents)) for extents in found if len(extents) >= len(pattern.extents)]
+
+
+def with_extents(arguments: Arguments, others: dict[int, int]) -> list[Node | None]:
     """Return stand-ins for arguments with other extents."""
     made: dict[Node, Node] = {}
     for node in arguments:
@@ -189,10 +216,10 @@ def _unify(samples: list[tuple[Arguments, Template]]) -> GenericTemplate:
     first = templates[0]
     for other in templates[1:]:
         if other.results != first.results or len(other.constants) != len(first.constants):
-            raise _Differ
+            raise Differ
         if len(other.steps) != len(first.steps):
-            raise _Differ
-    unifier = _Unifier([arguments for arguments, _ in samples])
+            raise Differ
+    unifier = Unifier([arguments for arguments, _ in samples])
     begin = len(samples[0][0])
     constants = []
     numbers = [{node: begin + number for number, node in enumerate(each.constants)} for each in templates]
@@ -200,7 +227,7 @@ def _unify(samples: list[tuple[Arguments, Template]]) -> GenericTemplate:
         places = [tuple([known[source] for source in node.inputs]) for node, known in zip(nodes, numbers)]
         _check_same([(node.operator, place, node.kind) for node, place in zip(nodes, places)])
         if nodes[0].outputs is not None or nodes[0].context is not nodes[1].context:
-            raise _Differ
+            raise Differ
         attributes = unifier.unify([node.attributes for node in nodes], nodes[0].dtype)
         shape = unifier.unify([node.shape for node in nodes], nodes[0].dtype)
         constants.append((nodes[0].operator, places[0], attributes, (shape, nodes[0].dtype, nodes[0].context)))
@@ -210,7 +237,7 @@ def _unify(samples: list[tuple[Arguments, Template]]) -> GenericTemplate:
         _check_same([(part[0], part[1], part[3].dtype) for part in parts])
         items = [part[4] for part in parts]
         if item is not None and (item is True or not all([_is_same_item(item, other) for other in items])):
-            raise _Differ
+            raise Differ
         attributes = unifier.unify([part[2] for part in parts], type_.dtype) if item is None else ()
         steps.append((declared, places, attributes, item))
     return GenericTemplate(constants, steps, first.results)
@@ -218,7 +245,7 @@ def _unify(samples: list[tuple[Arguments, Template]]) -> GenericTemplate:
 
 def _check_same(values: list[Any]) -> None:
     if any([value != values[0] for value in values]):
-        raise _Differ
+        raise Differ
 
 
 def _is_same_item(one: Any, two: Any) -> bool:
@@ -227,7 +254,7 @@ def _is_same_item(one: Any, two: Any) -> bool:
     return all([getattr(one, name) == getattr(two, name) for name in ("operator", "places", "attributes", "index")])
 
 
-class _Unifier:
+class Unifier:
     """Finds the products of extents that numbers in three templates are."""
 
     def __init__(self, samples: list[Arguments]) -> None:
@@ -245,10 +272,10 @@ class _Unifier:
         if all([type(value) is type(first) and value == first for value in values[1:]]):
             return first
         if any([type(value) is not type(first) for value in values[1:]]):
-            raise _Differ
+            raise Differ
         if type(first) is tuple:
             if any([len(value) != len(first) for value in values[1:]]):
-                raise _Differ
+                raise Differ
             return _Inserted(tuple([self.unify(list(parts), dtype) for parts in zip(*values)]))
         if type(first) is int:
             return self._product(tuple(values), _same)
@@ -256,12 +283,12 @@ class _Unifier:
             return self._product(tuple([int(value) for value in values]), _float)
         if type(first) is bytes:
             return self._bytes(values, dtype)
-        raise _Differ
+        raise Differ
 
     def _product(self, values: tuple[int, ...], convert: Callable[[int], Any]) -> _Product:
         place = self._products.get(values)
         if place is None:
-            raise _Differ
+            raise Differ
         return _Product(*place, convert)
 
     def _bytes(self, values: list[bytes], dtype: DType) -> _Product:
@@ -272,21 +299,28 @@ class _Unifier:
         ]
         for convert in converted:
             for products, place in self._products.items():
-                if [convert(product) for product in products] == values:
+                if _are_converted(convert, products, values):
                     return _Product(*place, convert)
-        raise _Differ
+        raise Differ
 
 
-def _is_inserted(value: Any) -> bool:
+def _are_converted(convert: Callable[[int], Any], products: Sequence[int], values: list[bytes]) -> bool:
+    try:
+        return [convert(product) for product in products] == values
+    except OverflowError:
+        # a product of made-up extents that the dtype cannot hold
+        return False
+
+
+def is_inserted(value: Any) -> bool:
+    """Return whether attributes depend on extents."""
     return value.__class__ is _Product or value.__class__ is _Inserted
 
 
-def _insert(value: Any, arguments: Arguments) -> Any:
-    """Return attributes with the extents of arguments."""
+def insert(value: Any, arguments: Sequence[Any]) -> Any:
+    """Return attributes with the extents of arguments, which are nodes or arrays."""
     if value.__class__ is _Inserted:
-        return tuple([_insert(part, arguments) for part in value.parts])
+        return tuple([insert(part, arguments) for part in value.parts])
     if value.__class__ is _Product:
-        node = arguments[value.argument]
-        assert node is not None
-        return value.convert(math.prod(node.shape[value.first : value.last]))
+        return value.convert(math.prod(arguments[value.argument].shape[value.first : value.last]))
     return value

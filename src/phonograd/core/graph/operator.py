@@ -379,13 +379,15 @@ class Operator:
         return single(found)
 
     def result_type(self, inputs: Nodes, attributes: tuple[Any, ...]) -> TensorType:
-        """Return the type of the one output of this operator, which is not a composite, for some inputs."""
+        """Return the type of the result of this operator, which is not a composite, for some inputs."""
         types = (() if self.is_view else attributes, *[node.type or type_of(node) for node in inputs])
         known = self._result_types.get(types)
         if known is None:
             given = tuple([None if node.operator is _ABSENT else node for node in inputs])
-            made = Node(self, inputs, attributes, *self._infer(given, attributes))
-            known = self._result_types[types] = type_of(made)
+            spec = self._infer(given, attributes)
+            if isinstance(spec, list):
+                return type_of(Node(self, inputs, attributes, (), spec[0][1], outputs=tuple(spec)))
+            known = self._result_types[types] = type_of(Node(self, inputs, attributes, *spec))
         return known
 
     def _infer(self, inputs: tuple[Node | None, ...], attributes: tuple[Any, ...]) -> Any:

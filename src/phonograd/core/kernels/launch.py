@@ -59,11 +59,11 @@ class Launch(NamedTuple):
         """
         words: list[int] = []
         for word in self.words:
-            if isinstance(word, Reference):
+            if word.__class__ is Reference:
                 base, start = places[word.operand]
-                words += [base, start + word.offset]
+                words += (base, start + word.offset)
             else:
-                words.append(word)
+                words.append(word)  # type: ignore[arg-type]
         return words
 
 

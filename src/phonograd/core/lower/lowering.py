@@ -48,7 +48,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from ..base.dtypes import FLOAT32, FLOAT64, HALVES, INT8, INT32, INT64, UINT8, DType
 from ..graph.node import Node, Shape
-from ..graph.operator import REGISTRY
+from ..graph.operator import REGISTRY, Operator
 from .ir.emitter import SUPPORTED, Emitter, Value
 from .lowering_protocol import NUMPY, Fused, Library, Lowering, Planner, alternatives, parameters
 from .pattern import Pattern
@@ -154,6 +154,10 @@ class Reduction(Lowering):
         """Tell the planner how to compute a node."""
         shape = planner.source(expression.inputs[0]).shape
         planner.fold(node, expression, self, self.axes(shape, **parameters(expression, self.axes)))
+
+    def folded_axes(self, operator: Operator, attributes: tuple[Any, ...], shape: Shape) -> Shape | None:
+        """Return the axes of an input along which elements are combined."""
+        return self.axes(shape, **operator.accepted(self.axes, attributes))
 
 
 class IndexWalk(NamedTuple):

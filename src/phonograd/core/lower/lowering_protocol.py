@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from ..base.dtypes import DType
 from ..graph.node import Node, Shape
-from ..graph.operator import item_operator
+from ..graph.operator import Operator, item_operator
 from .pattern import Pattern
 
 if TYPE_CHECKING:
@@ -157,6 +157,10 @@ class Lowering:
     def region_of(self, node: Node) -> tuple[Shape, Shape, Shape]:
         """Return begin, end and step of the region that is replaced."""
         raise TypeError(f"{node} replaces no region")
+
+    def folded_axes(self, operator: Operator, attributes: tuple[Any, ...], shape: Shape) -> Shape | None:
+        """Return the axes of an input along which elements are combined; None if that is not all it does."""
+        return None
 
     def is_worth_keeping(self, cost: float | Callable[[Node], float], cheap: float) -> bool:
         """Return whether to keep a value that may be needed again, given the operator's cost and a cheap one."""

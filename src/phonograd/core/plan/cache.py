@@ -12,12 +12,12 @@ from collections import deque
 from collections.abc import Callable, Container, Iterable, Sequence
 from typing import Any
 
-from ..base import settings
+from ..base import fork, settings
 from ..base.signals import Signal
 from ..graph.node import FORGOTTEN, Node, statistics
 from ..graph.operator import REGISTRY
 from ..ops.math.structural import LEAF, VARIABLE
-from ..run.background import run_apart
+from ..run.background import Queue, run_apart
 from ..run.programs import Program
 from ..run.reference import ReferenceProgram, order, resolve
 
@@ -25,6 +25,7 @@ __all__ = [
     "EVALUATED",
     "PLANNED",
     "PLANS",
+    "PREPARING",
     "REPEATED",
     "CacheNode",
     "CachedPlan",
@@ -45,6 +46,8 @@ PLANNED: Signal[[CachedPlan, CacheNode, bool]] = Signal()
 EVALUATED: Signal[[str, Sequence[Node], str]] = Signal()
 #: emitted once, when a plan with kernels is used again or many were made: work that pays only in a program that repeats
 REPEATED: Signal[[]] = Signal()
+#: emitted once before that, by a helper while the program goes on
+PREPARING: Signal[[]] = Signal()
 _SOME_PLANS = 16
 #: the average number of elements of a node above which fusion saves more time than planning takes, an estimate
 MOST_NUMBERS_PER_NODE = 1 << 18
@@ -257,9 +260,12 @@ def _find_eager() -> tuple[Callable[..., Program], Callable[[], bool]] | None:
 
 
 def repeating() -> None:
-    """Emit :data:`REPEATED`, unless NumPy computes everything."""
-    if settings.active.executor != "reference":
-        run_apart(_repeating)
+    """Emit :data:`REPEATED`, unless NumPy computes everything; not before :data:`PREPARING` was emitted by a helper."""
+    if settings.active.executor == "reference":
+        return
+    if settings.current().tiers == "background" and not _preparation.is_done():
+        return
+    run_apart(_repeating)
 
 
 def _repeating() -> None:
@@ -267,6 +273,42 @@ def _repeating() -> None:
 
     if kernel_cache.available():
         REPEATED.emit_once()
+
+
+class _Preparation:
+    """Work of a helper before calls become machine code, so that no caller waits for it."""
+
+    def __init__(self) -> None:
+        self._queue = Queue()
+        self._is_begun = self._is_done = False
+
+    def is_done(self) -> bool:
+        """Return whether the work is done, or no helper does it; begin it if it has not begun."""
+        if not self._is_begun:
+            self._is_begun = True
+            self._queue.submit(self._work)
+        return self._is_done or not self._queue.is_running
+
+    def _work(self) -> None:
+        from ..run import kernel_cache
+
+        try:
+            if kernel_cache.available():
+                PREPARING.emit_once()
+        finally:
+            self._is_done = True
+
+
+_preparation = _Preparation()
+
+
+def _after_fork_in_child() -> None:
+    """Begin anew: the helper of the parent does not exist in this process."""
+    global _preparation
+    _preparation = _Preparation()
+
+
+fork.register("machine code of calls", after_in_child=_after_fork_in_child)
 
 
 def waits(nodes: Iterable[Node]) -> bool:

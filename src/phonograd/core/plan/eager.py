@@ -25,12 +25,14 @@ import numpy as np
 
 from ..base.dtypes import compute_dtype, convert_scalar
 from ..base.outside import is_from_outside
+from ..graph.generic import Pattern as ExtentPattern
+from ..graph.generic import pattern_of
 from ..graph.node import FORGOTTEN, Node, Shape, new_node, of_one_call
 from ..graph.operator import ABSENT, Array, item_operator
 from ..kernels.elementwise_loop import ElementwiseLoop, emit_rule
 from ..kernels.launch import Plan
 from ..kernels.target import Machine
-from ..lower.lowering import SAME, Gather, Lowering
+from ..lower.lowering import Fused, Gather, Lowering
 from ..lower.pattern import Pattern
 from ..ops.math.structural import LEAF, leaf
 from ..run import kernel_cache, memory_pool
@@ -40,8 +42,9 @@ from ..run.programs import Note, Part, Progress
 from ..run.reference import ReferenceProgram, locate_error, numpy_function, order, resolve
 from ..run.ufuncs import ufunc_of
 from .disk import program_for
+from .eager_expansion import Expansions
 from .eager_launch import fold, launch, multiply
-from .expansion import Order, has_shorter_form, lowerings_of
+from .expansion import Order, lowerings_of
 
 __all__ = ["EagerProgram", "Function", "compute_into", "function_for_any_shapes", "function_of", "memory_of", "own"]
 
@@ -60,6 +63,8 @@ _ABSENT = ABSENT.operator
 _general: dict[Any, Function] = {}
 #: functions for certain shapes
 _special: dict[Any, Function] = {}
+#: lowerings of operators that only move elements, or only combine them along axes, by operator and dtypes
+_simple: dict[Any, Lowering] = {}
 
 
 class EagerProgram:
@@ -96,10 +101,11 @@ class EagerProgram:
         #: the functions that compute the nodes, as far as they are known; several threads may run the program at once
         self._steps: list[Function | None] = [None] * self.size
 
-    def _place(self) -> tuple[list[list[int]], list[list[int]]]:
+    def _place(self) -> tuple[list[tuple[int, ...]], list[tuple[int, ...]]]:
         """Return for each node the numbers of the values that it reads, and of those that no later one reads."""
         numbers = {node: number for number, node in enumerate((*self.inputs, *self._computed))}
-        places: list[list[int]] = []
+        # tuples of numbers are nothing to the garbage collector
+        places: list[tuple[int, ...]] = []
         last_uses = [-1] * len(numbers)
         for step, node in enumerate(self._computed):
             found = []
@@ -109,13 +115,13 @@ class EagerProgram:
                 number = numbers[source]
                 found.append(number)
                 last_uses[number] = step
-            places.append(found)
+            places.append(tuple(found))
         for _, number in self.kept:
             last_uses[number] = -1
-        dead: list[list[int]] = [[] for _ in self._computed]
+        dead: list[tuple[int, ...]] = [()] * len(places)
         for number, step in enumerate(last_uses):
             if step >= 0:
-                dead[step].append(number)
+                dead[step] += (number,)
         return places, dead
 
     @property
@@ -295,24 +301,55 @@ def function_of(node: Node, sources: Sequence[Node]) -> Function:
     key = (*kinds, *[source.shape for source in sources], *[source.operator is _ABSENT for source in sources])
     found = _special.get(key)
     if found is None:
-        maker = _Maker()
-        with of_one_call():
-            maker.make(node, sources)
-        found = maker.function
-        kept, name = (_general, kinds) if maker.is_general else (_special, key)
+        found, is_general = _quickly(node, sources) or _make(node, sources)
+        kept, name = (_general, kinds) if is_general else (_special, key)
         if len(kept) >= MOST_FUNCTIONS:
             kept.clear()
         kept[name] = found
     return found
 
 
+def _quickly(node: Node, sources: Sequence[Node]) -> tuple[Function, bool] | None:
+    """Return the function of a node if the lowering of its operator is known and simple, and whether it is general."""
+    declared = node.operator
+    lowering = _simple.get((declared, node.kind, *[source.kind for source in sources]))
+    if lowering is None:
+        return None
+    if lowering.only_moves:
+        return declared.reference(node.attributes), True
+    before = sources[0].shape
+    axes = lowering.folded_axes(declared, node.attributes, before)
+    assert axes is not None, declared
+    found = fold(declared.name, before, axes, node.shape, node.dtype)
+    return None if found is None else (found, False)
+
+
+def _make(node: Node, sources: Sequence[Node]) -> tuple[Function, bool]:
+    """Return the function of a node, and whether it is general."""
+    has_absent = _ABSENT in [source.operator for source in sources]
+    pattern = None if has_absent else pattern_of(sources, node.attributes)
+    if pattern is not None:
+        known = _expansions.known(node, pattern)
+        if known is not None:
+            return known, False
+    maker = _Maker(pattern)
+    with of_one_call():
+        maker.make(node, sources)
+    if maker.simple is not None and not has_absent:
+        _simple[(node.operator, node.kind, *[source.kind for source in sources])] = maker.simple
+    return maker.function, maker.is_general
+
+
 def function_for_any_shapes(node: Node, sources: Sequence[Node]) -> Function:
-    """Return a function that computes a node, and nodes like it with inputs of other shapes."""
-    first = function_of(node, sources)
+    """Return a function that computes nodes like a node, with the same attributes, from inputs of any shapes."""
     kinds = (node.operator, node.attributes, node.kind, *[source.kind for source in sources])
-    if kinds in _general:
-        return first
-    known: dict[Any, Function] = {tuple([source.shape for source in sources if source.operator is not _ABSENT]): first}
+    found = _general.get(kinds)
+    if found is not None:
+        return found
+    lowering = _simple.get((node.operator, node.kind, *[source.kind for source in sources]))
+    if lowering is not None and lowering.only_moves:
+        return node.operator.reference(node.attributes)
+    known: dict[Any, Function] = {}
 
     def call(*arrays: Any) -> Any:
         shapes = tuple([array.shape for array in arrays if array is not None])
@@ -345,11 +382,15 @@ class _Maker:
         A function of the values of the node's inputs.
     is_general
         Whether it fits inputs of any shapes.
+    simple
+        The lowering, if nothing else is needed to make the function of another node of this operator and these dtypes.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, pattern: ExtentPattern | None = None) -> None:
         self.function: Function = _nothing
         self.is_general = True
+        self.simple: Lowering | None = None
+        self._pattern = pattern
 
     def make(self, node: Node, sources: Sequence[Node]) -> None:
         """Make the function of a node, given the nodes whose values it reads."""
@@ -371,14 +412,20 @@ class _Maker:
             # its expansion tells of every element whether it is replaced
             self.place(alone, candidates[-1])
             return
-        if candidates and not candidates[0].is_expansion and not has_shorter_form(alone):
+        if candidates and not candidates[0].is_expansion:
             self.place(alone, candidates[0])
+            if candidates[0].only_moves or candidates[0].fused_as is Fused.FOLD:
+                self.simple = candidates[0]
+            return
+        if candidates and node.operator.moves:
+            # NumPy chooses and places the same elements
+            self._move(alone)
             return
         steps = Order([alone], [source for source in given if source.operator is not _ABSENT])
         if steps.nodes == [alone] and steps.expressions[alone] is alone:
             self.place(alone, steps.lowerings[alone])
         else:
-            self.function, self.is_general = _sequence(alone, steps, given), False
+            self.function, self.is_general = _expansions.function(alone, steps, given, self._pattern), False
         if _ABSENT in [source.operator for source in sources]:
             # the same dtypes without absent inputs are another function
             self.is_general = False
@@ -490,39 +537,20 @@ def _copy(node: Node, inputs: Sequence[Node]) -> Node:
     return made
 
 
-def _sequence(node: Node, steps: Order, given: Sequence[Node]) -> Function:
-    """Return the functions of an expansion, one after the other, as one function."""
-    slots = {source: number for number, source in enumerate(given)}
-    calls: list[tuple[Function, list[int]]] = []
-    for step in steps.nodes:
-        expression, sources = steps.expressions[step], steps.sources[step]
-        if steps.lowerings[step] is SAME:
-            slots[step] = slots[resolve(expression)]
-            continue
-        calls.append((_step(expression, sources, steps.lowerings[step]), [slots[source] for source in sources]))
-        slots[step] = slots[expression] = len(given) + len(calls) - 1
-    result = slots[steps.source(node)]
-
-    def run(*arrays: Any) -> Any:
-        values = list(arrays)
-        for function, places in calls:
-            values.append(function(*[values[place] for place in places]))
-        return values[result]
-
-    return run
-
-
-def _step(expression: Node, sources: Sequence[Node], lowering: Lowering) -> Function:
-    """Return the function of one step of an expansion."""
-    if expression.operator is _ITEM:
-        whole, index = expression.inputs[0], expression.attributes[0]
-        split = numpy_function(whole)
-        return lambda array: split(array)[index]
-    leaves = [leaf(number, source.shape, source.dtype) for number, source in enumerate(sources)]
+def _place(node: Node, lowering: Lowering) -> Function:
+    """Return the function of one step of an expansion, which reads leaves."""
     maker = _Maker()
-    maker.place(_copy(expression, leaves), lowering)
+    maker.place(node, lowering)
     return maker.function
 
 
-# functions of expansions refer to interned nodes
-FORGOTTEN.connect(_special.clear)
+_expansions = Expansions(_place)
+
+
+def _forget() -> None:
+    """Forget functions that may refer to interned nodes."""
+    _special.clear()
+    _expansions.forget_extents()
+
+
+FORGOTTEN.connect(_forget)

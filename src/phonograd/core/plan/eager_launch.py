@@ -7,6 +7,7 @@ same.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -46,19 +47,28 @@ def launch(plans: Sequence[tuple[Plan, dict[str, str]]], names: Sequence[str], s
         Those of ``out``.
     """
     temporaries = list(dict.fromkeys([name for _, where in plans for name in where.values() if ":" in name]))
-    numbers = {name: number for number, name in enumerate(["out", "scratch", *names, *temporaries])}
+    numbers = {name: (number, 0) for number, name in enumerate(["out", "scratch", *names, *temporaries])}
     tables: list[tuple[Launch, list[int]]] = []
     for plan, where in plans:
-        places = {name: (number, 0) for name, number in numbers.items()}
-        places.update({operand: (numbers[name], 0) for operand, name in where.items()})
+        places = numbers
+        if where:
+            places = {**numbers, **{operand: numbers[name] for operand, name in where.items()}}
         tables += [(each, each.table(places)) for each in plan.launches]
     kernels = kernel_cache.kernels({each.structure: max(each.extent // each.chunk, each.work) for each, _ in tables})
     row = Row([(kernels[each.structure], table, each.extent, each.chunk) for each, table in tables], len(numbers))
     sizes = [int(name.rpartition(":")[2]) for name in temporaries]
     scratch_bytes = max([plan.scratch_bytes for plan, _ in plans])
     room = memory_pool.room_for(scratch_bytes) if scratch_bytes else 0
-    out_room = memory_pool.room_for(int(np.prod(shape, dtype=np.int64)) * dtype.itemsize)
+    out_room = memory_pool.room_for(math.prod(shape) * dtype.itemsize)
     is_small = out_room < memory_pool.SMALLEST_BLOCK
+    if is_small and not room and not sizes:
+
+        def run_small(*arrays: Array) -> Array:
+            out = np.empty(shape, dtype)
+            row.run((out, out, *arrays))
+            return out
+
+        return run_small
 
     def run(*arrays: Array) -> Array:
         out = np.empty(shape, dtype) if is_small else memory_pool.allocate(shape, dtype, out_room)

@@ -18,7 +18,7 @@ from ..ops.vision.points import take_along
 from ..run.host import converts_halves
 from ..run.reference import resolve
 
-__all__ = ["Order", "has_shorter_form", "lowering_of", "lowerings_of"]
+__all__ = ["Order", "lowering_of", "lowerings_of"]
 
 _ITEM: Operator = item_operator()
 _ABSENT: Operator = ABSENT.operator
@@ -262,8 +262,3 @@ _SHORTER: dict[Operator, Callable[[Order, Node], tuple[Node, Lowering] | None]] 
     _TAKE_ALONG: Order._take_few,
     _SUM_TO: Order._sum_of_one,
 }
-
-
-def has_shorter_form(node: Node) -> bool:
-    """Return whether a node may be computed in a shorter way, depending on its inputs."""
-    return node.operator in _SHORTER

@@ -347,6 +347,11 @@ class Queue:
             sys.setswitchinterval(self._interval)
         self._interval = None
 
+    @property
+    def is_running(self) -> bool:
+        """Whether a function is running or waiting."""
+        return self._is_running
+
     def finish(self) -> None:
         """Wait until no function is left."""
         while self._is_running:

@@ -97,7 +97,8 @@ class Word:
 
 def address(array: Array) -> int:
     """Return the address of an array's first element."""
-    found: int = array.ctypes.data
+    # half the time of array.ctypes.data
+    found: int = array.__array_interface__["data"][0]
     return found
 
 

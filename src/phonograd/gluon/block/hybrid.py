@@ -17,6 +17,7 @@ from ... import ndarray
 from ...core.array.handle import make_result, node_in
 from ...core.base.devices import Context, current_context
 from ...core.base.docstrings import complete_classes
+from ...core.base.foreign_names import advise_arguments
 from ...core.base.outside import is_from_outside
 from ...core.capture.compiled import Compiled
 from ...core.trace.trace import LOCAL, ready_trace
@@ -73,6 +74,7 @@ class HybridBlock(Block):
     #: whether the block stores arrays from call to call, so that an outer block cannot replay its calls
     _keeps_arrays = False
 
+    @advise_arguments
     def __init__(self, prefix: str | None = None, params: ParameterDict | None = None) -> None:
         super().__init__(prefix=prefix, params=params)
         self._active = False

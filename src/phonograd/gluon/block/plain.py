@@ -10,11 +10,13 @@ import re
 import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from inspect import getattr_static
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ... import initializer
 from ...core.base.docstrings import complete_classes
 from ...core.base.files import write_atomically
+from ...core.base.foreign_names import OF_BLOCKS, ForeignName, advise_arguments
 from ...core.events import LISTENING, MODULE, begin
 from ...ndarray.params import load
 from ...ndarray.params import save as save_arrays
@@ -95,6 +97,7 @@ class Block:
     #: whether the backward pass recomputes intermediate values instead of keeping them
     _is_checkpointed = False
 
+    @advise_arguments
     def __init__(self, prefix: str | None = None, params: ParameterDict | None = None) -> None:
         if prefix is not None and not isinstance(prefix, str):
             raise TypeError(
@@ -116,7 +119,14 @@ class Block:
         ]
         return f"{type(self).__name__}(\n" + "\n".join(blocks) + "\n)"
 
+    def __dir__(self) -> list[str]:
+        return [name for name in super().__dir__() if not isinstance(getattr_static(self, name, None), ForeignName)]
+
     def __setattr__(self, name: str, value: Any) -> None:
+        if isinstance(value, (Parameter, Block)) and "_children" not in vars(self):
+            raise AttributeError(
+                f"{type(self).__name__}.__init__ must call super().__init__(**kwargs) before it sets {name!r}"
+            )
         existing = getattr(self, name, None)
         if isinstance(existing, (Parameter, Block)) and not isinstance(value, type(existing)):
             raise TypeError(
@@ -434,5 +444,8 @@ def _has_unregistered(value: Any, children: set[Block]) -> bool:
         return any([_has_unregistered(part, children) for part in value.values()])
     return isinstance(value, (list, tuple)) and any([_has_unregistered(part, children) for part in value])
 
+
+for _name, _instead in OF_BLOCKS.items():
+    setattr(Block, _name, ForeignName(_name, _instead))
 
 complete_classes(globals())

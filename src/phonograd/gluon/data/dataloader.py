@@ -14,6 +14,7 @@ import numpy as np
 
 from ...core.base.devices import cpu_pinned
 from ...core.base.docstrings import complete_classes
+from ...core.base.foreign_names import advise_arguments
 from .batchify import default_batchify_fn
 from .columns import batch_of
 from .pools import as_in_context
@@ -70,6 +71,7 @@ class DataLoader:
     [[0, 1], [2, 3], [4]]
     """
 
+    @advise_arguments
     def __init__(
         self,
         dataset: Any,

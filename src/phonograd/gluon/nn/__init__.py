@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ...core.base.foreign_names import explain_name
+from ...core.base.foreign_names import unknown_name
 from ..block import Block, HybridBlock, SymbolBlock
 from .activations import ELU, GELU, SELU, Activation, LeakyReLU, PReLU, Swish
 from .basic_layers import Dense, Dropout, Embedding, Flatten, HybridLambda, HybridSequential, Lambda, Sequential
@@ -80,6 +80,4 @@ __all__ = [
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}{explain_name(name, __all__)}")
+        raise unknown_name(__name__, name, __all__)

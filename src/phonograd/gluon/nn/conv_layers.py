@@ -9,6 +9,7 @@ from typing import Any
 
 from ...base import numeric_types
 from ...core.base.docstrings import complete_classes
+from ...core.base.foreign_names import advise_arguments
 from ..block import HybridBlock
 from ..parameter import Parameter, ParameterDict
 from ..parameter.parameter import symbols
@@ -80,6 +81,7 @@ class _Conv(HybridBlock):
     #: the supported layouts, the default first; empty if all are supported
     _layouts: tuple[str, ...] = ()
 
+    @advise_arguments
     def __init__(
         self,
         channels: int,

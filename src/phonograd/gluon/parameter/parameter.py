@@ -113,7 +113,7 @@ class Parameter:
     differentiable
         Whether the parameter may have a gradient.
     stype, grad_stype
-        The storage types of MXNet. All arrays are stored densely here.
+        The storage types of MXNet. Weights are stored densely; a gradient of type 'row_sparse' holds rows.
 
     >>> import phonograd as mx
     >>> weight = mx.gluon.Parameter("weight", shape=(2, 2))

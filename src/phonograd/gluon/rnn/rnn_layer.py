@@ -78,6 +78,11 @@ class _RNNLayer(HybridBlock):
         return found
 
     def _infer_quickly(self, inputs: Any, *states: Any) -> bool:
+        if len(inputs.shape) != 3:
+            raise ValueError(
+                f"{type(self).__name__} takes a sequence of 3 axes in the layout {self._layout} "
+                f"(T time, N batch, C features), not {inputs.shape}"
+            )
         for name, shape in self._shapes(inputs.shape[2]):
             self._reg_params[name].shape = shape
         return True

@@ -33,21 +33,25 @@ from .native_call import (
     thread_number,
 )
 
-__all__ = ["install"]
+__all__ = ["install", "prepare"]
 
 
 #: stands in keys for arguments that must be given
 _MISSING = object()
 
 
-def install(array_class: type[Any], modules: Iterable[ModuleType]) -> None:
-    """Replace the methods of arrays, and the functions in some modules, if this interpreter allows it."""
+def prepare(array_class: type[Any]) -> Calls | None:
+    """Return the machine code, if this interpreter allows it. A helper may do this, it takes milliseconds."""
     if not possible():
-        return
+        return None
     example = array_class(), leaf(0, (1,), FLOAT32)
     if not objects_are_as_expected(*example):
-        return
-    calls = Calls(array_class, *example, _methods(array_class))
+        return None
+    return Calls(array_class, *example, _methods(array_class))
+
+
+def install(calls: Calls, array_class: type[Any], modules: Iterable[ModuleType]) -> None:
+    """Replace the methods of arrays, and the functions in some modules."""
     FORGOTTEN.connect(calls.forget)
     functions = _Functions(calls)
     finds_live_handles = counts_are_found(lambda: _finds_live_handles(calls, array_class))

@@ -9,7 +9,7 @@ Their sum is one product of many terms: the concatenated data times the concaten
 
 from __future__ import annotations
 
-from ...graph.node import Node
+from ...graph.node import Node, Shape
 from ...graph.operator import REGISTRY, Operator
 from ..math.arithmetic import add
 from ..math.primitives import matmul, reshape_to, swap_last
@@ -17,7 +17,7 @@ from ..math.structural import full
 from ..shape.shape import concatenate, stack_nodes
 from ..vision.regions import add_part, assign_step, is_assigned
 
-__all__ = ["is_product_of_few_terms", "total"]
+__all__ = ["FEW_PARTS", "are_few_terms", "total"]
 
 #: up to this many slices are added as whole arrays, in one kernel
 FEW_PARTS = 8
@@ -56,7 +56,7 @@ def total(grads: list[Node]) -> Node:
 
 def _join_products(grads: list[Node]) -> list[Node]:
     """Return the summands with all products of few terms replaced by one product."""
-    products = [grad for grad in grads if is_product_of_few_terms(grad)]
+    products = [grad for grad in grads if _is_product_of_few_terms(grad)]
     if len(products) <= FEW_PRODUCTS:
         return grads
     # the reverse pass visits users first; restore the order of the steps
@@ -67,13 +67,21 @@ def _join_products(grads: list[Node]) -> list[Node]:
     return [joined, *[grad for grad in grads if grad not in chosen]]
 
 
-def is_product_of_few_terms(grad: Node) -> bool:
+def _is_product_of_few_terms(grad: Node) -> bool:
     """Return whether a node is the product of a transposed matrix and another matrix, both with few rows."""
     if grad.operator is not _MATMUL or grad.ndim != 2 or grad.inputs[0].operator is not _PERMUTE:
         return False
     assert grad.inputs[0].attributes == ((1, 0),), grad
-    rows, columns = grad.shape
-    return TIMES_SMALLER * _data_of(grad).shape[0] * (rows + columns) <= rows * columns
+    return are_few_terms(grad.inputs[0].shape, grad.inputs[1].shape)
+
+
+def are_few_terms(left: Shape, right: Shape) -> bool:
+    """Return whether the product of matrices of these shapes is a sum of few terms for each element."""
+    if len(left) != 2 or len(right) != 2:
+        return False
+    rows, terms = left
+    columns = right[1]
+    return TIMES_SMALLER * terms * (rows + columns) <= rows * columns
 
 
 def _data_of(product: Node) -> Node:

@@ -302,7 +302,8 @@ def embedding(
 ) -> Node:
     """Return the rows of the weight at the indices in data; indices out of range use the nearest row.
 
-    ``dtype`` is the dtype of the weight. The gradient of the weight is dense; ``sparse_grad`` is ignored.
+    ``dtype`` is the dtype of the weight. ``sparse_grad`` is ignored: the gradient is made of rows if its buffer is
+    row_sparse.
     """
     _embedding_table("Embedding", weight, input_dim, output_dim)
     return take_axis(weight, positions(data, input_dim, "clip"), 0)

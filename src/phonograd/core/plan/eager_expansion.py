@@ -1,0 +1,269 @@
+"""Expansions of eager programs: the functions of an expression one after the other, as one function of arrays.
+
+Takes the order of an expression from :mod:`~phonograd.core.plan.eager`. An expression for certain extents is made by
+running the rule of its operator. A program with other extents in each step would do that each time. So an operator that
+is met with other extents is expanded for two more, made up, combinations, as :mod:`phonograd.core.graph.generic` does
+it for templates. Where all three expressions agree, the function holds for all extents of the pattern.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from ..base.dtypes import DType
+from ..base.errors import MXNetError
+from ..graph.generic import Differ, Pattern, Unifier, insert, made_up_extents, with_extents
+from ..graph.node import Node, Shape, new_node, tensor_type
+from ..graph.operator import ABSENT, Operator, item_operator
+from ..lower.lowering import SAME, Fused, Lowering
+from ..ops.math.structural import leaf
+from ..run.reference import resolve
+from .eager_launch import fold
+from .expansion import Order
+
+__all__ = ["Expansions"]
+
+#: patterns, and functions of each for certain extents, to keep
+MOST_PATTERNS = 4096
+MOST_SHAPES = 256
+
+_ITEM = item_operator()
+_ABSENT = ABSENT.operator
+
+Function = Callable[..., Any]
+#: returns the function of a node that reads leaves, given its lowering
+Place = Callable[[Node, Lowering], Function]
+
+
+class _Step(NamedTuple):
+    """One operator of an expression."""
+
+    operator: Operator
+    attributes: Any
+    shape: Any
+    dtype: DType
+    lowering: Lowering
+    places: tuple[int, ...]
+    """The numbers of the values that it reads: those of the arguments, then those of earlier steps."""
+
+
+class _Steps(NamedTuple):
+    """The operators of an expression in order, and the number of its value."""
+
+    steps: list[_Step]
+    result: int
+
+
+def _steps_of(node: Node, order: Order, given: Sequence[Node]) -> _Steps | None:
+    """Return the steps of an expression; None if one of them is an output of several."""
+    slots = {source: number for number, source in enumerate(given)}
+    steps: list[_Step] = []
+    for step in order.nodes:
+        expression, lowering = order.expressions[step], order.lowerings[step]
+        if lowering is SAME:
+            slots[step] = slots[resolve(expression)]
+            continue
+        if expression.operator is _ITEM or expression.outputs is not None:
+            return None
+        places = tuple([slots[source] for source in order.sources[step]])
+        attributes, shape = expression.attributes, expression.shape
+        steps.append(_Step(expression.operator, attributes, shape, expression.dtype, lowering, places))
+        slots[step] = slots[expression] = len(given) + len(steps) - 1
+    return _in_order(steps, slots[order.source(node)], len(given))
+
+
+def _in_order(steps: Sequence[_Step], result: int, given: int) -> _Steps:
+    """Return steps in an order that follows from the expression alone: interned constants may be older or younger."""
+    numbers = {number: number for number in range(given)}
+    found: list[_Step] = []
+    stack = [result]
+    while stack:
+        number = stack[-1]
+        if number in numbers:
+            stack.pop()
+            continue
+        step = steps[number - given]
+        missing = [place for place in step.places if place not in numbers]
+        if missing:
+            stack.append(missing[0])
+            continue
+        numbers[number] = given + len(found)
+        found.append(step._replace(places=tuple([numbers[place] for place in step.places])))
+    return _Steps(found, numbers[result])
+
+
+class Expansions:
+    """The functions of operators that expand, by operator, attributes, dtypes and pattern of extents."""
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+        #: functions for any extents; extents that were seen once; None where there is no such function
+        self._patterns: dict[Any, Any] = {}
+
+    def forget_extents(self) -> None:
+        """Forget functions for certain extents, which may refer to interned nodes; those for any extents stay."""
+        for found in self._patterns.values():
+            if found.__class__ is _AnyExtents:
+                found.forget()
+
+    def known(self, node: Node, pattern: Pattern) -> Function | None:
+        """Return the function for any extents of a pattern, if there is one."""
+        found = self._patterns.get((node.operator, node.attributes, pattern.key))
+        return found if callable(found) else None
+
+    def function(self, node: Node, order: Order, given: Sequence[Node], pattern: Pattern | None) -> Function:
+        """Return the function of a node that reads leaves, given the order of its expression."""
+        steps = _steps_of(node, order, given)
+        if steps is None or pattern is None:
+            return self._for_outputs(node, order, given) if steps is None else self._for_these_extents(steps)
+        key = node.operator, node.attributes, pattern.key
+        if key not in self._patterns:
+            if len(self._patterns) >= MOST_PATTERNS:
+                self._patterns.clear()
+            self._patterns[key] = pattern.extents
+        before = self._patterns[key]
+        if type(before) is tuple and before != pattern.extents:
+            found = _generalize(node, steps, given, pattern)
+            self._patterns[key] = None if found is None else _AnyExtents(found, self._place)
+        found_function = self._patterns[key]
+        return found_function if callable(found_function) else self._for_these_extents(steps)
+
+    def _for_these_extents(self, steps: _Steps) -> Function:
+        """Return the steps as a function for the extents that they were made for."""
+        return _AnyExtents(steps, self._place)
+
+    def _for_outputs(self, node: Node, order: Order, given: Sequence[Node]) -> Function:
+        """Return the function of an expression with operators of several outputs."""
+        slots = {source: number for number, source in enumerate(given)}
+        calls: list[tuple[Function, list[int]]] = []
+        for step in order.nodes:
+            expression, sources = order.expressions[step], order.sources[step]
+            if order.lowerings[step] is SAME:
+                slots[step] = slots[resolve(expression)]
+                continue
+            function: Function
+            if expression.operator is _ITEM:
+                function = _output(expression)
+            else:
+                leaves = [leaf(number, source.shape, source.dtype) for number, source in enumerate(sources)]
+                function = self._place(_copy(expression, leaves), order.lowerings[step])
+            calls.append((function, [slots[source] for source in sources]))
+            slots[step] = slots[expression] = len(given) + len(calls) - 1
+        result = slots[order.source(node)]
+
+        def run(*arrays: Any) -> Any:
+            return _run(calls, arrays, result)
+
+        return run
+
+
+def _output(expression: Node) -> Function:
+    whole, index = expression.inputs[0], expression.attributes[0]
+    split = whole.operator.reference(whole.attributes)
+    return lambda array: split(array)[index]
+
+
+def _copy(expression: Node, inputs: Sequence[Node]) -> Node:
+    """Return a node that no table holds, with other inputs."""
+    shape, dtype, context = expression.shape, expression.dtype, expression.context
+    return new_node(
+        expression.operator,
+        tuple(inputs),
+        expression.attributes,
+        tensor_type(shape, dtype, context, False, None),
+        None,
+        None,
+    )
+
+
+def _run(calls: Sequence[tuple[Function, Sequence[int]]], arrays: Sequence[Any], result: int) -> Any:
+    values = [*arrays]
+    for function, places in calls:
+        values.append(function(*[values[place] for place in places]))
+    return values[result]
+
+
+class _AnyExtents:
+    """A function of arrays of any extents of one pattern."""
+
+    __slots__ = ("_known", "_place", "_result", "_steps")
+
+    def __init__(self, steps: _Steps, place: Place) -> None:
+        self._steps, self._result = steps
+        self._place = place
+        self._known: dict[Any, list[tuple[Function, tuple[int, ...]]]] = {}
+
+    def __call__(self, *arrays: Any) -> Any:
+        shapes = tuple([None if array is None else array.shape for array in arrays])
+        calls = self._known.get(shapes)
+        if calls is None:
+            return self._run_first(arrays, shapes)
+        return _run(calls, arrays, self._result)
+
+    def forget(self) -> None:
+        """Forget the functions for certain extents."""
+        self._known.clear()
+
+    def _run_first(self, arrays: Sequence[Any], shapes: tuple[Any, ...]) -> Any:
+        """Make the functions for new shapes while they run."""
+        values = [*arrays]
+        calls: list[tuple[Function, tuple[int, ...]]] = []
+        for step in self._steps:
+            inputs = [values[place] for place in step.places]
+            function = self._function(step, arrays, inputs)
+            calls.append((function, step.places))
+            values.append(function(*inputs))
+        if len(self._known) >= MOST_SHAPES:
+            self._known.clear()
+        self._known[shapes] = calls
+        return values[self._result]
+
+    def _function(self, step: _Step, arrays: Sequence[Any], inputs: Sequence[Any]) -> Function:
+        attributes, shape = insert(step.attributes, arrays), insert(step.shape, arrays)
+        lowering = step.lowering
+        if lowering.only_moves:
+            return step.operator.reference(attributes)
+        if lowering.fused_as is Fused.FOLD:
+            before: Shape = inputs[0].shape
+            axes = lowering.folded_axes(step.operator, attributes, before)
+            found = None if axes is None else fold(step.operator.name, before, axes, shape, step.dtype)
+            if found is not None:
+                return found
+        leaves = tuple([leaf(number, array.shape, array.dtype) for number, array in enumerate(inputs)])
+        type_ = tensor_type(shape, step.dtype, leaves[0].context, False, None)
+        return self._place(new_node(step.operator, leaves, attributes, type_, None, None), lowering)
+
+
+def _generalize(node: Node, first: _Steps, given: Sequence[Node], pattern: Pattern) -> _Steps | None:
+    """Return the steps of an expression for all extents of its pattern; None if there are none."""
+    samples: list[tuple[Sequence[Any], _Steps]] = [(given, first)]
+    for others in made_up_extents(pattern, node.attributes):
+        leaves = [
+            leaf(number, each.shape, each.dtype) for number, each in enumerate(with_extents(given, others)) if each
+        ]
+        try:
+            type_ = node.operator.result_type(tuple(leaves), node.attributes)
+            alone = new_node(node.operator, tuple(leaves), node.attributes, type_, None, None)
+            found = _steps_of(alone, Order([alone], leaves), leaves)
+        except (MXNetError, AssertionError, ValueError, TypeError, IndexError, ZeroDivisionError):
+            # no such call exists: the extents depend on each other
+            return None
+        if found is None or len(found.steps) != len(first.steps) or found.result != first.result:
+            return None
+        samples.append((leaves, found))
+    if len(samples) < 3:
+        return None
+    unifier = Unifier([arguments for arguments, _ in samples])
+    steps: list[_Step] = []
+    for parts in zip(*[each.steps for _, each in samples]):
+        one = parts[0]
+        if any([(p.operator, p.places, p.lowering, p.dtype) != (one[0], one[5], one[4], one[3]) for p in parts]):
+            return None
+        try:
+            attributes = unifier.unify([part.attributes for part in parts], one.dtype)
+            shape = unifier.unify([part.shape for part in parts], one.dtype)
+        except Differ:
+            return None
+        steps.append(one._replace(attributes=attributes, shape=shape))
+    return _Steps(steps, first.result)

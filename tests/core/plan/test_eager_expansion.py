@@ -1,0 +1,104 @@
+"""Functions of expressions for any extents: with extents that they were not made from, they are what the rules make."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from phonograd import autograd, nd, settings
+from phonograd.core.base.dtypes import FLOAT32
+from phonograd.core.graph.generic import Pattern, insert, pattern_of, with_extents
+from phonograd.core.graph.node import Node, new_node
+from phonograd.core.graph.operator import REGISTRY, single
+from phonograd.core.ops.math.structural import leaf
+from phonograd.core.plan import eager_expansion
+from phonograd.core.plan.eager import EagerProgram
+from phonograd.core.plan.eager_expansion import Expansions
+from phonograd.core.plan.expansion import Order
+from phonograd.core.run.reference import resolve
+
+from ..graph.test_generic import OTHERS
+from ..graph.test_templates import build
+from ..ops.checks import Sample
+from .test_samples import every_sample
+
+
+def _check(node: Node, order: Order, given: Sequence[Node], pattern: Pattern) -> None:
+    """Compare the steps of an expression for any extents, if there are some, with those for other extents."""
+    steps = eager_expansion._steps_of(node, order, given)
+    found = None if steps is None else eager_expansion._generalize(node, steps, given, pattern)
+    if found is None:
+        return
+    for extents in OTHERS:
+        stand_ins = with_extents(given, dict(zip(pattern.extents, extents, strict=False)))
+        leaves = [leaf(number, each.shape, each.dtype) for number, each in enumerate(stand_ins) if each is not None]
+        if pattern_of(leaves, node.attributes) != (pattern.key, extents[: len(pattern.extents)]):
+            continue
+        type_ = node.operator.result_type(tuple(leaves), node.attributes)
+        alone = new_node(node.operator, tuple(leaves), node.attributes, type_, None, None)
+        expected = eager_expansion._steps_of(alone, Order([alone], leaves), leaves)
+        assert expected is not None
+        inserted = [
+            step._replace(attributes=insert(step.attributes, leaves), shape=insert(step.shape, leaves))
+            for step in found.steps
+        ]
+        assert (inserted, found.result) == tuple(expected)
+
+
+@every_sample
+def test_steps_hold_for_other_extents(sample: Sample, monkeypatch: pytest.MonkeyPatch) -> None:
+    function = Expansions.function
+
+    def checked(self: Any, node: Any, order: Any, given: Any, pattern: Any) -> Any:
+        if pattern is not None and pattern.extents:
+            _check(node, order, given, pattern)
+        return function(self, node, order, given, pattern)
+
+    monkeypatch.setattr(Expansions, "function", checked)
+    monkeypatch.setattr(Expansions, "known", lambda *_: None)
+    targets = [resolve(node) for node in build(sample, 70) if node is not None]
+    program = EagerProgram(targets, lambda node: node.operator.name == "_leaf")
+    for step in range(program.size):
+        program._function(step)
+
+
+@pytest.mark.parametrize("name", ["_log_softmax", "_softmax"])
+def test_common_operators_are_among_them(name: str) -> None:
+    data = leaf(93_000, (6, 9), FLOAT32)
+    node = single(REGISTRY[name].apply((data,), (1,)))
+    pattern = pattern_of((data,), (1,))
+    assert pattern is not None
+    order = Order([node], [data])
+    steps = eager_expansion._steps_of(node, order, [data])
+    assert steps is not None
+    assert eager_expansion._generalize(node, steps, [data], pattern) is not None
+
+
+@pytest.mark.parametrize("name", ["log_softmax", "softmax", "mean", "take", "pick", "LayerNorm"])
+def test_new_shapes_have_the_bits_of_plans(name: str) -> None:
+    draw = np.random.RandomState(3)
+    for number in range(12):
+        rows, columns = draw.randint(2, 60, 2)
+        data = draw.randn(rows, columns).astype("float32")
+        index = draw.randint(0, rows, 2 + number).astype("float32")
+        results = []
+        for tiers in ("background", "plan"):
+            with settings.override(tiers=tiers):
+                x = nd.array(data)
+                x.attach_grad()
+                with autograd.record():
+                    if name == "take":
+                        y = nd.take(x, nd.array(index)) * 2
+                    elif name == "pick":
+                        y = nd.pick(x, nd.array(np.arange(rows) % columns))
+                    elif name == "LayerNorm":
+                        y = nd.LayerNorm(x, nd.ones((columns,)), nd.zeros((columns,)))
+                    else:
+                        y = getattr(nd, name)(x)
+                    loss = nd.square(y).sum()
+                loss.backward()
+                results.append((y.asnumpy().tobytes(), x.grad.asnumpy().tobytes()))
+        assert results[0] == results[1], (name, rows, columns)
