@@ -31,6 +31,7 @@ from typing import Any
 
 from .core.array.handle import place_of
 from .core.base import settings
+from .core.base.dtypes import name_of
 from .core.base.errors import format_shape
 from .core.graph.node import Node
 from .core.graph.node import statistics as node_statistics
@@ -517,7 +518,7 @@ def _changes(node: Node, other: Node) -> list[str]:
     if node.operator is LEAF:
         if (node.shape, node.dtype) == (other.shape, other.dtype):
             return []
-        here, there = [f"{n.dtype}{format_shape(n.shape)}" for n in (node, other)]
+        here, there = [f"{name_of(n.dtype)}{format_shape(n.shape)}" for n in (node, other)]
         return [f"an input is {here} instead of {there}"]
     names = node.operator.parameter_names
     if node.operator.name == "_composite" or len(node.attributes) != len(other.attributes):

@@ -11,12 +11,11 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-import numpy as np
-
 from .core.array.handle import as_class
 from .core.backward.function import as_recorded, record_call, sources_of
 from .core.base.devices import current_context
 from .core.base.docstrings import complete_classes
+from .core.base.dtypes import as_array_dtype
 from .core.base.errors import MXNetError, nearest
 from .core.events import CUSTOM_OPERATORS, LISTENING, USER_SCOPE, Range
 from .core.graph.operator import REGISTRY
@@ -151,7 +150,9 @@ def Custom(*data: NDArray, op_type: str, **kwargs: Any) -> Any:  # noqa: N802 - 
     shapes = prop.infer_shape([list(array.shape) for array in inputs])
     types = prop.infer_type([array.dtype for array in inputs])
     context = inputs[0].context if inputs else current_context()
-    outputs = [zeros(tuple(shape), context, np.dtype(kind)) for shape, kind in zip(shapes[1], types[1], strict=True)]
+    outputs = [
+        zeros(tuple(shape), context, as_array_dtype(kind)) for shape, kind in zip(shapes[1], types[1], strict=True)
+    ]
     if inputs:
         outputs = [as_class(output, inputs[0]._result_class) for output in outputs]
     op = prop.create_operator(context, [list(a.shape) for a in inputs], [a.dtype for a in inputs])

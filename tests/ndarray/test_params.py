@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import phonograd as mx
-from phonograd.core.base.dtypes import CODES
+from phonograd.core.base.dtypes import BFLOAT16, CODES, widen
 from phonograd.core.base.errors import MXNetError
 from phonograd.core.base.files import write_atomically
 from phonograd.ndarray import params
@@ -102,9 +102,11 @@ def test_reads_old_layouts(name):
     assert_same(arrays[1], np.array([7, -8], np.int32))
 
 
-def test_bfloat16_is_read_as_float32():
+def test_bfloat16_is_read_and_written_as_mxnet_does():
     arrays, _ = decode(recorded("bfloat16"))
-    assert_same(arrays[0], np.array([1.5, -2.0, 0.0, 3.140625, np.inf], np.float32))
+    assert arrays[0].dtype == BFLOAT16
+    assert_same(widen(arrays[0]), np.array([1.5, -2.0, 0.0, 3.140625, np.inf], np.float32))
+    assert b"".join(encode(arrays)) == recorded("bfloat16")
 
 
 def test_device_numbers_are_written_as_mxnet_does():
@@ -269,7 +271,7 @@ def decode_or_refuse(data):
     else:
         assert names == [] or len(names) == len(arrays)
         stored = sum(array.nbytes for array in arrays if isinstance(array, np.ndarray))
-        assert stored <= 2 * len(data)  # bfloat16 doubles
+        assert stored <= len(data)
 
 
 @settings(max_examples=400)

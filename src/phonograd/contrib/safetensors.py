@@ -48,7 +48,7 @@ def save(fname: str | os.PathLike[str], data: Mapping[str, NDArray], metadata: M
 
 
 def load(fname: str | os.PathLike[str]) -> dict[str, NDArray]:
-    """Return the arrays of a file by name. bfloat16 does not exist here and becomes float32, without loss."""
+    """Return the arrays of a file by name."""
     with open(fname, "rb") as file:
         arrays, _ = decode(file, os.fstat(file.fileno()).st_size, os.fspath(fname))
     return {name: nd.array(value, dtype=value.dtype) for name, value in arrays.items()}

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..core.array.handle import make_concrete, place_of, read
+from ..core.base.dtypes import as_array_dtype
 from ..core.base.settings import current
 from ..core.graph.node import Node
 from ..core.run.programs import Progress
@@ -105,7 +106,7 @@ def add_up(group: Communicator, arrays: Sequence[NDArray], label: str) -> list[N
     """
     if group.size == 1 or not arrays:
         return list(arrays)
-    sizes = [array.size * np.dtype(array.dtype).itemsize for array in arrays]
+    sizes = [array.size * as_array_dtype(array.dtype).itemsize for array in arrays]
     buckets = buckets_of(sizes, bucket_limit(sum(sizes), current().bucket_bytes))
     if len(buckets) == 1:
         values = group.all_reduce([read(array) for array in arrays], label=label)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..core.array.handle import make_concrete, read
+from ..core.base.dtypes import name_of
 from ..core.base.errors import MXNetError
 from ..ndarray.array import NDArray
 from .communicator import Array, Communicator
@@ -32,7 +33,7 @@ class Compression:
         """Return the sums over all ranks of the values as they are sent."""
         for key, value in values.items():
             if value.dtype != np.float32:
-                raise MXNetError(f"gradient compression needs float32, but key {key} is {np.dtype(value.dtype).name}")
+                raise MXNetError(f"gradient compression needs float32, but key {key} is {name_of(value.dtype)}")
         coded = [self.compress(key, read(value)) for key, value in values.items()]
         received = group.all_gather(np.concatenate(coded), f"{label}, {self.bits}bit")
         sums: dict[Any, NDArray] = {}

@@ -89,6 +89,9 @@ class Trainer:
         self._optimizer = self._make_optimizer(optimizer, {} if optimizer_params is None else optimizer_params)
         self._updaters = [optimizers.get_updater(self._optimizer) for _ in self._contexts]
         self._scale = self._optimizer.rescale_grad
+        #: how mixed precision scales losses (:mod:`phonograd.contrib.amp`), and the scale without it
+        self._amp_loss_scaler: Any = None
+        self._amp_original_scale = self._scale
         self._kvstore_params = {"kvstore": kvstore, "update_on_kvstore": update_on_kvstore}
         self._reset_kvstore()
 
@@ -259,6 +262,13 @@ class Trainer:
             self._kvstore.pushpull(number, grad, out=arrays if self._update_on_kvstore else None, priority=-number)
 
     def _update(self, ignore_stale_grad: bool) -> None:
+        if self._amp_loss_scaler is not None and self._amp_loss_scaler.has_overflow(self._params):
+            # parameters, states and counts of updates stay as they are
+            for parameter in self._params:
+                if parameter.grad_req != "null":
+                    for array in parameter._check_and_get(parameter._data, list):
+                        array._fresh_grad = False
+            return
         updates: list[list[tuple[Any, Any, Any]]] = [[] for _ in self._updaters]
         for number, parameter in enumerate(self._params):
             if parameter.grad_req == "null":

@@ -9,7 +9,7 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 from ..core.base.devices import Context, cpu, cpu_pinned, current_context, gpu
-from ..core.base.dtypes import CODES
+from ..core.base.dtypes import CODES, public_type
 from ..core.plan.cache import PREPARING, REPEATED
 from ..core.trace.trace import waitall
 from . import adamw, control, graphs, random, sparse
@@ -92,7 +92,7 @@ PREPARING.connect(_prepare_native_calls)
 REPEATED.connect(_install_native_calls)
 
 # tables that scripts import from mxnet.ndarray.ndarray
-_DTYPE_NP_TO_MX: dict[Any, int] = {None: -1, **{dtype.type: code for dtype, code in CODES.items()}}
+_DTYPE_NP_TO_MX: dict[Any, int] = {None: -1, **{public_type(dtype): code for dtype, code in CODES.items()}}
 _DTYPE_MX_TO_NP = {code: kind for kind, code in _DTYPE_NP_TO_MX.items()}
 _GRAD_REQ_MAP = {"null": 0, "write": 1, "add": 3}
 

@@ -37,7 +37,7 @@ from ..core.backward.backward import backward_pass
 from ..core.backward.variable import attach
 from ..core.base.devices import Context, as_context
 from ..core.base.docstrings import complete_classes
-from ..core.base.dtypes import DType, as_dtype
+from ..core.base.dtypes import DType, as_dtype, kind_of, name_of, public_type, widen
 from ..core.base.errors import MXNetError
 from ..core.base.foreign_names import OF_ARRAYS, ForeignName
 from ..core.events import LISTENING, MEMORY
@@ -93,8 +93,8 @@ class NDArray(_Base, dense=True):
 
     @property
     def dtype(self) -> type[Any]:
-        """The NumPy type of the elements."""
-        return self._dtype.type
+        """The NumPy type of the elements; bfloat16, which NumPy does not have, is MXNet's dtype of one 16-bit word."""
+        return public_type(self._dtype)  # type: ignore[no-any-return]
 
     @property
     def size(self) -> int:
@@ -142,7 +142,7 @@ class NDArray(_Base, dense=True):
         if size == 0:
             return False
         if size == 1:
-            return bool(self.asnumpy().reshape(-1)[0])
+            return bool(self._only())
         raise ValueError(
             "The truth value of an NDArray with multiple elements is ambiguous. Reduce it first: (x > 0).min() for "
             "all, (x > 0).max() for any element."
@@ -155,14 +155,14 @@ class NDArray(_Base, dense=True):
         return int(self._only())
 
     def __index__(self) -> int:
-        if self._dtype.kind not in "iub":
+        if kind_of(self._dtype) not in "iub":
             raise TypeError("only an integer NDArray of one element can be used as an index")
         return int(self._only())
 
     def _only(self) -> Any:
         if self.size != 1:
             raise TypeError("only an NDArray of one element can be converted to a number")
-        return read(self).reshape(-1)[0]
+        return widen(read(self)).reshape(-1)[0]
 
     def __iter__(self) -> Iterator[NDArray]:
         # an array without axes raises here, not at the first element: Matplotlib relies on it
@@ -173,13 +173,13 @@ class NDArray(_Base, dense=True):
 
     def __repr__(self) -> str:
         shape = "x".join(map(str, self.shape))
-        return f"\n{read(self)!s}\n<{type(self).__name__} {shape} @{self.context}>"
+        return f"\n{widen(read(self))!s}\n<{type(self).__name__} {shape} @{self.context}>"
 
     def _repr_html_(self) -> str:
         from .html import table_of
 
         shape = "x".join(map(str, self.shape))
-        return table_of(read(self), f"{type(self).__name__} {shape} {self._dtype} @{self.context}")
+        return table_of(widen(read(self)), f"{type(self).__name__} {shape} {name_of(self._dtype)} @{self.context}")
 
     def __format__(self, specification: str) -> str:
         return format(self._only() if specification else str(self), specification)
@@ -217,7 +217,7 @@ class NDArray(_Base, dense=True):
     def __pow__(self, other: Any) -> NDArray:
         # a small integer exponent becomes part of the expression: exact products instead of a power function
         if (type(other) is int or (type(other) is float and other.is_integer())) and abs(other) <= 64:
-            base = self.astype("int64") if self._dtype.kind == "b" else self
+            base = self.astype("int64") if kind_of(self._dtype) == "b" else self
             return base._call_operator("_integer_power", exponent=int(other))
         return self._power(other)
 
@@ -227,7 +227,7 @@ class NDArray(_Base, dense=True):
         return matmul(self, other)
 
     def __neg__(self) -> NDArray:
-        return self * -1 if self._dtype.kind == "b" else self.negative()
+        return self * -1 if kind_of(self._dtype) == "b" else self.negative()
 
     def __pos__(self) -> NDArray:
         return self.copy()
@@ -251,17 +251,17 @@ class NDArray(_Base, dense=True):
         """Return the value of an array with one element."""
         if self.size != 1:
             raise ValueError(f"The current array is not a scalar: it has shape {self.shape}. Use asnumpy() or tolist()")
-        values = read(self)
+        values = widen(read(self))
         # with more axes, MXNet returns the array
         return values[0] if values.ndim == 1 else np.array(values)[()]
 
     def item(self) -> Any:
         """Return the value of an array with one element as a Python number."""
-        return self.asnumpy().item()
+        return widen(self.asnumpy()).item()
 
     def tolist(self) -> Any:
         """Return the values as nested lists of Python numbers."""
-        return read(self).tolist()
+        return widen(read(self)).tolist()
 
     def wait_to_read(self) -> None:
         """Compute the value now; errors of pending operators surface here."""

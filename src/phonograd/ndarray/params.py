@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias
 import numpy as np
 
 from ..core.base.devices import Context
-from ..core.base.dtypes import CODES, FROM_CODE, DType
+from ..core.base.dtypes import CODES, FROM_CODE, DType, name_of
 from ..core.base.errors import MXNetError, format_shape
 from ..core.base.files import write_atomically
 from ..util import is_np_shape, np_shape_state
@@ -64,7 +64,6 @@ _OTHER_FILES = {
 FILE_BEGIN = _FILE_MAGIC.to_bytes(8, "little")
 _VERSION_OF_MAGIC = {0xF993FAC8: 1, 0xF993FAC9: 2, 0xF993FACA: 3}
 _MAGIC_OF_VERSION = {version: magic for magic, version in _VERSION_OF_MAGIC.items()}
-_BFLOAT16 = 12
 #: version 0, one axis: number of axes, axis, device type, device number, type flag
 _SMALLEST_RECORD_BYTES = 20
 _MOST_AXES = 32
@@ -119,22 +118,20 @@ class _Reader:
         return struct.unpack(layout, self.take(struct.calcsize(layout), what))
 
     def array(self, shape: tuple[int, ...], flag: int, what: str) -> Array:
-        """Return the next array; bfloat16 becomes float32, which represents each value exactly."""
-        stored = np.dtype("uint16") if flag == _BFLOAT16 else FROM_CODE[flag]
+        """Return the next array."""
+        stored = FROM_CODE[flag]
         size = math.prod(shape) * stored.itemsize
-        self.need(size, f"{what} of shape {format_shape(shape)} and type {'bfloat16' if flag == 12 else stored}")
+        self.need(size, f"{what} of shape {format_shape(shape)} and type {name_of(stored)}")
         # Stored booleans may be any byte; NumPy allows only 0 and 1.
         layout = np.dtype("uint8") if stored.kind == "b" else stored.newbyteorder("<")
         flat: Array = np.empty(math.prod(shape), layout)
         if size and self.stream.readinto(flat.view(np.uint8).data) != size:  # type: ignore[attr-defined]
             raise self.fail(f"{what} needs {size} bytes but the file ended")
         self._advance(size)
-        if flag == _BFLOAT16:
-            flat = (flat.astype(np.uint32) << 16).view(np.float32)
-        elif stored.kind == "b":
+        if stored.kind == "b":
             flat = flat != 0
         # NumPy treats "<f4" as equal to "f4" and keeps it, but the repr shows the difference
-        native = np.dtype(flat.dtype.type)
+        native = stored
         values: Array = flat.astype(native, copy=False).view(native)
         return values.reshape(shape)
 
@@ -216,7 +213,7 @@ def _read_record(reader: _Reader, index: int, np_shape: int | None) -> Array | S
     for number in range(_INDEX_ARRAYS[storage]):
         what = f"index array {number} of {label}"
         index_flag = _read_flag(reader, what)
-        if index_flag == _BFLOAT16 or FROM_CODE[index_flag].kind != "i":
+        if FROM_CODE[index_flag].kind != "i":
             raise reader.fail(f"{what} does not have an integer type", at=reader.position - 4)
         layouts.append((_read_shape(reader, version, what), index_flag, what))
         if len(layouts[-1][0]) != 1:
@@ -232,7 +229,7 @@ def _read_record(reader: _Reader, index: int, np_shape: int | None) -> Array | S
 
 def _read_flag(reader: _Reader, label: str) -> int:
     flag = reader.number("i", f"the type flag of {label}")
-    if flag not in FROM_CODE and flag != _BFLOAT16:
+    if flag not in FROM_CODE:
         raise reader.fail(f"{label} has the unknown type flag {flag}", at=reader.position - 4)
     return flag
 
@@ -341,7 +338,7 @@ def _flag(dtype: DType) -> int:
     try:
         return CODES[dtype.newbyteorder("=")]
     except KeyError:
-        names = ", ".join(known.name for known in CODES)
+        names = ", ".join(name_of(known) for known in CODES)
         raise MXNetError(f"Arrays of type {dtype} cannot be stored; use one of {names}") from None
 
 

@@ -28,7 +28,7 @@ from ..core.array.handle import (
     share,
 )
 from ..core.array.observed import LISTENERS, observe_call
-from ..core.base.dtypes import as_dtype
+from ..core.base.dtypes import BFLOAT16, as_array_dtype, as_dtype, convert, kind_of, name_of
 from ..core.base.errors import unsupported_operand
 from ..core.graph.operator import NAMES, REGISTRY, Operator
 from ..core.trace.trace import ready_trace
@@ -36,15 +36,20 @@ from ..core.trace.trace import ready_trace
 __all__: list[str] = []
 
 _DLPACK_CPU = (1, 0)
+#: type code and bits
+_DLPACK_UINT16, _DLPACK_BFLOAT16 = (1, 16), (4, 16)
 
 
 def array(self: Any, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
     """Return the values for NumPy: a read-only view unless a copy or another dtype is requested."""
     values = read(self)
-    if dtype is not None and np.dtype(dtype) != values.dtype:
+    if dtype is not None and as_array_dtype(dtype) != values.dtype:
         if copy is False:
-            raise ValueError(f"a {values.dtype} NDArray cannot become {np.dtype(dtype)} without a copy")
-        return values.astype(dtype)
+            raise ValueError(f"a {name_of(values.dtype)} NDArray cannot become {name_of(dtype)} without a copy")
+        return convert(values, as_array_dtype(dtype))
+    if dtype is not None and values.dtype == BFLOAT16:
+        # the dtype of ml_dtypes, if that is asked for
+        values = values.view(BFLOAT16 if isinstance(dtype, str) else np.dtype(dtype))
     if copy:
         return np.array(values)
     view = values.view()
@@ -152,7 +157,7 @@ def _answer(name: str, arguments: Any, keywords: Any) -> Callable[..., Any] | No
     values = [*others, *keywords.values()]
     if any(isinstance(value, (Handle, np.ndarray)) for value in values) or (name == "clip" and None in values):
         return None
-    if name == "mean" and first._dtype.kind != "f":
+    if name == "mean" and kind_of(first._dtype) != "f":
         return None
     return function_of(declared, declared.name)
 
@@ -180,6 +185,8 @@ def dlpack(
     if dl_device is not None and tuple(dl_device) != _DLPACK_CPU:
         raise BufferError(f"arrays are in host memory, DLPack device {_DLPACK_CPU}, not {dl_device}")
     memory = np.array(read(self), order="C") if copy else share(self)
+    if memory.dtype == BFLOAT16:
+        return _capsule_of_words(memory, max_version)
     try:
         return memory.__dlpack__(stream=stream, max_version=max_version)  # type: ignore[call-arg, unused-ignore]
     except TypeError:
@@ -194,7 +201,23 @@ def dlpack_device(self: Any) -> tuple[int, int]:
 
 def to_dlpack(data: Any) -> Any:
     """Return a DLPack capsule that shares the memory of an array: each side sees the other's writes."""
-    return share(data).__dlpack__()
+    memory = share(data)
+    return _capsule_of_words(memory, None) if memory.dtype == BFLOAT16 else memory.__dlpack__()
+
+
+def _capsule_of_words(memory: np.ndarray[Any, Any], max_version: tuple[int, int] | None) -> Any:
+    """Return a capsule of bfloat16 numbers, which NumPy does not have: a capsule of words, renamed."""
+    # lazy import of the native executor
+    from ..core.run.pointers import set_dlpack_type
+
+    words = memory.view(np.uint16)
+    try:
+        capsule = words.__dlpack__(max_version=max_version)  # type: ignore[call-arg, unused-ignore]
+    except TypeError:
+        # NumPy before 2.1 has no max_version
+        capsule = words.__dlpack__()
+    set_dlpack_type(capsule, _DLPACK_UINT16, _DLPACK_BFLOAT16)
+    return capsule
 
 
 def from_dlpack(dlpack: Any) -> Any:
@@ -213,14 +236,38 @@ def from_dlpack(dlpack: Any) -> Any:
         # NumPy before 2.2 would return a read-only array here
         values = dlpack.view(np.ndarray)
     elif hasattr(dlpack, "__dlpack__"):
-        values = np.from_dlpack(dlpack)
+        values = _import(dlpack)
     else:
-        values = _writable(np.from_dlpack(_Capsule(dlpack)))
+        values = _writable(_import(_Capsule(dlpack)))
     as_dtype(values.dtype)
     shareable = values.flags.c_contiguous and values.dtype.isnative
     return make_concrete(
         values.view(SharedMemory) if shareable else np.array(values, as_dtype(values.dtype), order="C")
     )
+
+
+def _import(source: Any) -> np.ndarray[Any, Any]:
+    """Return the memory behind an object with ``__dlpack__``; bfloat16, which NumPy refuses, as words."""
+    # lazy import of the native executor
+    from ..core.run.pointers import set_dlpack_type
+
+    held = _Capsule(None)
+
+    class Source(_Capsule):
+        def __dlpack__(self, **options: Any) -> Any:
+            try:
+                held.capsule = source.__dlpack__(**options)
+            except TypeError:
+                # producers of the first version of the protocol take no options
+                held.capsule = source.__dlpack__()
+            held.is_bfloat16 = set_dlpack_type(held.capsule, _DLPACK_BFLOAT16, _DLPACK_UINT16)
+            return held.capsule
+
+        def __dlpack_device__(self) -> Any:
+            return source.__dlpack_device__()
+
+    values = np.from_dlpack(Source(None))
+    return values.view(BFLOAT16) if held.is_bfloat16 else values
 
 
 def _writable(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
@@ -241,6 +288,7 @@ class _Capsule:
 
     def __init__(self, capsule: Any) -> None:
         self.capsule = capsule
+        self.is_bfloat16 = False
 
     def __dlpack__(self, **options: Any) -> Any:
         return self.capsule

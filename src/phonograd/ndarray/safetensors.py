@@ -14,18 +14,18 @@ from typing import Any, BinaryIO, NamedTuple, NoReturn
 
 import numpy as np
 
-from ..core.base.dtypes import CODES
+from ..core.base.dtypes import BFLOAT16, CODES
 from ..core.base.errors import MXNetError
 
 __all__ = ["decode", "encode", "read_header"]
 
 Array = np.ndarray[Any, Any]
 
-_DTYPES = {
+_DTYPES: dict[str, Any] = {
     "F64": "<f8",
     "F32": "<f4",
     "F16": "<f2",
-    "BF16": "<u2",
+    "BF16": BFLOAT16,
     "I64": "<i8",
     "I32": "<i4",
     "I16": "<i2",
@@ -36,7 +36,7 @@ _DTYPES = {
     "U8": "|u1",
     "BOOL": "|b1",
 }
-_NAMES = {np.dtype(dtype): name for name, dtype in _DTYPES.items() if name != "BF16"}
+_NAMES = {np.dtype(dtype): name for name, dtype in _DTYPES.items()}
 
 #: maximum header length of the format
 _LONGEST_HEADER = 100_000_000
@@ -88,7 +88,7 @@ def encode(arrays: Mapping[str, Array], metadata: Mapping[str, str] | None = Non
 
 
 def decode(file: BinaryIO, size: int, path: str) -> tuple[dict[str, Array], dict[str, str]]:
-    """Return the arrays and the metadata of a file, by name. bfloat16 becomes float32, without loss.
+    """Return the arrays and the metadata of a file, by name.
 
     Parameters
     ----------
@@ -171,13 +171,13 @@ def _read_place(name: str, facts: Any, path: str) -> _Place:
 
 
 def _supported_dtypes() -> str:
-    known = [name for name, dtype in _DTYPES.items() if name == "BF16" or np.dtype(dtype) in CODES]
+    known = [name for name, dtype in _DTYPES.items() if np.dtype(dtype) in CODES]
     return f"supported dtypes are {', '.join(known)}"
 
 
 def _read_array(file: BinaryIO, start: int, name: str, place: _Place, path: str) -> Array:
     dtype = np.dtype(_DTYPES[place.dtype])
-    if place.dtype != "BF16" and dtype.newbyteorder("=") not in CODES:
+    if dtype.newbyteorder("=") not in CODES:
         raise MXNetError(
             f"{path}: array {name!r} has the dtype {place.dtype}, which is not supported; {_supported_dtypes()}"
         )
@@ -185,6 +185,4 @@ def _read_array(file: BinaryIO, start: int, name: str, place: _Place, path: str)
     stored = file.read(place.end - place.begin)
     # stored booleans may be any byte; NumPy allows only 0 and 1
     data: Array = np.frombuffer(stored, np.uint8) != 0 if dtype.kind == "b" else np.frombuffer(stored, dtype)
-    if place.dtype == "BF16":
-        data = (data.astype(np.uint32) << np.uint32(16)).view(np.float32)
     return data.astype(data.dtype.newbyteorder("="), copy=False).reshape(place.shape)

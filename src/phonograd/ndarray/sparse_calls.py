@@ -11,6 +11,7 @@ import numpy as np
 
 from ..core.array.call import _return_results, apply
 from ..core.array.handle import Handle, read
+from ..core.base.dtypes import name_of
 from ..core.base.errors import MXNetError, format_shape
 from ..core.graph.operator import Operator
 from ..core.trace.flags import is_recording
@@ -188,7 +189,9 @@ def _multiply_rows(record: SparseRecord, other: NDArray, transposed: bool) -> ND
             f"{format_shape(other.shape)}: {inner} rows are needed"
         )
     if other._dtype != record.data.dtype:
-        raise MXNetError(f"dot: both arguments need one dtype, got {record.data.dtype} and {other._dtype}")
+        raise MXNetError(
+            f"dot: both arguments need one dtype, got {name_of(record.data.dtype)} and {name_of(other._dtype)}"
+        )
     context = other.context
     weights = concrete(record.data.reshape(-1, *(1,) * (other.ndim - 1)), context)
     picked = call("broadcast_mul", call("take", other, concrete(taken, context)), weights)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core.base.dtypes import BOOL, FLOAT64, INT64
+from ..core.base.dtypes import BOOL, FLOAT64, INT64, kind_of
 from ..core.base.errors import MXNetError
 from ..core.graph.node import Node
 from ..core.graph.operator import REGISTRY, Operator, single
@@ -142,7 +142,7 @@ def floor_divide(x1: Node, x2: Node) -> Node:
     """Return the largest integer not greater than x1 / x2."""
     first, second = _numbers(x1, x2)
     quotient = single(_operator("div").apply((first, second), ()))
-    if first.dtype.kind == "f":
+    if kind_of(first.dtype) == "f":
         return single(whole(quotient))
     # integer division truncates toward zero
     inexact = both(differ(quotient * second, first), differ(below(first, 0), below(second, 0)))
@@ -154,7 +154,7 @@ def fmod(x1: Node, x2: Node) -> Node:
     """Return the remainder of x1 / x2, with the sign of x1."""
     first, second = _numbers(x1, x2)
     quotient = single(_operator("div").apply((first, second), ()))
-    return first - (single(trunc(quotient)) if first.dtype.kind == "f" else quotient) * second
+    return first - (single(trunc(quotient)) if kind_of(first.dtype) == "f" else quotient) * second
 
 
 @ufunc("fmax", on_numbers=np.fmax, with_scalars="fmax")

@@ -12,7 +12,7 @@ from ..core.array.binary import Numbers
 from ..core.array.handle import as_class, make_result, node_in
 from ..core.array.values import made_by_numpy, values_of
 from ..core.base.devices import Context, as_context
-from ..core.base.dtypes import CODES, INT64, DType, as_dtype
+from ..core.base.dtypes import BFLOAT16, CODES, INT64, DType, as_array_dtype, as_dtype, convert, kind_of
 from ..core.base.errors import MXNetError
 from ..core.ops.math.broadcasting import broadcast
 from ..core.ops.math.primitives import cast
@@ -27,9 +27,11 @@ __all__ = ["arange", "array", "empty", "full", "ones", "zeros"]
 
 def from_values(values: np.ndarray[Any, Any]) -> ndarray:
     """Convert a NumPy array to an mx.np array; an unsupported dtype becomes the nearest supported one."""
-    dtype = values.dtype
+    dtype = as_array_dtype(values.dtype)
+    if dtype == BFLOAT16:
+        return new(np.array(convert(values, dtype), order="C"))
     if dtype not in CODES:
-        if dtype.kind not in "iu":
+        if kind_of(dtype) not in "iu":
             raise ValueError(f"{dtype} is not supported.")
         dtype = INT64
     return new(np.array(values, dtype, order="C"))

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..core.array.binary import Numbers
-from ..core.base.dtypes import BOOL, INT64
+from ..core.base.dtypes import BOOL, INT64, kind_of
 from ..core.base.errors import unsupported_operand
 from ..core.graph.node import Node
 from ..core.graph.operator import NAMES, REGISTRY, Operator, single
@@ -97,7 +97,7 @@ def _to_even(x: Node) -> Node:
 @expression("around", "round", "round_", on_numbers=np.around, method="round")
 def around(x: Node, *, decimals: int = 0) -> Node:
     """Round to the given number of decimals, halves to even."""
-    if x.dtype.kind != "f":
+    if kind_of(x.dtype) != "f":
         return x
     # powers that no number can hold are infinite, as in NumPy
     scale = 10.0**decimals if decimals < 309 else math.inf
@@ -140,7 +140,7 @@ def logical_not(x: Node) -> Node:
 @ufunc("signbit", on_numbers=np.signbit)
 def signbit(x: Node) -> Node:
     """Return whether elements have the sign bit set: negative numbers and negative zero."""
-    if x.dtype.kind != "f":
+    if kind_of(x.dtype) != "f":
         return cast(single(REGISTRY["broadcast_lesser"](x, 0)), BOOL)
     ones = full(x.shape, 1, x.dtype, x.context)
     return cast(single(REGISTRY["broadcast_lesser"](copysign(ones, x), 0)), BOOL)
@@ -151,7 +151,7 @@ def nan_to_num(
     x: Node, *, copy: bool = True, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None
 ) -> Node:
     """Replace NaN by a number, and infinities by the largest finite numbers or the given ones."""
-    if x.dtype.kind != "f":
+    if kind_of(x.dtype) != "f":
         return x
     limits = np.finfo(x.dtype)
     above = float(limits.max) if posinf is None else posinf
@@ -166,9 +166,9 @@ def _clip(a: Node, *, a_min: float | None = None, a_max: float | None = None) ->
     """Limit the elements to the range from ``a_min`` to ``a_max``."""
     if a_min is None and a_max is None:
         raise ValueError("array_clip: must set either max or min")
-    limits = np.finfo(a.dtype) if a.dtype.kind == "f" else np.iinfo(a.dtype)
-    low = -math.inf if a_min is None and a.dtype.kind == "f" else float(limits.min) if a_min is None else a_min
-    high = math.inf if a_max is None and a.dtype.kind == "f" else float(limits.max) if a_max is None else a_max
+    limits = np.finfo(a.dtype) if kind_of(a.dtype) == "f" else np.iinfo(a.dtype)
+    low = -math.inf if a_min is None and kind_of(a.dtype) == "f" else float(limits.min) if a_min is None else a_min
+    high = math.inf if a_max is None and kind_of(a.dtype) == "f" else float(limits.max) if a_max is None else a_max
     return single(REGISTRY["clip"](a, a_min=low, a_max=high))
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..core.array.handle import read
-from ..core.base.dtypes import as_dtype
+from ..core.base.dtypes import BFLOAT16, as_array_dtype, as_dtype, promote
 from ..ndarray.array import NDArray
 from .declaration import public
 from .promotion import common
@@ -71,7 +71,13 @@ def size(a: Any, axis: int | None = None) -> int:
 def _dtype_of(value: Any) -> Any:
     if isinstance(value, NDArray):
         return value._dtype
-    return np.dtype(type(value)) if isinstance(value, (bool, int, float)) else np.result_type(value)
+    return (
+        np.dtype(type(value))
+        if isinstance(value, (bool, int, float))
+        else as_array_dtype(value)
+        if isinstance(value, (str, type, np.dtype))
+        else np.result_type(value)
+    )
 
 
 @public()
@@ -86,13 +92,16 @@ def result_type(*arrays_and_dtypes: Any) -> Any:
 @public()
 def promote_types(type1: Any, type2: Any) -> Any:
     """Return the common dtype of two dtypes by NumPy's rules."""
-    return np.promote_types(type1, type2)
+    return promote(as_array_dtype(type1), as_array_dtype(type2))
 
 
 @public()
 def can_cast(from_: Any, to: Any, casting: Any = "safe") -> bool:
     """Return whether values of one dtype can be cast to another."""
-    return bool(np.can_cast(from_._dtype if isinstance(from_, NDArray) else from_, as_dtype(to), casting))
+    source, target = from_._dtype if isinstance(from_, NDArray) else from_, as_dtype(to)
+    if BFLOAT16 in (source, target):
+        return casting != "no" and (source == target or promote(as_array_dtype(source), target) == target)
+    return bool(np.can_cast(source, target, casting))
 
 
 @public()

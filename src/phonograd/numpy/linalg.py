@@ -14,6 +14,7 @@ import numpy as np
 
 from ..core.array.call import function_of
 from ..core.array.handle import read
+from ..core.base.dtypes import kind_of
 from ..core.base.errors import MXNetError, nearest
 from ..core.graph.operator import REGISTRY
 from ..core.graph.shapes import real_axis
@@ -53,7 +54,7 @@ def _call(name: str, *arrays: Any, **parameters: Any) -> Any:
 def _as_floats(a: Any) -> Any:
     """Convert an array to a floating point type."""
     made = a if isinstance(a, NDArray) else array(a)
-    return made if made._dtype.kind == "f" else made.astype("float32")
+    return made if kind_of(made._dtype) == "f" else made.astype("float32")
 
 
 def _transpose(a: Any) -> Any:

@@ -15,7 +15,7 @@ from ..core.array.binary import binary, inplace
 from ..core.array.handle import as_class, make_view, read, share_variable
 from ..core.base.devices import CPU
 from ..core.base.docstrings import complete_classes
-from ..core.base.dtypes import BOOL, FLOAT32
+from ..core.base.dtypes import BOOL, FLOAT32, name_of, widen
 from ..ndarray.array import NDArray
 from . import arithmetic, indexing, protocols
 
@@ -78,22 +78,22 @@ class ndarray(_Base, dense=True):  # noqa: N801 - MXNet's name
     def _only(self) -> Any:
         if self.size != 1:
             raise TypeError("only size-1 arrays can be converted to Python scalars")
-        return read(self).reshape(-1)[0]
+        return widen(read(self)).reshape(-1)[0]
 
     __hash__ = NDArray.__hash__
 
     def __repr__(self) -> str:
-        text = np.array2string(read(self), separator=", ", prefix="array(")
+        text = np.array2string(widen(read(self)), separator=", ", prefix="array(")
         if not self.size and self.ndim != 1:
             text += f", shape={self.shape}"
         if self._dtype not in (FLOAT32, BOOL):
-            text += f", dtype={self._dtype}"
+            text += f", dtype={name_of(self._dtype)}"
         if self.context != CPU:
             text += f", ctx={self.context}"
         return f"array({text})"
 
     def __str__(self) -> str:
-        text = str(read(self))
+        text = str(widen(read(self)))
         return text if self.context == CPU else f"{text} @{self.context}"
 
     # -- operators

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core.base.dtypes import FLOAT64, INT64
+from ..core.base.dtypes import FLOAT64, INT64, kind_of
 from ..core.base.errors import MXNetError
 from ..core.graph.interface import Interface, Partial, Partials
 from ..core.graph.node import Node, Shape
@@ -27,14 +27,14 @@ __all__ = ["contract", "diagonal_of", "last_axis", "multiply_matrices"]
 
 def multiply_matrices(left: Node, right: Node) -> Node:
     """Multiply matrices over the last two axes; the leading axes must be equal, and integers stay integers."""
-    if left.dtype.kind == "f":
+    if kind_of(left.dtype) == "f":
         return product_of_matrices(left, right)
     # exact as long as sums stay below 2**53
     return cast(product_of_matrices(cast(left, FLOAT64), cast(right, FLOAT64)), _counting(left))
 
 
 def _counting(node: Node) -> Any:
-    return INT64 if node.dtype.kind == "b" else node.dtype
+    return INT64 if kind_of(node.dtype) == "b" else node.dtype
 
 
 def contract(a: Node, b: Node, left: Shape, right: Shape) -> Node:

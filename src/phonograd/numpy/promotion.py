@@ -10,7 +10,8 @@ import functools
 
 import numpy as np
 
-from ..core.base.dtypes import CODES, FLOAT32, INT32, DType
+from ..core.base.dtypes import CODES, FLOAT32, INT32, DType, kind_of
+from ..core.base.dtypes import promote as promote_dtypes
 from ..core.graph.node import Node
 from ..core.ops.math.primitives import cast
 
@@ -26,9 +27,9 @@ def common(first: DType, second: DType) -> DType:
     """
     if first == second:
         return first
-    floating = [dtype for dtype in (first, second) if dtype.kind == "f"]
+    floating = [dtype for dtype in (first, second) if kind_of(dtype) == "f"]
     if floating:
-        return max(floating, key=lambda dtype: dtype.itemsize)
+        return promote_dtypes(*floating)
     found = np.promote_types(first, second)
     return found if found in CODES else INT32
 
@@ -41,4 +42,4 @@ def promote(*nodes: Node) -> tuple[Node, ...]:
 
 def as_float(node: Node) -> Node:
     """Convert a node to a floating point type; integers become float32."""
-    return node if node.dtype.kind == "f" else cast(node, FLOAT32)
+    return node if kind_of(node.dtype) == "f" else cast(node, FLOAT32)

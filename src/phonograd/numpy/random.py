@@ -18,7 +18,7 @@ from ..core.array.call import function_of
 from ..core.array.handle import as_class
 from ..core.array.values import naming_itself
 from ..core.base.devices import Context, as_context
-from ..core.base.dtypes import FLOAT32
+from ..core.base.dtypes import FLOAT32, kind_of, promote
 from ..core.base.errors import nearest
 from ..core.graph.operator import REGISTRY
 from ..core.trace.rng import seed
@@ -87,7 +87,7 @@ def draw(kind: str, size: Any, parameters: tuple[Any, ...] = (), ctx: Any = None
             raise ValueError(f"parameters of shape {own} do not broadcast to size {shape}")
         ctx = arrays[0].context
         if dtype is None:
-            dtype = np.result_type(*[value._dtype for value in arrays if value._dtype.kind == "f"] or [FLOAT32])
+            dtype = promote(*[value._dtype for value in arrays if kind_of(value._dtype) == "f"] or [FLOAT32])
     made = _call(f"_random_{kind}", shape=shape, dtype=dtype, ctx=as_context(ctx))
     return as_class(made, ndarray)
 

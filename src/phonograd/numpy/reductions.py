@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core.base.dtypes import BOOL, FLOAT32, INT64, DType
+from ..core.base.dtypes import BOOL, FLOAT32, INT64, DType, kind_of
 from ..core.base.errors import MXNetError
 from ..core.graph.node import Node, Shape
 from ..core.graph.operator import REGISTRY, single
@@ -75,7 +75,7 @@ def mean_of(data: Node, axes: Shape, keepdims: bool) -> Node:
 def mean(a: Node, *, axis: Axis = None, dtype: DType | None = None, keepdims: bool = False) -> Node:
     """Return the mean along axes; the mean of integers is float32 unless ``dtype`` is given."""
     wide = as_float(a) if dtype is None else cast(a, dtype)
-    if wide.dtype.kind != "f":
+    if kind_of(wide.dtype) != "f":
         return cast(mean_of(as_float(a), axes_of(a, axis, "mean"), keepdims), wide.dtype)
     return mean_of(wide, axes_of(a, axis, "mean"), keepdims)
 
@@ -154,9 +154,9 @@ def _position(name: str, word: str) -> Any:
     declared = REGISTRY[name]
 
     def body(a: Node, *, axis: int | None = None, keepdims: bool = False) -> Node:
-        if a.dtype.kind not in "f" or a.dtype.itemsize == 2:
+        if kind_of(a.dtype) not in "f" or a.dtype.itemsize == 2:
             # indices are computed in the dtype of the data, which must be able to hold them
-            a = cast(a, INT64 if a.dtype.kind != "f" else FLOAT32)
+            a = cast(a, INT64 if kind_of(a.dtype) != "f" else FLOAT32)
         axes = axes_of(a, axis, name)
         found = single(declared(a, axis=axis, keepdims=True))
         shape = tuple([extent for place, extent in enumerate(found.shape) if keepdims or place not in axes])
@@ -176,7 +176,7 @@ def cumsum(a: Node, *, axis: int | None = None, dtype: DType | None = None) -> N
 
 
 def _without_nan(node: Node, replacement: float) -> Node:
-    return node if node.dtype.kind != "f" else select(not_equal(node, node), replacement, node)
+    return node if kind_of(node.dtype) != "f" else select(not_equal(node, node), replacement, node)
 
 
 @expression("nansum", method="nansum")

@@ -12,7 +12,7 @@ import numpy as np
 
 from ..core.array.handle import read
 from ..core.array.values import naming_itself
-from ..core.base.dtypes import BOOL, INT64
+from ..core.base.dtypes import BOOL, INT64, kind_of
 from ..core.graph.node import Node, Shape
 from ..core.graph.operator import REGISTRY, single
 from ..core.ops.math.broadcasting import broadcast
@@ -48,7 +48,7 @@ def as_array(value: Any, like: Any) -> Any:
         return value
     values = np.asarray(value)
     dtype = like.dtype if values.ndim == 0 and isinstance(like, NDArray) else None
-    return array(values, dtype=dtype or ("float32" if values.dtype.kind != "b" else "bool"))
+    return array(values, dtype=dtype or ("float32" if kind_of(values.dtype) != "b" else "bool"))
 
 
 @public()
@@ -220,7 +220,7 @@ def delete(arr: Any, obj: Any, axis: int | None = None) -> Any:
         arr, axis = arr.reshape(-1), 0
     axis = real_axis(axis, arr.ndim, "delete")
     given = read(obj) if isinstance(obj, NDArray) else obj
-    if isinstance(given, np.ndarray) and given.dtype.kind == "f":
+    if isinstance(given, np.ndarray) and kind_of(given.dtype) == "f":
         given = given.astype(np.int64)
     if isinstance(given, (list, tuple)):
         given = np.asarray(given, np.int64)
@@ -299,7 +299,7 @@ def array_equiv(a1: Any, a2: Any) -> bool:
 def _bincount(x: Node, weights: Node | None = None, *, length: int) -> Node:
     """Return the count of each number, or the sum of its weights."""
     index = cast(x, INT64)
-    added = full(x.shape, 1, INT64 if x.dtype.kind == "f" else x.dtype, x.context) if weights is None else weights
+    added = full(x.shape, 1, INT64 if kind_of(x.dtype) == "f" else x.dtype, x.context) if weights is None else weights
     return scatter_add(added, index, (length,))
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from .. import ndarray
 from ..core.base.docstrings import complete_classes
+from ..core.base.dtypes import HALVES
 from ..core.ops.update import update_rules as rules
 from ..ndarray.array import NDArray
 from .descent import _Momentum, descend
@@ -83,7 +84,7 @@ class LARS(_Momentum):
         """Update a weight, or a group of weights of one dtype, through float32 copies if there are any."""
         if not isinstance(index, (list, tuple)) or not index:
             super().update_multi_precision(index, weight, grad, state)
-        elif not self.multi_precision or np.dtype(weight[0].dtype) != np.float16:
+        elif not self.multi_precision or weight[0]._dtype not in HALVES:
             self.update(index, weight, grad, state)
         else:
             own, copies = zip(*state)

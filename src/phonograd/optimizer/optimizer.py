@@ -12,12 +12,11 @@ import warnings
 from collections.abc import Sequence
 from typing import Any, NamedTuple, TypeVar
 
-import numpy as np
-
 from .. import ndarray
 from ..core.array.call import write
 from ..core.array.handle import node_in, record_or_detach
 from ..core.base.docstrings import complete_classes
+from ..core.base.dtypes import HALVES, name_of
 from ..core.base.errors import nearest
 from ..core.ops.update.update_rules import add_weight_decay, clip_to_limit, rescale, rescale_and_clip
 from ..core.trace.trace import LOCAL, ready_trace
@@ -89,7 +88,7 @@ class Optimizer:
     begin_num_update
         The number of earlier updates.
     multi_precision
-        Whether to keep float32 copies of float16 weights and update these.
+        Whether to keep float32 copies of float16 and bfloat16 weights and update these.
     param_dict
         Parameters by index, which provide ``lr_mult`` and ``wd_mult``.
     """
@@ -287,10 +286,11 @@ class Optimizer:
         return None
 
     def create_state_multi_precision(self, index: Any, weight: NDArray) -> Any:
-        """Return the state of a weight, with a float32 copy of a float16 weight if `multi_precision` is set."""
-        if np.dtype(weight.dtype) == np.float16 and not self.multi_precision:
+        """Return the state of a weight, with a float32 copy of a 16-bit weight if `multi_precision` is set."""
+        if weight._dtype in HALVES and not self.multi_precision:
             warnings.warn(
-                "Accumulating with float16 in optimizer can lead to poor accuracy or slow convergence. Consider using "
+                f"Accumulating with {name_of(weight._dtype)} in optimizer can lead to poor accuracy or "
+                f"slow convergence. Consider using "
                 "multi_precision=True option of the optimizer",
                 stacklevel=2,
             )
@@ -298,7 +298,7 @@ class Optimizer:
 
     def _new_state(self, index: Any, weight: NDArray) -> Any:
         """Return the state of a weight as :meth:`create_state_multi_precision` does, without its warning."""
-        if np.dtype(weight.dtype) == np.float16 and self.multi_precision:
+        if weight._dtype in HALVES and self.multi_precision:
             copy = weight.astype("float32")
             state = self.create_state(index, copy)
             return (copy, state) if self._copy_first else (state, copy)
@@ -369,7 +369,7 @@ class Optimizer:
             for each in zip(index, weight, grad, state, strict=True):
                 self.update_multi_precision(*each)
             return
-        if not self.multi_precision or np.dtype(weight.dtype) != np.float16:
+        if not self.multi_precision or weight._dtype not in HALVES:
             self.update(index, weight, grad, state)
             return
         copy, own = state if self._copy_first else reversed(state)

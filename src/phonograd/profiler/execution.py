@@ -25,6 +25,7 @@ from typing import Any
 
 from ..core.array.handle import Handle
 from ..core.base.docstrings import complete_classes
+from ..core.base.dtypes import name_of
 from ..core.events import (
     MEMORY,
     Range,
@@ -224,7 +225,7 @@ class ExecutionTraceObserver:
                 shape, dtype = value.shape, value._dtype
                 found["values"].append(self._place(value))
                 found["shapes"].append(list(shape))
-                found["types"].append(f"Tensor({dtype.name})")
+                found["types"].append(f"Tensor({name_of(dtype)})")
                 found["strides"].append(strides_of(shape))
             else:
                 found["values"].append(value if isinstance(value, str | int | float | bool | None) else repr(value))

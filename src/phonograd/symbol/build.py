@@ -10,10 +10,9 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from ..attribute import AttrScope
 from ..core.array.call import NULL as NOT_GIVEN
+from ..core.base.dtypes import name_of
 from ..core.base.errors import MXNetError, nearest
 from ..core.graph.documentation import document
 from ..core.graph.operator import Operator
@@ -187,7 +186,7 @@ def parameter_text(parameter: Parameter, value: Any) -> str:
     """Return the value of a parameter as attribute text."""
     if parameter.kind == "DType" and not isinstance(value, str) and not (value is None and parameter.optional):
         # as in MXNet, None is NumPy's default where a dtype is required
-        return str(np.dtype(value))
+        return name_of(value)
     return text_of(value)
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ..core.base.dtypes import name_of
 from .build import build, single_head
 from .entry import text_of
 from .graph import Symbol
@@ -14,7 +15,7 @@ __all__ = ["arange", "eye", "full", "linspace", "ones", "split_v2", "zeros"]
 
 
 def _create(operator: str, name: str | None, attr: Any, **parameters: Any) -> Symbol:
-    parameters["dtype"] = np.dtype(parameters.get("dtype") or np.float32).name
+    parameters["dtype"] = name_of(parameters.get("dtype") or np.float32)
     return build(operator, operator, [], {key: text_of(value) for key, value in parameters.items()}, name, attr)
 
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from .. import operator
 from ..core.array.handle import make, node_in
+from ..core.base.dtypes import as_array_dtype, public_type
 from ..core.base.errors import MXNetError
 from ..core.graph.interface import Partial, is_known
 from ..core.graph.node import Node
@@ -61,8 +60,8 @@ class CustomCall(Call):
         types = [dtype for _, dtype in inputs[:count]]
         dtypes: list[list[Any]] = [[None] * len(inputs), [None] * len(outputs)]
         if types and types[0] is not None:
-            found = self.prop.infer_type([None if dtype is None else dtype.type for dtype in types])
-            groups = [[np.dtype(kind) for kind in group] for group in found]
+            found = self.prop.infer_type([None if dtype is None else public_type(dtype) for dtype in types])
+            groups = [[as_array_dtype(kind) for kind in group] for group in found]
             dtypes = [[*groups[0], *(groups[2] if len(groups) > 2 else [])], groups[1]]
         return (
             [(shape, dtype) for shape, dtype in zip(shapes[0], dtypes[0], strict=True)],

@@ -17,7 +17,7 @@ import numpy as np
 from ..core.array.handle import assign, make, node_in, record_or_detach
 from ..core.base.devices import Context
 from ..core.base.docstrings import complete_classes
-from ..core.base.dtypes import as_dtype
+from ..core.base.dtypes import as_dtype, public_type
 from ..core.base.errors import MXNetError, nearest
 from ..core.base.files import write_atomically
 from ..core.graph.interface import is_known
@@ -344,7 +344,10 @@ class Symbol(_Base):
     def infer_type_partial(self, *args: Any, **kwargs: Any) -> tuple[Any, Any, Any]:
         """Return the known types; None for an unknown type."""
         inferred = self._infer({}, self._arguments_by_name(args, kwargs, "types", "infer_type"))
-        types = [[None if dtype is None else dtype.type for _, dtype in part] for part in self._specs_by_role(inferred)]
+        types = [
+            [None if dtype is None else public_type(dtype) for _, dtype in part]
+            for part in self._specs_by_role(inferred)
+        ]
         return types[0], types[1], types[2]
 
     # -- computing with it

@@ -19,6 +19,7 @@ import numpy as np
 from .. import numpy as functions
 from .. import numpy_extension
 from ..core.array.handle import as_class, make, node_in
+from ..core.base.dtypes import as_array_dtype, name_of
 from ..core.base.errors import MXNetError
 from ..core.graph.interface import is_known
 from ..core.graph.node import Node
@@ -82,7 +83,7 @@ def call_function(kind: type[Symbol], function: str, /, *args: Any, **kwargs: An
         if isinstance(value, (list, tuple)):
             return type(value)([described(each) for each in value])
         if isinstance(value, (np.dtype, type)):
-            return np.dtype(value).name
+            return name_of(value)
         if isinstance(value, np.generic):
             return value.item()
         if value is None or isinstance(value, (bool, int, float, str)):
@@ -153,7 +154,7 @@ class NumpyCall(Call):
             return outputs
         extents = (given["size"],) if isinstance(given["size"], int) else tuple(given["size"])
         default = "int64" if self.function.__name__ == "randint" else "float32"
-        return [(extents, np.dtype(given.get("dtype") or default))]
+        return [(extents, as_array_dtype(given.get("dtype") or default))]
 
     @functools.lru_cache(maxsize=16)  # noqa: B019 - calls live as long as their entries, and few are kept
     def _inferred(self, inputs: tuple[Spec, ...]) -> tuple[Spec, ...]:

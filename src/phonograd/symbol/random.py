@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..core.array.call import NULL as NOT_GIVEN
+from ..core.base.dtypes import name_of
 from ..core.base.errors import nearest
 from ..core.graph.operator import REGISTRY
 from .build import build, function_of
@@ -48,7 +49,7 @@ def _draw(kind: str, parameters: dict[str, Any], shape: Any, dtype: Any, options
     if shape is not NOT_GIVEN and shape is not None:
         texts["shape"] = text_of(shape)
     if dtype is not NOT_GIVEN and dtype is not None:
-        texts["dtype"] = np.dtype(dtype).name
+        texts["dtype"] = name_of(dtype)
     operator = f"_sample_{kind}" if of_symbols else f"_random_{kind}"
     name, attr = options.pop("name", None), options.pop("attr", None)
     options.pop("ctx", None)
@@ -111,7 +112,7 @@ def multinomial(
 
     With ``get_prob``, return the logarithm of the probability of each draw too.
     """
-    texts = {"get_prob": str(get_prob), "dtype": np.dtype(dtype).name}
+    texts = {"get_prob": str(get_prob), "dtype": name_of(dtype)}
     if shape is not NOT_GIVEN and shape is not None:
         texts["shape"] = text_of(shape)
     name, attr = kwargs.pop("name", None), kwargs.pop("attr", None)

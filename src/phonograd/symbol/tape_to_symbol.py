@@ -16,8 +16,11 @@ import weakref
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
+
 from ..core.backward.backward import FunctionOutput, gradient_nodes, place_in_record
 from ..core.backward.variable import Variable
+from ..core.base.dtypes import kind_of, name_of
 from ..core.base.errors import MXNetError
 from ..core.graph.node import Node, Shape
 from ..core.graph.operator import ABSENT, Operator
@@ -144,7 +147,7 @@ class _Reader:
 
     def _constant(self, trace: Trace, node: Node, value: Any) -> Entry:
         name = f"node_{_number(trace, node, _operator_numbers)}"
-        shown = {"shape": text_of(node.shape), "value": repr(value.item() + 0), "dtype": str(node.dtype)}
+        shown = {"shape": text_of(node.shape), "value": repr(value.item() + 0), "dtype": name_of(node.dtype)}
         return Entry("_full", name, shown, [])
 
     def _target(self, target: Target) -> Output:
@@ -193,7 +196,7 @@ class _Reader:
             return entry("slice", inputs, **_slice_bounds(sources[0].shape, *attributes))
         if declared.name == "_integer_power":
             return entry("_power_scalar", inputs, scalar=float(attributes[0]))
-        if declared.name == "negative" and sources[0].dtype.kind in "fi":
+        if declared.name == "negative" and kind_of(sources[0].dtype) in "fi":
             return entry("_mul_scalar", inputs, scalar=-1.0)
         if declared.name in ("identity", "_copyto"):
             return entry("_copyto", inputs)
@@ -350,4 +353,4 @@ def _entry_of_primitive(
 def _text(value: Any) -> str:
     if isinstance(value, list):
         return "[" + ",".join(map(str, value)) + "]"
-    return str(value)
+    return name_of(value) if isinstance(value, np.dtype) else str(value)

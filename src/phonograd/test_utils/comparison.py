@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from ..core.base.dtypes import DType
+from ..core.base.dtypes import DType, as_array_dtype
 from ..ndarray import NDArray
 
 __all__ = [
@@ -45,7 +45,10 @@ _TINY = 1e-20
 
 def _by_dtype(half: float, single: float, double: float, exact: bool = True) -> dict[DType, float]:
     floats = {"float16": half, "float32": single, "float64": double}
-    return {np.dtype(name): value for name, value in {**floats, **dict.fromkeys(_INTEGERS if exact else (), 0)}.items()}
+    return {
+        as_array_dtype(name): value
+        for name, value in {**floats, **dict.fromkeys(_INTEGERS if exact else (), 0)}.items()
+    }
 
 
 def default_rtols() -> dict[DType, float]:
@@ -65,12 +68,12 @@ def default_numeric_eps() -> dict[DType, float]:
 
 def get_rtol(rtol: Tolerance = None, dtype: DType = np.dtype(np.float64)) -> Any:  # noqa: B008 - MXNet's signature
     """Return `rtol`, or the default relative tolerance of a data type if it is None."""
-    return default_rtols()[np.dtype(dtype)] if rtol is None else rtol
+    return default_rtols()[as_array_dtype(dtype)] if rtol is None else rtol
 
 
 def get_atol(atol: Tolerance = None, dtype: DType = np.dtype(np.float64)) -> Any:  # noqa: B008 - MXNet's signature
     """Return `atol`, or the default absolute tolerance of a data type if it is None."""
-    return default_atols()[np.dtype(dtype)] if atol is None else atol
+    return default_atols()[as_array_dtype(dtype)] if atol is None else atol
 
 
 def get_etol(etol: float | None = None) -> float:
@@ -80,7 +83,7 @@ def get_etol(etol: float | None = None) -> float:
 
 def effective_dtype(dat: Any) -> DType:
     """Return the data type whose tolerance applies to an array, list or number."""
-    dtype: DType = np.dtype(dat.dtype) if hasattr(dat, "dtype") else _as_numpy(dat).dtype
+    dtype: DType = as_array_dtype(dat.dtype) if hasattr(dat, "dtype") else _as_numpy(dat).dtype
     return dtype
 
 

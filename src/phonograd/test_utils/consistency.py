@@ -10,6 +10,7 @@ import numpy as np
 
 from ..core.base import settings
 from ..core.base.devices import Context
+from ..core.base.dtypes import as_array_dtype, name_of
 from ..executor import Executor
 from ..ndarray import NDArray, array
 from ..symbol import Symbol
@@ -70,7 +71,7 @@ class _Place:
     @property
     def dtype(self) -> str:
         """The coarsest dtype of the outputs."""
-        return max([np.dtype(output.dtype).name for output in self.bound.outputs], key=_ORDER.index)
+        return max([name_of(output.dtype) for output in self.bound.outputs], key=_ORDER.index)
 
 
 def _ways(ctx_list: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
@@ -180,7 +181,7 @@ def _compare(
     equal_nan: bool,
     raise_on_err: bool,
 ) -> None:
-    coarse = np.dtype(place.dtype)
+    coarse = as_array_dtype(place.dtype)
     relative = default_rtols()[coarse] if rtol is None else rtol
     absolute = default_atols()[coarse] if atol is None else atol
     for name, value in found.items():

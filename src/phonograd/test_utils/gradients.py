@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from ..core.base.devices import Context
+from ..core.base.dtypes import as_array_dtype
 from ..core.base.errors import MXNetError
 from ..ndarray import NDArray, array
 from .comparison import Tolerance, assert_almost_equal, default_numeric_eps
@@ -222,8 +223,8 @@ def check_numeric_gradient(
     AssertionError
         If a gradient differs; the message names the argument and the worst element.
     """
-    assert np.dtype(dtype).kind == "f", "the data type of a gradient check must be float16, float32 or float64"
-    step = default_numeric_eps()[np.dtype(dtype)] if numeric_eps is None else numeric_eps
+    assert as_array_dtype(dtype).kind == "f", "the data type of a gradient check must be float16, float32 or float64"
+    step = default_numeric_eps()[as_array_dtype(dtype)] if numeric_eps is None else numeric_eps
     if callable(sym) and not hasattr(sym, "bind"):
         items = location.items() if isinstance(location, Mapping) else enumerate(location)
         values: dict[Any, Array] = {key: _as_numpy(value, dtype) for key, value in items}

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
 from .. import autograd
+from ..core.base.dtypes import as_array_dtype
 from ..ndarray import NDArray
 from .comparison import assert_almost_equal, compare_ndarray_tuple
 from .samples import rand_ndarray
@@ -128,6 +127,6 @@ def check_gluon_hybridize_consistency(
 
 def _with_grad(data: NDArray) -> NDArray:
     copied = data.copy()
-    if np.dtype(data.dtype).kind == "f":
+    if as_array_dtype(data.dtype).kind == "f":
         copied.attach_grad()
     return copied

@@ -14,6 +14,7 @@ from typing import Any
 
 from ..core.backward.backward import FunctionCall, FunctionOutput, place_in_record
 from ..core.backward.variable import Variable
+from ..core.base.dtypes import name_of
 from ..core.base.errors import MXNetError, format_shape
 from ..core.derive.gradient import NOTHING, HeadGrads, differentiate
 from ..core.graph.node import Node, ancestors
@@ -60,7 +61,7 @@ class ComputedValue:
     @property
     def kind(self) -> str:
         """The dtype and shape as text."""
-        return "" if self.shape is None else f"{self.dtype}{format_shape(self.shape)}"
+        return "" if self.shape is None else f"{name_of(self.dtype)}{format_shape(self.shape)}"
 
 
 @dataclasses.dataclass

@@ -6,8 +6,7 @@ import ast
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
+from ..core.base.dtypes import name_of
 from ..symbol import Entry, Symbol
 from .drawing import Box, Edge
 from .families import ARGUMENT, color_of_operator
@@ -131,7 +130,7 @@ def _infer_types(symbol: Symbol, dtype: Mapping[str, Any]) -> dict[Head, str]:
     _, types, _ = internals.infer_type(**dtype)
     if types is None:
         raise ValueError("Input type is incomplete")
-    return {head: np.dtype(kind).name for head, kind in zip(internals._heads, types)}
+    return {head: name_of(kind) for head, kind in zip(internals._heads, types)}
 
 
 def _edge_label(head: Head, shapes: Mapping[Head, tuple[int, ...]], types: Mapping[Head, str]) -> str:

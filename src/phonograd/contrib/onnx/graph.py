@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ...core.base.dtypes import as_array_dtype
 from ...core.base.errors import MXNetError, nearest
 from ...core.graph.interface import Onnx
 from ...core.graph.operator import REGISTRY, Operator
@@ -191,7 +192,7 @@ class Graph:
 
     def cast(self, value: str, dtype: Any) -> str:
         """Convert a value to a dtype."""
-        return self.add("Cast", [value], to=element_type(np.dtype(dtype)))
+        return self.add("Cast", [value], to=element_type(as_array_dtype(dtype)))
 
     def transpose(self, value: str, axes: Sequence[int]) -> str:
         """Permute the axes of a value; a constant is permuted immediately."""

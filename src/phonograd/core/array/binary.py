@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..base.dtypes import name_of
 from ..base.errors import MXNetError, format_shape, unsupported_operand
 from ..graph.extension import extend, learn
 from ..graph.node import Node
@@ -21,6 +22,9 @@ from .handle import Handle, assign, materialize_if_naive, new_result, node_in, r
 from .observed import LISTENERS, observe_call
 
 __all__ = ["BinaryMethod", "Numbers", "binary", "call_binary", "inplace", "operate"]
+
+#: kinds of floating point dtypes: that of bfloat16 is V
+_FLOATING = "fV"
 
 Numbers = (int, float, bool, np.number, np.bool_)
 
@@ -43,7 +47,7 @@ def operate(declared: Operator, lhs: Any, rhs: Any, trace: Trace) -> Node:
             second = node_in(rhs, trace)
         else:
             number = rhs if type(rhs) is float else _number(rhs)
-            if first.dtype.kind != "f":
+            if first.dtype.kind not in _FLOATING:
                 first = (declared.beside_numbers or _as_operand)(first)
             second = trace.bind_scalar(number, first.dtype, first.kind, first.context)
     else:
@@ -51,14 +55,16 @@ def operate(declared: Operator, lhs: Any, rhs: Any, trace: Trace) -> Node:
         if not isinstance(rhs, Handle):
             raise unsupported_operand(rhs)
         second = node_in(rhs, trace)
-        if second.dtype.kind != "f":
+        if second.dtype.kind not in _FLOATING:
             second = (declared.beside_numbers or _as_operand)(second)
         first = trace.bind_scalar(number, second.dtype, second.kind, second.context)
     key = first, second
     node: Node | None = declared.calls.get(key)
     if node is None:
-        node = extend(declared, key, ())
-        if node is None:
+        node = extend(declared, key, ()) if declared.autocast is None else None
+        if node is None and declared.autocast is not None:
+            node = declared.apply(declared.autocast(key, ()), ())
+        elif node is None:
             node = declared.apply(key, ())
             learn(declared, key, (), (), node)
         declared.calls[key] = node
@@ -142,7 +148,9 @@ def inplace(operator: str | Operator) -> Callable[[Any, Any], Any]:
                 f"Shape inconsistent, Provided = {format_shape(self.shape)}, inferred shape={format_shape(node.shape)}"
             )
         if node.dtype != self._dtype:
-            raise MXNetError(f"in-place {declared.name} would change the dtype from {self._dtype} to {node.dtype}")
+            raise MXNetError(
+                f"in-place {declared.name} would change the dtype from {name_of(self._dtype)} to {name_of(node.dtype)}"
+            )
         assign(self, node, trace)
         return materialize_if_naive(self)
 

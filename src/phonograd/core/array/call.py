@@ -152,7 +152,7 @@ def _recall(declared: Operator, inputs: tuple[Any, ...], given: tuple[Any, ...],
         return _make_several(several, trace, array_class)
     nodes, parameters = key[:first], key[first:]
     attributes = declared.accepted_parameters.get((first, parameters))
-    if attributes is None or None in nodes:
+    if attributes is None or None in nodes or declared.autocast is not None:
         return None
     result = extend(declared, nodes, parameters)
     if result is None:
@@ -209,7 +209,8 @@ def apply(
         nodes += (None,) * (len(declared.input_names) - 1 - len(nodes)) + (trace.counter(),)
     if declared.numbers:
         attributes = with_data(declared, nodes, attributes, trace)
-    result = declared.apply(nodes, attributes)
+    used = nodes if declared.autocast is None else declared.autocast(nodes, attributes)
+    result = declared.apply(used, attributes)
     if isinstance(result, tuple) and FLAGS.get() & RECORDING:
         for node in result:
             trace.tape.siblings[node] = result

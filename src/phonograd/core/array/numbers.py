@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ..base.dtypes import promote
 from ..graph.node import Node
 from ..graph.operator import Operator
 from ..trace.trace import Trace
@@ -20,7 +21,7 @@ def with_data(
 ) -> tuple[Any, ...]:
     """Return attributes in which data are leaves, of the widest dtype among the arrays."""
     present = [node for node in nodes if node is not None]
-    widest, context = np.result_type(*[node.dtype for node in present]), present[0].context
+    widest, context = promote(*[node.dtype for node in present]), present[0].context
     found = list(attributes)
     for place, kind in declared.numbers:
         dtype = _FLOAT64 if kind.startswith("Count") else widest

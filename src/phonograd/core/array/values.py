@@ -10,7 +10,7 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
-from ..base.dtypes import DType
+from ..base.dtypes import BFLOAT16, DType, as_array_dtype, compute_dtype, convert, kind_of
 from ..base.errors import MXNetError, OutOfMemory, TooLarge
 from ..base.outside import is_from_outside
 from ..graph.node import MOST_BYTES, Shape, describe_size
@@ -32,8 +32,8 @@ def values_of(source: Any, dtype: DType) -> Array:
         raise TypeError(f"{_COMPLAINT}; join NDArrays with nd.stack(*arrays) or nd.concat(*arrays)")
     try:
         values = np.array(source)
-        if values.dtype.kind not in "biuf":
-            values = np.array(source, dtype=dtype)
+        if kind_of(as_array_dtype(values.dtype)) not in "biuf":
+            values = np.array(source, dtype=compute_dtype(dtype))
     except (TypeError, ValueError, OverflowError) as error:
         advice = f"; lists need numbers in rows of equal length: {error}" if isinstance(source, (list, tuple)) else ""
         raise TypeError(f"{_COMPLAINT}{advice}") from None
@@ -41,6 +41,8 @@ def values_of(source: Any, dtype: DType) -> Array:
         if values.dtype.kind == "f" and dtype.kind == "u":
             # negative numbers wrap around, as they do in C where the behavior is defined
             values = values.astype(np.int64)
+        if as_array_dtype(values.dtype) == BFLOAT16 or dtype == BFLOAT16:
+            return np.array(convert(values, dtype), order="C")
         return np.array(values, dtype, order="C")
 
 

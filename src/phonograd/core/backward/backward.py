@@ -46,7 +46,7 @@ from ..array.handle import (
 )
 from ..base import settings
 from ..base.devices import Context
-from ..base.dtypes import DType
+from ..base.dtypes import DType, name_of
 from ..base.errors import MXNetError, format_shape
 from ..base.settings import active
 from ..derive.gradient import NOTHING, Gradient, Nothing, differentiate, is_derived
@@ -346,8 +346,9 @@ def _begin(
             raise MXNetError(f"{_NOT_RECORDED} (head {position}, shape {format_shape(head.shape)})")
         if grad is not None and (grad.shape, grad._dtype) != (node.shape, node.dtype):
             raise MXNetError(
-                f"head gradient {position} has shape {format_shape(grad.shape)} and dtype {grad._dtype}, but its head "
-                f"has shape {format_shape(node.shape)} and dtype {node.dtype}; they must be equal"
+                f"head gradient {position} has shape {format_shape(grad.shape)} and dtype "
+                f"{name_of(grad._dtype)}, but its head "
+                f"has shape {format_shape(node.shape)} and dtype {name_of(node.dtype)}; they must be equal"
             )
         backward_pass.start(trace, node, grad)
     return backward_pass

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from ..base import settings
+from ..base.dtypes import convert_scalar
 from ..base.outside import is_from_outside
 from ..derive.gradient import call_of, order_users_first
 from ..graph.node import FORGOTTEN, Node, statistics
@@ -157,7 +158,7 @@ class _Pass:
     def run(self, head: Node, visited: Sequence[Node]) -> dict[Node, Array | None]:
         """Return the gradient of each variable node."""
         known, grads, targets = self._known, self._grads, dict[Node, Array | None]()
-        grads[head] = [np.ones(head.shape, head.dtype)]
+        grads[head] = [np.full(head.shape, convert_scalar(1, head.dtype), head.dtype)]
         for node in visited:
             arrived = grads.pop(node, None)
             if node.operator is VARIABLE:

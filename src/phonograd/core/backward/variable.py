@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ..array.handle import Handle, assign, make, node_in
+from ..base.dtypes import name_of
 from ..base.errors import MXNetError, format_shape
 from ..ops.math.arithmetic import add
 from ..ops.math.structural import detach, full, variable
@@ -57,8 +58,9 @@ class Hooks:
                 raise TypeError(f"a gradient hook must return an NDArray or None, not {type(changed)}")
             if (changed.shape, changed._dtype) != (shape, dtype):
                 raise MXNetError(
-                    f"a gradient hook returned {changed._dtype}{format_shape(changed.shape)} for a gradient of "
-                    f"{dtype}{format_shape(shape)}; shape and dtype must be kept"
+                    f"a gradient hook returned {name_of(changed._dtype)}{format_shape(changed.shape)} "
+                    f"for a gradient of "
+                    f"{name_of(dtype)}{format_shape(shape)}; shape and dtype must be kept"
                 )
             grad = changed
         return grad
@@ -178,8 +180,9 @@ def mark(variables: list[Any], gradients: list[Any], requests: list[Any]) -> Non
             raise ValueError("an array cannot be its own gradient buffer")
         if (grad.shape, grad._dtype) != (array.shape, array._dtype):
             raise ValueError(
-                f"the gradient buffer of a {array._dtype}{format_shape(array.shape)} variable must have its shape and "
-                f"dtype, not {grad._dtype}{format_shape(grad.shape)}"
+                f"the gradient buffer of a {name_of(array._dtype)}{format_shape(array.shape)} variable "
+                f"must have its shape and "
+                f"dtype, not {name_of(grad._dtype)}{format_shape(grad.shape)}"
             )
         _check_request(request)
     for array, grad, request in zip(variables, gradients, requests, strict=True):

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..base.dtypes import kind_of
 from ..base.outside import is_from_outside
 from ..graph.node import Node, ancestors
 from ..graph.operator import ABSENT, REGISTRY, Operator, item_operator
@@ -83,7 +84,7 @@ def of_nodes(nodes: Iterable[Node], inputs: Iterable[Node] = (), outputs: Iterab
 
 def _is_floating(node: Node) -> bool:
     dtypes = [node.dtype] if node.outputs is None else [dtype for _, dtype in node.outputs]
-    return any([dtype.kind == "f" for dtype in dtypes])
+    return any([kind_of(dtype) == "f" for dtype in dtypes])
 
 
 def of_call(

@@ -20,9 +20,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-
-from ..base.dtypes import DType
+from ..base.dtypes import DType, convert_scalar
 from ..base.errors import MXNetError
 from .node import Node, Recipe, new_node, tensor_type, type_of
 
@@ -296,8 +294,8 @@ class Unifier:
     def _bytes(self, values: list[bytes], dtype: DType) -> _Product:
         """Return the form of the bytes of a constant: a product of extents as a number of a dtype, or its inverse."""
         converted: list[Callable[[int], Any]] = [
-            lambda product: np.asarray(product, dtype).tobytes(),
-            lambda product: np.asarray(1 / product, dtype).tobytes(),
+            lambda product: convert_scalar(product, dtype).tobytes(),
+            lambda product: convert_scalar(1 / product, dtype).tobytes(),
         ]
         for convert in converted:
             for products, place in self._products.items():

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ..base.dtypes import name_of
 from ..base.errors import MXNetError, format_shape
 from .node import Node, statistics
 from .operator import ABSENT, Operator, item_of
@@ -87,7 +88,7 @@ def _checked(declared: Operator, found: Any, inputs: Sequence[Node | None]) -> G
             continue
         if grad.shape != source.shape or grad.kind != source.kind:
             raise AssertionError(
-                f"gradient of {declared.name}: {grad.dtype}{format_shape(grad.shape)} for an input "
-                f"{source.dtype}{format_shape(source.shape)}"
+                f"gradient of {declared.name}: {name_of(grad.dtype)}{format_shape(grad.shape)} for an input "
+                f"{name_of(source.dtype)}{format_shape(source.shape)}"
             )
     return grads

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ..base.devices import CPU, Context
-from ..base.dtypes import DType
+from ..base.dtypes import DType, name_of
 from ..base.errors import TooLarge, format_shape, user_line
 from ..base.signals import Signal
 
@@ -51,7 +51,7 @@ MOST_BYTES = 1 << 60
 
 
 def describe_size(shape: Shape, dtype: DType, size: int) -> str:
-    kind = f"shape {format_shape(shape)} and type {dtype}"
+    kind = f"shape {format_shape(shape)} and type {name_of(dtype)}"
     return f"a result of {kind} would have {size} bytes, which no computer can store"
 
 
@@ -208,7 +208,7 @@ class Node:
 
     def __repr__(self) -> str:
         arguments = ", ".join([f"%{i.serial}" for i in self.inputs] + [repr(a) for a in self.attributes])
-        kind = "" if self.outputs else f": {self.dtype}{format_shape(self.shape)}"
+        kind = "" if self.outputs else f": {name_of(self.dtype)}{format_shape(self.shape)}"
         return f"%{self.serial} = {self.operator.name}({arguments}){kind}"
 
     def __reduce__(self) -> Any:

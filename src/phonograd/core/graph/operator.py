@@ -143,6 +143,7 @@ class Operator:
         family: str = "",
         keeps_zero: bool = False,
         moves: bool = False,
+        precision: str = "",
         cost: float | Callable[[Node], float] = 1.0,
         marks: bool | None = None,
         is_view: bool = False,
@@ -173,6 +174,13 @@ class Operator:
         self.family = family or str(function.__module__).rpartition(".")[2]
         self.keeps_zero = keeps_zero
         self.moves = moves
+        #: its dtype in mixed-precision training: "low" (16 bits are enough and save time), "float32", or "widest" (that
+        #: of its widest input); anything else takes its inputs as they are
+        self.precision = precision
+        #: the values of a parameter for which it needs float32: ``("act_type", ("softrelu",))``
+        self.float32_when: tuple[str, tuple[str, ...]] | None = None
+        #: how mixed precision converts the inputs of users' calls, by nodes and attributes; None: not at all
+        self.autocast: Callable[[tuple[Any, ...], tuple[Any, ...]], tuple[Any, ...]] | None = None
         #: its forms by kind, for an operator of two operands: ``equal_shapes``, ``number_last`` and ``number_first``
         self.forms: dict[str, Operator] = {}
         #: the operator that it is a form of, and the kind

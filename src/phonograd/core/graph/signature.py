@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..base.dtypes import name_of
 from .operator import Operator
 from .parameters import REQUIRED, Parameter
 
@@ -74,7 +75,7 @@ def _default(parameter: Parameter) -> Any:
     if parameter.default is REQUIRED:
         return _Argument.empty
     # a dtype is shown by its name
-    return str(parameter.default) if isinstance(parameter.default, np.dtype) else parameter.default
+    return name_of(parameter.default) if isinstance(parameter.default, np.dtype) else parameter.default
 
 
 def signature_of(declared: Operator, array: str = "", symbolic: bool = False) -> inspect.Signature:

@@ -53,7 +53,7 @@ def running_sums(outer: int, extent: int, inner: int, dtype: DType, reverse: boo
 
 
 def _sum(e: Emitter, before: Value, term: Value, dtype: DType) -> Value:
-    return e.round_to(e.add(e.widen(before), e.widen(term)), dtype)
+    return e.add(before, term)
 
 
 @dataclasses.dataclass(frozen=True)

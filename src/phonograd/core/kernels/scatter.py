@@ -12,7 +12,7 @@ import dataclasses
 import math
 from collections.abc import Callable, Sequence
 
-from ..base.dtypes import FLOAT64, INT32, INT64, DType
+from ..base.dtypes import FLOAT64, INT32, INT64, DType, kind_of
 from ..graph.node import Node
 from ..lower.ir.emitter import ROW, Emitter
 from ..lower.ir.function_builder import Index, Value
@@ -79,7 +79,7 @@ def _fill(e: Emitter, pointer: str, count: Index, value: Value) -> None:
 
 
 def _sum_dtype(dtype: DType) -> DType:
-    return FLOAT64 if dtype.kind == "f" else dtype
+    return FLOAT64 if kind_of(dtype) == "f" else dtype
 
 
 @dataclasses.dataclass(frozen=True)

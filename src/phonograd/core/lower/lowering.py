@@ -46,7 +46,7 @@ import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
-from ..base.dtypes import FLOAT16, FLOAT32, FLOAT64, INT8, INT32, INT64, UINT8, DType
+from ..base.dtypes import FLOAT32, FLOAT64, HALVES, INT8, INT32, INT64, UINT8, DType
 from ..graph.node import Node, Shape
 from ..graph.operator import REGISTRY, Operator
 from .ir.emitter import SUPPORTED, Emitter, Value
@@ -89,7 +89,7 @@ __all__ = [
 
 #: dtypes that a lowering may be written for
 WIDE_FLOATS: frozenset[DType] = frozenset([FLOAT32, FLOAT64])
-FLOATS: frozenset[DType] = WIDE_FLOATS | {FLOAT16}
+FLOATS: frozenset[DType] = WIDE_FLOATS | HALVES
 INTEGERS: frozenset[DType] = frozenset([INT8, UINT8, INT32, INT64])
 NUMBERS = FLOATS | INTEGERS
 
@@ -102,8 +102,8 @@ class Elementwise(Lowering):
     """Each output element follows from one element of every input, repeated where shapes differ.
 
     ``emit(emitter, *values, *numbers)`` writes the instructions and returns the result. Every kernel that contains the
-    operator, alone or fused, calls it once and adds no other instructions: equal bits follow. float16 values come as
-    float32, and a float32 result is rounded where the output is float16.
+    operator, alone or fused, calls it once and adds no other instructions: equal bits follow. Values of 16
+    bits come as float32, and a float32 result is rounded where the output has 16 bits.
     """
 
     fused_as = Fused.STEP
@@ -419,7 +419,7 @@ class Cumulative(Library):
     kernel = "phonograd.core.kernels.cumsum"
 
     along: Callable[..., tuple[int, bool]]
-    dtypes: frozenset[DType] = FLOATS | INTEGERS
+    dtypes: frozenset[DType] = WIDE_FLOATS | INTEGERS
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)

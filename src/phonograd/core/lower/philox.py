@@ -49,7 +49,7 @@ from typing import Any
 
 import numpy as np
 
-from ..base.dtypes import DType
+from ..base.dtypes import BFLOAT16, HALVES, DType, convert, kind_of, name_of
 
 __all__ = [
     "exponential",
@@ -144,8 +144,8 @@ def words_for(count: int, dtype: DType) -> int:
 
 
 def _words_per_element(dtype: DType) -> int:
-    if dtype.kind != "f":
-        raise TypeError(f"random fractions need a floating point dtype, not {dtype}")
+    if kind_of(dtype) != "f":
+        raise TypeError(f"random fractions need a floating point dtype, not {name_of(dtype)}")
     return 2 if dtype.itemsize == 8 else 1
 
 
@@ -163,8 +163,9 @@ def uniform01(random_words: Array, dtype: DType) -> Array:
     """Return numbers in [0, 1) with as many random bits as the dtype has: one word each, two for float64."""
     if _words_per_element(dtype) == 2:
         return (_pairs(random_words) >> np.uint64(11)).astype(np.float64) * 2.0**-53
-    if dtype.itemsize == 2:
-        return (random_words >> np.uint32(21)).astype(np.float16) * np.float16(2.0**-11)
+    if dtype in HALVES:
+        digits = 8 if dtype == BFLOAT16 else 11
+        return convert((random_words >> np.uint32(32 - digits)).astype(np.float32) * np.float32(2.0**-digits), dtype)
     return (random_words >> np.uint32(8)).astype(np.float32) * np.float32(2.0**-24)
 
 
@@ -188,7 +189,7 @@ def normal01(random_words: Array, dtype: DType) -> Array:
     radius = np.sqrt(-2 * np.log(positive01(rows[:, 0].reshape(-1), fraction).astype(np.float64)))
     angle = uniform01(rows[:, 1].reshape(-1), fraction).astype(np.float64) * (2 * math.pi)
     values = np.stack([(radius * np.cos(angle)).reshape(-1, ROW), (radius * np.sin(angle)).reshape(-1, ROW)], axis=1)
-    return values.reshape(-1).astype(fraction).astype(dtype)
+    return convert(values.reshape(-1).astype(fraction), dtype)
 
 
 def uniform(key: Pair, stream: Pair, count: int, dtype: DType) -> Array:
@@ -205,7 +206,7 @@ def exponential(key: Pair, stream: Pair, count: int, dtype: DType) -> Array:
     """Return ``count`` numbers of a call, exponential with mean 1: zero or greater."""
     positive = positive01(words(key, stream, words_for(count, dtype)), dtype)[:count]
     # "0 -" instead of a minus sign: the logarithm of 1 gives 0, not -0
-    return (0 - np.log(positive.astype(np.float64))).astype(positive.dtype).astype(dtype)
+    return convert((0 - np.log(positive.astype(np.float64))).astype(positive.dtype), dtype)
 
 
 def integers(key: Pair, stream: Pair, count: int, low: int, high: int) -> Array:

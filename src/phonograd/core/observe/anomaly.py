@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ..base.dtypes import kind_of
 from ..base.errors import MXNetError, format_shape
 from ..graph.node import Node
 from ..graph.operator import Array
@@ -42,7 +43,7 @@ class Detection:
 
     def word(self, value: Any) -> str | None:
         """Return the kind of anomaly in a value, or None."""
-        if not isinstance(value, np.ndarray) or value.dtype.kind != "f":
+        if not isinstance(value, np.ndarray) or kind_of(value.dtype) != "f":
             return None
         with np.errstate(all="ignore"):
             # a finite sum implies finite elements; an infinite sum needs a check of each element

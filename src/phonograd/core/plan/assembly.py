@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable, Container, Iterable, Sequence
 from typing import Any, NamedTuple
 
-from ..base.dtypes import DType, convert_scalar
+from ..base.dtypes import DType, compute_dtype, convert_scalar
 from ..graph.node import Node, Shape
 from ..graph.operator import Operator
 from ..kernels.launch import Launch, Plan, Reference, Written
@@ -162,8 +162,9 @@ class _Values:
         if form is Fused.STEP:
             sources = [self.code(operand) for operand in operands]
             if lowering.numbers is not None:
+                wide = compute_dtype(dtype)
                 for number in lowering.numbers(dtype, **operator.accepted(lowering.numbers, attributes)):
-                    sources.append(self._number(convert_scalar(number, dtype).tobytes(), dtype))
+                    sources.append(self._number(convert_scalar(number, wide).tobytes(), wide))
             self._step(member, _Compute(operator, attributes, tuple(sources), dtype, role))
         elif form is Fused.FOLD:
             self._step(member, _Compute(operator, (), (self.code(operands[0]),), dtype, role))

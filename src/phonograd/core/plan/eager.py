@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from ..base.dtypes import convert_scalar
+from ..base.dtypes import compute_dtype, convert_scalar
 from ..base.outside import is_from_outside
 from ..graph.generic import Pattern as ExtentPattern
 from ..graph.generic import pattern_of
@@ -39,7 +39,7 @@ from ..run import kernel_cache, memory_pool
 from ..run.background import run_apart
 from ..run.host import host
 from ..run.programs import Note, Part, Progress
-from ..run.reference import ReferenceProgram, locate_error, order, resolve
+from ..run.reference import ReferenceProgram, locate_error, numpy_function, order, resolve
 from ..run.ufuncs import ufunc_of
 from .disk import program_for
 from .eager_expansion import Expansions
@@ -452,8 +452,8 @@ class _Maker:
         numbers: list[Any] = []
         if lowering.numbers is not None:
             given = lowering.numbers(dtype, **declared.accepted(lowering.numbers, node.attributes))
-            numbers = [convert_scalar(number, dtype) for number in given]
-        dtypes = [source.dtype for source in node.inputs] + [dtype] * len(numbers)
+            numbers = [convert_scalar(number, compute_dtype(dtype)) for number in given]
+        dtypes = [source.dtype for source in node.inputs] + [compute_dtype(dtype)] * len(numbers)
         lanes = min([host().lanes(kind) for kind in (*dtypes, dtype)])
         static = tuple(declared.accepted(emit_rule(declared.name), node.attributes).items())
         ufunc = ufunc_of(ElementwiseLoop(declared.name, static, tuple(dtypes), dtype, lanes))
@@ -504,7 +504,7 @@ class _Maker:
 
     def evaluate(self, node: Node) -> None:
         """Let NumPy evaluate the operator: the last bits of its results may depend on the layout of operands."""
-        function = node.operator.reference(node.attributes)
+        function = numpy_function(node)
 
         def call(*arrays: Any) -> Any:
             result = function(*[None if array is None else np.asarray(array, order="C") for array in arrays])
@@ -515,7 +515,7 @@ class _Maker:
 
     def _move(self, node: Node) -> None:
         """Let NumPy move elements."""
-        self.function = node.operator.reference(node.attributes)
+        self.function = numpy_function(node)
 
     def _plan(self, node: Node) -> None:
         """Plan this one node."""

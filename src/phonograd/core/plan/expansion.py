@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterable, Sequence
 from typing import Any
 
-from ..base.dtypes import FLOAT16
+from ..base.dtypes import FLOAT16, kind_of
 from ..graph.node import Node, Shape, attributed_to
 from ..graph.operator import ABSENT, REGISTRY, Operator, item_operator, single
 from ..lower.lowering import NUMPY, SAME, Fused, Lowering, alternatives
@@ -202,7 +202,7 @@ class Order:
         only = single(DETACH.apply((self.source(data.inputs[0]),), ()))
         with attributed_to(node):
             # adding zeros makes 0 of -0
-            return self._root(only + 0 if node.dtype.kind == "f" else only, [])
+            return self._root(only + 0 if kind_of(node.dtype) == "f" else only, [])
 
     def _take_few(self, node: Node) -> tuple[Node, Lowering] | None:
         """Return the expression of a few elements of a cheap value; None where the node reads the whole value.

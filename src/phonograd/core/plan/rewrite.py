@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ..base.dtypes import DType
+from ..base.dtypes import DType, kind_of, precision_of, promote
 from ..graph.node import Node, Shape, attributed_to
 from ..graph.operator import REGISTRY, Operator
 from ..ops.math.broadcasting import broadcast
@@ -107,7 +107,7 @@ def _fill(node: Node, value: Any) -> Node:
 def _fold(function: Callable[[Any, Any], Any], node: Node, lhs: Node, rhs: Node) -> Node | None:
     """Return the result of arithmetic on two numbers; IEEE 754 defines it, so NumPy's is the kernels' result."""
     first, second = constant_value(lhs), constant_value(rhs)
-    if first is None or second is None or node.dtype.kind != "f":
+    if first is None or second is None or kind_of(node.dtype) != "f":
         return None
     with np.errstate(all="ignore"):
         return _fill(node, function(first, second))
@@ -152,7 +152,7 @@ def _addition(node: Node, lhs: Node, rhs: Node) -> Node | None:
 
 
 def _nothing_added(dtype: DType) -> float:
-    return -0.0 if dtype.kind == "f" else 0
+    return -0.0 if kind_of(dtype) == "f" else 0
 
 
 @_rule("broadcast_sub")
@@ -167,7 +167,7 @@ def _negation(node: Node, data: Node) -> Node | None:
     if data.operator is node.operator:
         return data.inputs[0]
     value = constant_value(data)
-    return None if value is None or node.dtype.kind != "f" else _fill(node, np.negative(value))
+    return None if value is None or kind_of(node.dtype) != "f" else _fill(node, np.negative(value))
 
 
 @_rule("ones_like")
@@ -185,11 +185,11 @@ def _sum(node: Node, data: Node) -> Node | None:
     if data.shape == node.shape:
         return data
     value = constant_value(data)
-    if value is None or node.dtype.kind != "f" or not node.size or value != np.floor(value):
+    if value is None or kind_of(node.dtype) != "f" or not node.size or value != np.floor(value):
         return None
     # whole numbers add up exactly, in any order, as long as they have no more digits than fit
     terms = data.size // node.size
-    exact = abs(float(value)) * terms <= 2 / np.finfo(node.dtype).eps
+    exact = abs(float(value)) * terms <= 2 / precision_of(node.dtype)
     return _fill(node, value * terms) if exact and terms and not np.signbit(value) else None
 
 
@@ -208,7 +208,7 @@ def _conversion(node: Node, data: Node) -> Node | None:
     if data.operator is node.operator:
         # there and back, through a dtype that holds every value
         before = data.inputs[0]
-        if before.dtype == node.dtype and np.can_cast(before.dtype, data.dtype, "safe"):
+        if before.dtype == node.dtype and promote(before.dtype, data.dtype) == data.dtype:
             return before
     return None
 

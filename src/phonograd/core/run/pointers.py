@@ -22,6 +22,7 @@ __all__ = [
     "foreign_function",
     "locks_work",
     "python_function",
+    "set_dlpack_type",
     "system_function",
     "words_at",
     "writable",
@@ -129,3 +130,20 @@ def writable(values: Array) -> Array:
     memory: Any = (ctypes.c_char * values.nbytes).from_address(address(values))
     memory.owner = values
     return np.frombuffer(memory, values.dtype).reshape(values.shape)
+
+
+#: names of DLPack's capsules, each with the place of the data type in the memory behind it
+_DLPACK_TYPE_AT = {b"dltensor": 20, b"dltensor_versioned": 52}
+
+
+def set_dlpack_type(capsule: object, expected: tuple[int, int], wanted: tuple[int, int]) -> bool:
+    """Replace type code and bits in a DLPack capsule if they are the expected ones; return whether they were."""
+    for name, place in _DLPACK_TYPE_AT.items():
+        if ctypes.pythonapi.PyCapsule_IsValid(ctypes.py_object(capsule), name):
+            get = ctypes.pythonapi.PyCapsule_GetPointer
+            get.restype = ctypes.c_void_p
+            found = (ctypes.c_uint8 * 2).from_address(get(ctypes.py_object(capsule), name) + place)
+            if tuple(found) == expected:
+                found[:] = list(wanted)
+                return True
+    return False

@@ -25,7 +25,7 @@ from .donation import Donation
 from .driver import Row, can_launch, prepare
 from .launcher import MOST_ON_STACK
 from .programs import Memory, Note, Part, Progress
-from .reference import locate_error
+from .reference import locate_error, numpy_function
 
 __all__ = [
     "AliasStep",
@@ -338,7 +338,7 @@ def _row(step: RowStep, kernels: Sequence[kernel_cache.Kernel], sets_flag: bool,
 def _call(step: NumpyStep) -> Segment:
     """Return the segment of a call of NumPy."""
     node, target, sources, done = step
-    function = node.operator.reference(node.attributes)
+    function = numpy_function(node)
     single = node.outputs is None
 
     def call(values: list[Any]) -> None:

@@ -13,14 +13,16 @@ from typing import Any
 
 import numpy as np
 
+from ..base.dtypes import FLOAT32, HALVES, DType, convert
 from ..base.errors import MXNetError, OutOfMemory
 from ..base.outside import is_from_outside
 from ..graph.node import Node
-from ..graph.operator import ABSENT, Array
+from ..graph.operator import ABSENT, Array, Operator
+from ..lower.lowering import alternatives
 from ..ops.math.structural import LEAF
 from .programs import Note, Part
 
-__all__ = ["ReferenceProgram", "evaluate", "locate_error", "order", "resolve"]
+__all__ = ["ReferenceProgram", "evaluate", "locate_error", "numpy_function", "order", "resolve"]
 
 #: steps above which a program is interpreted: compiling takes about 15 us a step
 _LONGEST_STRAIGHT_LINE = 5000
@@ -177,7 +179,7 @@ def _steps(computed: list[Node], slots: dict[Node, int], kept: set[Node]) -> lis
     last_use: dict[int, int] = {}
     for index, node in enumerate(computed):
         sources = tuple([slots[resolve(source)] for source in node.inputs])
-        steps.append([node.operator.reference(node.attributes), sources, slots[node], (), node])
+        steps.append([numpy_function(node), sources, slots[node], (), node])
         for source in sources:
             last_use[source] = index
     keep = {slots[node] for node in kept}
@@ -188,6 +190,46 @@ def _steps(computed: list[Node], slots: dict[Node, int], kept: set[Node]) -> lis
     for index, freed in done.items():
         steps[index][3] = tuple(freed)
     return [tuple(step) for step in steps]
+
+
+def numpy_function(node: Node) -> Callable[..., Any]:
+    """Return the NumPy function that computes a node.
+
+    Numbers of 16 bits are computed in float32 and rounded once: the function gets float32 arrays, float32 in the place
+    of its parameters, and its results are rounded. Functions that only move elements get the arrays as they are.
+    """
+    operator, attributes = node.operator, node.attributes
+    dtypes = [node.dtype] if node.outputs is None else [dtype for _, dtype in node.outputs]
+    sources = [source.dtype for source in node.inputs]
+    if HALVES.isdisjoint((*dtypes, *sources)) or operator.is_view or _only_moves(operator):
+        return operator.reference(attributes)
+    if not operator.random:
+        attributes = tuple([_wide(value) for value in attributes])
+    function = operator.reference(attributes)
+
+    def call(*arrays: Any) -> Any:
+        result = function(*[_widen(array) for array in arrays])
+        if node.outputs is None:
+            return _narrow(result, node.dtype)
+        return tuple([_narrow(each, dtype) for each, dtype in zip(result, dtypes, strict=True)])
+
+    return call
+
+
+def _only_moves(operator: Operator) -> bool:
+    return any([lowering.only_moves or lowering.replaces_part for lowering in alternatives(operator.lowering)])
+
+
+def _wide(value: Any) -> Any:
+    return FLOAT32 if isinstance(value, np.dtype) and value in HALVES else value
+
+
+def _widen(array: Any) -> Any:
+    return convert(array, FLOAT32) if isinstance(array, (np.ndarray, np.generic)) and array.dtype in HALVES else array
+
+
+def _narrow(result: Any, dtype: DType) -> Any:
+    return result if dtype not in HALVES else convert(result, dtype)
 
 
 def evaluate(targets: list[Node], bindings: Mapping[Node, Array]) -> list[Array]:

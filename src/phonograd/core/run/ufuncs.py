@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from ..base.assumptions import assumption_holds
+from ..base.dtypes import BFLOAT16, DType
 from ..kernels.elementwise_loop import ElementwiseLoop
 from . import kernel_cache, pointers
 from .object_layout import numpy_table, object_address
@@ -27,6 +28,8 @@ MOST_UFUNCS = 4096
 _TABLE = "_UFUNC_API"
 _TYPE, _FROM_FUNCTION = 0, 1
 _NO_IDENTITY = -1
+
+UINT16 = np.dtype("uint16")
 
 _made: dict[ElementwiseLoop, Callable[..., Any]] = {}
 #: memory that ufuncs refer to
@@ -64,8 +67,26 @@ def ufunc_of(loop: ElementwiseLoop) -> Callable[..., Any] | None:
         # in full: quick code takes twice as long, and there is one loop for all graphs
         kernel = kernel_cache.kernels({loop: kernel_cache.MUCH_WORK + 1})[loop]
         _kept.append(kernel)
-        found = _made.setdefault(loop, _make(kernel.address, loop.operator, loop.sources, loop.dtype))
+        made = _make(kernel.address, loop.operator, tuple(map(_word, loop.sources)), _word(loop.dtype))
+        found = _made.setdefault(loop, _of_words(made, loop) if BFLOAT16 in (*loop.sources, loop.dtype) else made)
     return found
+
+
+def _word(dtype: DType) -> DType:
+    return UINT16 if dtype == BFLOAT16 else dtype
+
+
+def _of_words(ufunc: Callable[..., Any], loop: ElementwiseLoop) -> Callable[..., Any]:
+    """Return a ufunc whose bfloat16 operands are given to NumPy as words: ufuncs of records do not exist."""
+    are_words = [dtype == BFLOAT16 for dtype in loop.sources]
+    is_word = loop.dtype == BFLOAT16
+
+    def call(*arrays: Any) -> Any:
+        operands = [array.view(UINT16) if is_one else array for array, is_one in zip(arrays, are_words)]
+        result = ufunc(*operands)
+        return np.asarray(result).view(BFLOAT16) if is_word else result
+
+    return call
 
 
 def _make(place: int, name: str, sources: tuple[np.dtype[Any], ...], dtype: np.dtype[Any]) -> Any:

@@ -16,6 +16,7 @@ from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..base import settings
+from ..base.dtypes import name_of
 from ..base.errors import MXNetError, OutOfMemory, format_shape
 from ..base.outside import is_interrupting
 from ..base.settings import active
@@ -160,7 +161,7 @@ def _name_largest(error: MemoryError, plan: CachedPlan) -> MemoryError:
     if isinstance(error, OutOfMemory) or not plan.kept:
         return error
     largest = max(plan.kept, key=lambda node: node.size * node.dtype.itemsize)
-    shape = f"whose result has shape {format_shape(largest.shape)} and type {largest.dtype}"
+    shape = f"whose result has shape {format_shape(largest.shape)} and type {name_of(largest.dtype)}"
     place = f", called at {largest.where()}" if largest.origin else ""
     return OutOfMemory(f"{error}\n  in operator {largest.operator.name}, {shape}{place}")
 

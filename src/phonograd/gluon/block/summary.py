@@ -6,8 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
+from ...core.base.dtypes import as_array_dtype
 from ...core.events import FUNCTION, MODULE, Range, current_range
 from ...ndarray.array import NDArray
 from ...profiler.events import EventList, FunctionEvent
@@ -131,7 +130,7 @@ def shapes_of(value: Any) -> str:
 
 
 def _bytes_of(value: Any) -> int:
-    return sum([math.prod(array.shape) * np.dtype(array.dtype).itemsize for array in flatten_arrays(value)])
+    return sum([math.prod(array.shape) * as_array_dtype(array.dtype).itemsize for array in flatten_arrays(value)])
 
 
 def _count(parameters: Any) -> int:
@@ -141,7 +140,7 @@ def _count(parameters: Any) -> int:
 def _table(rows: list[_Row], calls: list[Parameter], timed: bool) -> str:
     unique = list(dict.fromkeys(calls))
     total, fixed = _count(calls), _count([parameter for parameter in calls if parameter.grad_req == "null"])
-    parameter_bytes = sum([_count([parameter]) * np.dtype(parameter.dtype).itemsize for parameter in unique])
+    parameter_bytes = sum([_count([parameter]) * as_array_dtype(parameter.dtype).itemsize for parameter in unique])
     titles = ["Layer (type)", "Output Shape", "Param #", "FLOPs", "Memory", "ms"]
     cells = [titles, *[_cells(row) for row in rows]]
     # MXNet's widths, unless a name or a shape is longer

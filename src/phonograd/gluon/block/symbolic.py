@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from ...core.base.devices import Context
 from ...core.base.docstrings import complete_classes
-from ...core.base.dtypes import FROM_CODE
+from ...core.base.dtypes import FROM_CODE, HALVES, as_array_dtype, public_type
 from ...core.base.errors import MXNetError
 from ...symbol import Symbol
 from ...symbol.calls import known_operator
@@ -144,9 +142,9 @@ class SymbolBlock(HybridBlock):
         return regroup(list(self._output(**given)), self._form)
 
     def cast(self, dtype: Any) -> None:
-        """Convert all parameters to another dtype; those of batch normalization stay float32 for float16."""
+        """Convert all parameters to another dtype; those of batch normalization stay float32 for types of 16 bits."""
         super().cast(dtype)
-        if np.dtype(dtype) != np.float16:
+        if as_array_dtype(dtype) not in HALVES:
             return
         for entry in self._output._entries():
             if not entry.is_argument and _has_moving_averages(entry.operator):
@@ -182,7 +180,7 @@ def _types_of(output: Symbol, inputs: list[Symbol]) -> dict[str, Any]:
 
 def _dtype_of(code: str | None) -> Any:
     """Return the dtype of a type code in a symbol file; float32 without a code."""
-    return FROM_CODE.get(int(code or 0), FROM_CODE[0]).type
+    return public_type(FROM_CODE.get(int(code or 0), FROM_CODE[0]))
 
 
 def _common(names: list[str]) -> int:

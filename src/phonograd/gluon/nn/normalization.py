@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from ...core.base.docstrings import complete_classes
+from ...core.base.dtypes import HALVES, as_array_dtype
 from ..block import HybridBlock
 from ..parameter import Parameter, ParameterDict
 
@@ -115,8 +114,8 @@ class BatchNorm(_Normalization):
             setattr(self, name, statistic)
 
     def cast(self, dtype: Any) -> None:
-        """Convert the parameters to another dtype; they stay float32 for float16 inputs."""
-        super().cast("float32" if np.dtype(dtype).name == "float16" else dtype)
+        """Convert the parameters to another dtype; they stay float32 for inputs of 16 bits."""
+        super().cast("float32" if as_array_dtype(dtype) in HALVES else dtype)
 
     def _infer_quickly(self, x: Any) -> bool:
         self._set_channels(x.shape[self._axis])

@@ -13,6 +13,7 @@ import numpy as np
 from ... import initializer
 from ...core.base.devices import Context
 from ...core.base.docstrings import complete_classes
+from ...core.base.dtypes import as_array_dtype
 from ...ndarray.array import NDArray
 from ...ndarray.params import load, save
 from ..text import brief_list, indented
@@ -106,7 +107,7 @@ class ParameterDict:
                 setattr(parameter, key, wanted)
             elif key == "shape" and (shape := _merge_shapes(wanted, existing)) is not None:
                 parameter._shape = shape
-            elif key == "dtype" and np.dtype(wanted) == np.dtype(existing):
+            elif key == "dtype" and as_array_dtype(wanted) == as_array_dtype(existing):
                 continue
             else:
                 assert wanted is None or wanted == existing, (

@@ -21,6 +21,7 @@ from ... import autograd, initializer
 from ...core.array.handle import as_class
 from ...core.base.devices import Context, cpu, current_context
 from ...core.base.docstrings import complete_classes
+from ...core.base.dtypes import as_array_dtype
 from ...core.base.errors import MXNetError
 from ...ndarray.array import NDArray
 from ...ndarray.creation import array, zeros
@@ -467,7 +468,7 @@ class Parameter:
                 f"Failed loading Parameter '{self.name}' from saved params: shape incompatible expected "
                 f"{self.shape} vs saved {data.shape}"
             )
-        if self.dtype and np.dtype(self.dtype) != np.dtype(data.dtype):
+        if self.dtype and as_array_dtype(self.dtype) != as_array_dtype(data.dtype):
             assert cast_dtype, (
                 f"Failed loading Parameter '{self.name}' from saved params: dtype incompatible expected {self.dtype} "
                 f"vs saved {data.dtype}. Set cast_dtype=True to cast the dtype of saved params."
@@ -485,7 +486,7 @@ class Parameter:
             self.shape = tuple([own if own > 0 else saved for own, saved in zip(self.shape, data.shape)])
         elif self.shape is None:
             self.shape = data.shape
-        if self.dtype and np.dtype(self.dtype) != np.dtype(data.dtype):
+        if self.dtype and as_array_dtype(self.dtype) != as_array_dtype(data.dtype):
             if dtype_source == "current":
                 data = data.astype(self.dtype)
             else:

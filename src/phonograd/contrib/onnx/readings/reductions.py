@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import numpy as np
-
+from ....core.base.dtypes import name_of
 from ....core.graph.operator import Operator
 from ....symbol import Symbol
 from ..model import Node, reads, reads_form
@@ -114,4 +113,4 @@ def import_one_hot(node: Node) -> Symbol:
     off, on = [float(value) for value in values]
     # negative indices count from the end in ONNX, but select nothing here
     wrapped = node.make("where", node.data < 0, node.data + depth, node.data)
-    return node.make("one_hot", wrapped, depth=depth, on_value=on, off_value=off, dtype=np.dtype(values.dtype).name)
+    return node.make("one_hot", wrapped, depth=depth, on_value=on, off_value=off, dtype=name_of(values.dtype))

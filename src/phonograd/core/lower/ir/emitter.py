@@ -1,9 +1,10 @@
 """Emitter: builder for LLVM IR functions on vectors, all with the same number of lanes.
 
 A :class:`Value` is a vector with one lane per element; its dtype selects integer or floating point instructions.
-Booleans are bytes in memory and masks in registers. float16 numbers are float32 in registers; code that computes one
-must round it (:meth:`Emitter.round_to`). No instruction has a fast-math flag: sums are not reordered, and products are
-not contracted into the sums of other operators. :meth:`Emitter.fma` is an explicit fused multiply-add.
+Booleans are bytes in memory and masks in registers. float16 and bfloat16 numbers are float32 in registers; code that
+computes one must round it (:meth:`Emitter.round_to`). No instruction has a fast-math flag: sums are not reordered, and
+products are not contracted into the sums of other operators. :meth:`Emitter.fma` is an explicit fused multiply-add.
+
 >>> e = Emitter("twice", lanes=4)
 >>> x = e.load("%table", "0", FLOAT32)
 >>> e.store("%table", "0", e.add(x, x))
@@ -19,10 +20,12 @@ import struct
 from typing import Any
 
 from ...base.dtypes import (
+    BFLOAT16,
     BOOL,
     FLOAT16,
     FLOAT32,
     FLOAT64,
+    HALVES,
     INT8,
     INT32,
     INT64,
@@ -30,6 +33,9 @@ from ...base.dtypes import (
     UINT32,
     UINT64,
     DType,
+    convert_scalar,
+    kind_of,
+    widen,
 )
 from .. import vector_math
 from .function_builder import FunctionBuilder, Index, Value
@@ -43,10 +49,11 @@ ROW = 16
 ARGUMENTS = "ptr %table, ptr %bases, i64 %lo, i64 %hi"
 
 #: dtypes that kernels load and store
-SUPPORTED: frozenset[DType] = frozenset([FLOAT16, FLOAT32, FLOAT64, INT8, UINT8, INT32, INT64, BOOL])
+SUPPORTED: frozenset[DType] = frozenset([FLOAT16, BFLOAT16, FLOAT32, FLOAT64, INT8, UINT8, INT32, INT64, BOOL])
 
 _SCALARS: dict[DType, str] = {
     FLOAT16: "float",
+    BFLOAT16: "float",
     FLOAT32: "float",
     FLOAT64: "double",
     INT8: "i8",
@@ -59,7 +66,7 @@ _SCALARS: dict[DType, str] = {
 }
 
 #: types in memory, if they differ
-_STORED = {FLOAT16: "i16", BOOL: "i8"}
+_STORED = {FLOAT16: "i16", BFLOAT16: "i16", BOOL: "i8"}
 
 _RELATIONS = ("eq", "ne", "lt", "le", "gt", "ge")
 
@@ -101,9 +108,9 @@ class Emitter(FunctionBuilder):
         >>> Emitter("f").literal(0.1, FLOAT32)
         '0x3FB99999A0000000'
         """
-        if dtype.kind != "f":
+        if kind_of(dtype) != "f":
             return str(int(number))
-        exact = float(dtype.type(number))
+        exact = float(widen(convert_scalar(number, dtype)))
         return f"0x{struct.unpack('<Q', struct.pack('<d', exact))[0]:016X}"
 
     def constant(self, number: Any, dtype: DType) -> Value:
@@ -137,7 +144,7 @@ class Emitter(FunctionBuilder):
 
     def _binary(self, floating: str, integer: str, first: Value, second: Value) -> Value:
         assert first.dtype == second.dtype, (floating, integer, first, second)
-        word = floating if first.dtype.kind == "f" else integer
+        word = floating if kind_of(first.dtype) == "f" else integer
         return Value(self.assign(f"{word} {self._with_type(first)}, {second.text}"), first.dtype)
 
     def add(self, first: Value, second: Value) -> Value:
@@ -154,20 +161,20 @@ class Emitter(FunctionBuilder):
 
     def divide(self, first: Value, second: Value) -> Value:
         """Return the quotient of floating point values: ``fdiv``."""
-        assert first.dtype.kind == "f", first
+        assert kind_of(first.dtype) == "f", first
         return self._binary("fdiv", "", first, second)
 
     def integer_quotient(self, first: Value, second: Value) -> Value:
         """Return the quotient of integers, towards zero: ``sdiv`` or ``udiv``. Zero and overflow trap."""
-        return self._binary("", "sdiv" if first.dtype.kind == "i" else "udiv", first, second)
+        return self._binary("", "sdiv" if kind_of(first.dtype) == "i" else "udiv", first, second)
 
     def integer_remainder(self, first: Value, second: Value) -> Value:
         """Return the remainder of integers, with the sign of the first: ``srem`` or ``urem``."""
-        return self._binary("", "srem" if first.dtype.kind == "i" else "urem", first, second)
+        return self._binary("", "srem" if kind_of(first.dtype) == "i" else "urem", first, second)
 
     def negative(self, value: Value) -> Value:
         """Return the negative: ``fneg``, or for integers ``sub 0, value``, which wraps."""
-        if value.dtype.kind == "f":
+        if kind_of(value.dtype) == "f":
             return Value(self.assign(f"fneg {self._with_type(value)}"), value.dtype)
         return self.subtract(self.like(value, 0), value)
 
@@ -182,7 +189,7 @@ class Emitter(FunctionBuilder):
         return self._unless_nan(first, smaller)
 
     def _unless_nan(self, value: Value, other: Value) -> Value:
-        return self.select(self.compare("uno", value, value), value, other) if value.dtype.kind == "f" else other
+        return self.select(self.compare("uno", value, value), value, other) if kind_of(value.dtype) == "f" else other
 
     def fma(self, first: Value, second: Value, third: Value) -> Value:
         """Return first * second + third, rounded once: ``call @llvm.fma.v16f32``."""
@@ -190,9 +197,9 @@ class Emitter(FunctionBuilder):
 
     def absolute(self, value: Value) -> Value:
         """Return the absolute value: ``call @llvm.fabs.v16f32``; the smallest integer stays unchanged."""
-        if value.dtype.kind == "f":
+        if kind_of(value.dtype) == "f":
             return self.call("fabs", value)
-        if value.dtype.kind == "u":
+        if kind_of(value.dtype) == "u":
             return value
         return self.select(self.relation("lt", value, self.like(value, 0)), self.negative(value), value)
 
@@ -222,7 +229,7 @@ class Emitter(FunctionBuilder):
 
     def bits(self, operation: str, first: Value, second: Value) -> Value:
         """Return ``and``, ``or``, ``xor``, ``shl``, ``lshr`` or ``ashr`` of integer values."""
-        assert first.dtype.kind != "f", first
+        assert kind_of(first.dtype) != "f", first
         return self._binary("", operation, first, second)
 
     def reinterpret(self, value: Value, dtype: DType) -> Value:
@@ -236,9 +243,9 @@ class Emitter(FunctionBuilder):
             return Value(value.text, dtype)
         if source == BOOL:
             return self.select(value, self.constant(1, dtype), self.constant(0, dtype))._replace(truth=value.text)
-        if source.kind == "f" and dtype.kind == "f":
+        if source.kind == "f" and kind_of(dtype) == "f":
             word = "fpext" if dtype.itemsize > source.itemsize else "fptrunc"
-        elif dtype.kind == "f":
+        elif kind_of(dtype) == "f":
             word = "sitofp" if source.kind == "i" else "uitofp"
         elif source.kind == "f":
             raise TypeError("floating point numbers may be outside of the integer range: clamp them first")
@@ -252,7 +259,7 @@ class Emitter(FunctionBuilder):
 
     def compare(self, predicate: str, first: Value, second: Value) -> Value:
         """Return a mask of the lanes in which a comparison holds: ``fcmp olt``, ``icmp slt``, ..."""
-        word = "fcmp" if first.dtype.kind == "f" else "icmp"
+        word = "fcmp" if kind_of(first.dtype) == "f" else "icmp"
         return Value(self.assign(f"{word} {predicate} {self._with_type(first)}, {second.text}"), BOOL)
 
     def truncate(self, value: Value, dtype: DType) -> Value:
@@ -267,7 +274,7 @@ class Emitter(FunctionBuilder):
             %v1 = fcmp olt <16 x float> %first, %second
         """
         assert name in _RELATIONS, name
-        kind = first.dtype.kind
+        kind = kind_of(first.dtype)
         if kind == "f":
             return self.compare(("u" if name == "ne" else "o") + name, first, second)
         signed = "" if name in ("eq", "ne") else "s" if kind == "i" else "u"
@@ -310,21 +317,50 @@ class Emitter(FunctionBuilder):
         return Value(self.assign(f"shufflevector {kind} {value.text}, {kind} poison, {order}"), value.dtype)
 
     def widen(self, value: Value) -> Value:
-        """Return a value in its compute format: float16 as float32, which it already is in registers."""
-        return Value(value.text, FLOAT32) if value.dtype == FLOAT16 else value
+        """Return a value in its compute format: the 16-bit types as float32, which they already are in registers."""
+        return Value(value.text, FLOAT32) if value.dtype in HALVES else value
 
     def round_to(self, value: Value, dtype: DType) -> Value:
-        """Return a computed value in a dtype: float32 is rounded to float16; any other dtype must match already.
+        """Return a computed value in a dtype: float32 is rounded to 16 bits; any other dtype must match already.
 
         ::
 
             %v1 = fptrunc <16 x float> %value to <16 x half>
             %v2 = fpext <16 x half> %v1 to <16 x float>
         """
-        if dtype != FLOAT16:
-            assert value.dtype == dtype, (value, dtype)
-            return value
-        return self._from_half(self._to_half(value))
+        if dtype == FLOAT16:
+            return self._from_half(self._to_half(value))
+        if dtype == BFLOAT16:
+            return self._round_to_bfloat16(value)
+        assert value.dtype == dtype, (value, dtype)
+        return value
+
+    def _round_to_bfloat16(self, value: Value) -> Value:
+        """Return float32 numbers rounded to the nearest bfloat16, ties to even; NaN becomes quiet.
+
+        The processors that have an instruction for it flush denormal numbers to zero, so integer instructions do it.
+
+        ::
+
+            %v1 = bitcast <16 x float> %value to <16 x i32>
+            %v2 = lshr <16 x i32> %v1, splat (i32 16)
+            %v3 = and <16 x i32> %v2, splat (i32 1)
+            %v4 = add <16 x i32> %v3, splat (i32 32767)
+            %v5 = add <16 x i32> %v1, %v4
+            %v6 = or <16 x i32> %v1, splat (i32 4194304)
+            %v7 = fcmp uno <16 x float> %value, %value
+            %v8 = select <16 x i1> %v7, <16 x i32> %v6, <16 x i32> %v5
+            %v9 = and <16 x i32> %v8, splat (i32 -65536)
+            %v10 = bitcast <16 x i32> %v9 to <16 x float>
+        """
+        assert _SCALARS[value.dtype] == "float", value
+        value = Value(value.text, FLOAT32)
+        bits = self.reinterpret(value, INT32)
+        last = self.bits("and", self.bits("lshr", bits, self.like(bits, 16)), self.like(bits, 1))
+        nearest = self.add(bits, self.add(last, self.like(bits, 0x7FFF)))
+        quiet = self.bits("or", bits, self.like(bits, 0x400000))
+        rounded = self.select(self.compare("uno", value, value), quiet, nearest)
+        return self.reinterpret(self.bits("and", rounded, self.like(bits, -0x10000)), BFLOAT16)
 
     def _to_half(self, value: Value) -> str:
         assert _SCALARS[value.dtype] == "float", value
@@ -339,6 +375,10 @@ class Emitter(FunctionBuilder):
         """Return a loaded value in its register format."""
         if dtype == FLOAT16:
             return self._from_half(self.assign(f"bitcast <{self.lanes} x i16> {text} to <{self.lanes} x half>"))
+        if dtype == BFLOAT16:
+            wide = self.assign(f"zext <{self.lanes} x i16> {text} to <{self.lanes} x i32>")
+            bits = Value(wide, INT32)
+            return self.reinterpret(self.bits("shl", bits, self.like(bits, 16)), BFLOAT16)
         if dtype == BOOL:
             return Value(self.assign(f"icmp ne <{self.lanes} x i8> {text}, zeroinitializer"), BOOL)
         return Value(text, dtype)
@@ -347,6 +387,10 @@ class Emitter(FunctionBuilder):
         """Return a value in its memory format."""
         if value.dtype == FLOAT16:
             return self.assign(f"bitcast <{self.lanes} x half> {self._to_half(value)} to <{self.lanes} x i16>")
+        if value.dtype == BFLOAT16:
+            bits = self.reinterpret(value, INT32)
+            upper = self.bits("lshr", bits, self.like(bits, 16))
+            return self.assign(f"trunc {self._with_type(upper)} to <{self.lanes} x i16>")
         if value.dtype == BOOL:
             return self.assign(f"zext {self._with_type(value)} to <{self.lanes} x i8>")
         return value.text

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from ...base.dtypes import INT64, DType
+from ...base.dtypes import INT64, DType, name_of
 
 __all__ = ["FunctionBuilder", "Index", "Value"]
 
@@ -189,7 +189,7 @@ class FunctionBuilder:
     def vector_type(self, dtype: DType) -> str:
         """Return the type of a value of a dtype: without vectors, of one 64-bit number."""
         if dtype != INT64:
-            raise TypeError(f"this function computes with 64-bit numbers, not with {dtype}")
+            raise TypeError(f"this function computes with 64-bit numbers, not with {name_of(dtype)}")
         return "i64"
 
     def go(self, target: str) -> None:

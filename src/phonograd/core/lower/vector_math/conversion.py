@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...base.dtypes import BOOL, FLOAT16, FLOAT32, FLOAT64, INT32, INT64, DType
+from ...base.dtypes import BFLOAT16, BOOL, FLOAT32, FLOAT64, HALVES, INT32, INT64, DType, kind_of
 
 if TYPE_CHECKING:
     from ..ir.emitter import Emitter
@@ -14,16 +14,19 @@ __all__ = ["cast"]
 
 
 def cast(e: Emitter, value: Value, dtype: DType) -> Value:
-    """Return a value in another dtype; for float16, a float32 number that rounds to the right one.
+    """Return a value in another dtype; for the 16-bit types, a float32 number that rounds to the right one.
 
     Floating point numbers lose their fraction. For NaN and beyond the range of int32 (or of int64, if that is the
     target), the result is the smallest integer, as on x86 processors. Narrower integers are the low bits of an int32.
     """
-    if dtype == FLOAT16:
-        return _odd_float32(e, value) if value.dtype == FLOAT64 else e.convert(value, FLOAT32)
+    if dtype in HALVES:
+        if value.dtype == FLOAT64:
+            return _odd_float32(e, value)
+        is_long = dtype == BFLOAT16 and value.dtype in (INT32, INT64)
+        return _odd_float32_of_integer(e, value) if is_long else e.convert(value, FLOAT32)
     if dtype == BOOL:
         return e.truth(value)
-    if value.dtype.kind == "f" and dtype.kind != "f":
+    if kind_of(value.dtype) == "f" and kind_of(dtype) != "f":
         return e.convert(_truncate(e, value, INT64 if dtype == INT64 else INT32), dtype)
     return e.convert(value, dtype)
 
@@ -42,7 +45,23 @@ def _odd_float32(e: Emitter, value: Value) -> Value:
     Rounding the result to a shorter format then equals rounding the number itself.
     """
     near = e.convert(value, FLOAT32)
-    lost = e.subtract(value, e.convert(near, FLOAT64))
+    return _with_odd_bit(e, near, e.subtract(value, e.convert(near, FLOAT64)))
+
+
+def _odd_float32_of_integer(e: Emitter, value: Value) -> Value:
+    """Return an integer as float32, with the last bit set if it is inexact."""
+    near = e.convert(value, FLOAT32)
+    if value.dtype == INT32:
+        return _with_odd_bit(e, near, e.subtract(e.convert(value, FLOAT64), e.convert(near, FLOAT64)))
+    # the difference from a float64 of few bits is exact: split the integer into two halves
+    low = e.bits("and", value, e.like(value, 0xFFFFFFFF))
+    high = e.convert(e.subtract(value, low), FLOAT64)
+    lost = e.add(e.subtract(high, e.convert(near, FLOAT64)), e.convert(low, FLOAT64))
+    return _with_odd_bit(e, near, lost)
+
+
+def _with_odd_bit(e: Emitter, near: Value, lost: Value) -> Value:
+    """Return float32 numbers with the last bit set where the float64 numbers ``lost`` are not zero."""
     pattern, zero, one = e.reinterpret(near, INT32), e.constant(0, INT32), e.constant(1, INT32)
     even = e.relation("eq", e.bits("and", pattern, one), zero)
     inexact = e.bits("and", even, e.compare("one", lost, e.like(lost, 0)))

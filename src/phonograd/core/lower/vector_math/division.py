@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ...base.dtypes import kind_of
 from .formats import FORMATS
 from .parts import power_of_two
 
@@ -16,7 +17,7 @@ __all__ = ["divide", "modulo"]
 
 def divide(e: Emitter, first: Value, second: Value) -> Value:
     """Return the quotient; integers round towards zero, and division by zero gives zero."""
-    if first.dtype.kind == "f":
+    if kind_of(first.dtype) == "f":
         return e.divide(first, second)
     zero = e.relation("eq", second, e.like(second, 0))
     return e.select(zero, e.like(first, 0), e.integer_quotient(first, _divisor(e, first, second)))
@@ -29,7 +30,7 @@ def _divisor(e: Emitter, first: Value, second: Value) -> Value:
     """
     one = e.like(second, 1)
     divisor = e.select(e.relation("eq", second, e.like(second, 0)), one, second)
-    if first.dtype.kind == "u":
+    if kind_of(first.dtype) == "u":
         return divisor
     least = e.like(first, -(1 << 8 * first.dtype.itemsize - 1))
     overflows = e.bits("and", e.relation("eq", first, least), e.relation("eq", second, e.like(second, -1)))
@@ -39,15 +40,15 @@ def _divisor(e: Emitter, first: Value, second: Value) -> Value:
 def modulo(e: Emitter, first: Value, second: Value) -> Value:
     """Return the remainder with the sign of the divisor; zero if the divisor is zero."""
     zero = e.like(first, 0)
-    if first.dtype.kind == "f":
+    if kind_of(first.dtype) == "f":
         rest = _float_remainder(e, first, second)
     else:
         rest = e.integer_remainder(first, _divisor(e, first, second))
-    if first.dtype.kind != "u":
+    if kind_of(first.dtype) != "u":
         other_side = e.bits("xor", e.relation("lt", rest, zero), e.relation("lt", second, zero))
         moved = e.bits("and", other_side, e.relation("ne", rest, zero))
         rest = e.select(moved, e.add(rest, second), rest)
-    if first.dtype.kind == "f":
+    if kind_of(first.dtype) == "f":
         rest = e.select(e.relation("eq", rest, zero), e.with_sign_of(zero, second), rest)
     return e.select(e.relation("eq", second, zero), zero, rest)
 

@@ -376,3 +376,17 @@ def _gelqf_results(inputs: Partials) -> Partials:
 
 gelqf.interface = Interface(outputs=2, results=_gelqf_results)
 syevd.interface = Interface(outputs=2)
+
+
+# -- precision in mixed-precision training
+
+for _declared in (
+    det,
+    gelqf,
+    inverse,
+    potrf,
+    potri,
+    slogdet,
+    syevd,
+):
+    _declared.precision = "float32"

@@ -13,6 +13,7 @@ import math
 
 import numpy as np
 
+from ...base.dtypes import name_of
 from ...base.errors import MXNetError, format_shape
 from ...graph.interface import Interface, Partial, Partials, merge
 from ...graph.node import Node, Shape
@@ -59,7 +60,7 @@ def require_precision(name: str, operand: Node) -> None:
     """Raise unless the operand is float32 or float64."""
     if operand.dtype not in (np.float32, np.float64):
         raise MXNetError(
-            f"This operation only supports 32-bit and 64-bit floating point: {name} got {operand.dtype}. "
+            f"This operation only supports 32-bit and 64-bit floating point: {name} got {name_of(operand.dtype)}. "
             f"Convert the array with astype('float32')."
         )
 
@@ -450,3 +451,20 @@ def _triangular_shapes(inputs: Partials, outputs: Partials, *, rightside: bool) 
 gemm.interface = Interface(shapes=_gemm_shapes, results=lambda inputs: [inputs[2]])
 trmm.interface = trsm.interface = Interface(shapes=_triangular_shapes, results=lambda inputs: [inputs[1]])
 sumlogdiag.interface = Interface(results=lambda inputs: [None if inputs[0] is None else inputs[0][:-2] or (1,)])
+
+
+# -- precision in mixed-precision training
+
+for _declared in (
+    extractdiag,
+    extracttrian,
+    gemm,
+    gemm2,
+    makediag,
+    maketrian,
+    sumlogdiag,
+    syrk,
+    trmm,
+    trsm,
+):
+    _declared.precision = "float32"

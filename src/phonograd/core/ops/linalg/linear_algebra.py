@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from typing import Literal
 
-from ...base.dtypes import is_floating
+from ...base.dtypes import is_floating, name_of
 from ...base.errors import MXNetError, format_shape
 from ...graph.interface import Interface, Partial, leave_out, merge, same_shapes
 from ...graph.node import Node, Shape
@@ -32,7 +32,7 @@ def _floating(name: str, *operands: Node) -> None:
     if not is_floating(operands[0].dtype):
         raise MXNetError(
             f"{name} only supports float32/float64 for CPU, and float16/float32/float64 for GPU: "
-            f"the operands are {operands[0].dtype}. Convert them with astype('float32')."
+            f"the operands are {name_of(operands[0].dtype)}. Convert them with astype('float32')."
         )
 
 
@@ -311,3 +311,20 @@ def _dense_shapes(inputs: list[Partial], outputs: list[Partial], *, num_hidden: 
 
 div_sqrt_dim.interface = Interface(shapes=same_shapes)
 FullyConnected.interface = Interface(arguments=leave_out("bias", "no_bias"), shapes=_dense_shapes)
+
+
+# -- precision in mixed-precision training
+
+for _declared in (khatri_rao,):
+    _declared.precision = "float32"
+for _declared in (FullyConnected,):
+    _declared.precision = "low"
+for _declared in (
+    interleaved_matmul_encdec_qk,
+    interleaved_matmul_encdec_valatt,
+    interleaved_matmul_selfatt_qk,
+    interleaved_matmul_selfatt_valatt,
+    batch_dot,
+    dot,
+):
+    _declared.precision = "widest"

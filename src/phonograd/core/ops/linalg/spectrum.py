@@ -91,3 +91,12 @@ def count_sketch(data: Node, h: Node, s: Node, *, out_dim: int, processing_batch
     signs = single(BlockGrad(reshape_to(s, (1,) * (data.ndim - 1) + (count,))))
     places = cast(reshape_to(h, (count,)), INT64)
     return add_axis(data * signs, places, data.ndim - 1, out_dim)
+
+
+# -- precision in mixed-precision training
+
+for _declared in (
+    count_sketch,
+    fft,
+):
+    _declared.precision = "float32"

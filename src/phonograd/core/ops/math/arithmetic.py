@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ...base.dtypes import DType
+from ...base.dtypes import DType, kind_of
 from ...base.errors import MXNetError, format_shape
 from ...graph.interface import Interface, Onnx, same_shapes
 from ...graph.node import Node
@@ -109,7 +109,7 @@ def _multiply(lhs: Array, rhs: Array) -> Array:
 
 def _divide(lhs: Array, rhs: Array) -> Array:
     """Return the quotient of two arrays, with broadcasting; integers divide towards zero."""
-    if lhs.dtype.kind == "f":
+    if kind_of(lhs.dtype) == "f":
         return np.divide(lhs, rhs)
     quotient = np.floor_divide(lhs, rhs)
     inexact = (np.remainder(lhs, rhs) != 0) & ((lhs < 0) != (rhs < 0))
@@ -123,7 +123,7 @@ def _mod(lhs: Array, rhs: Array) -> Array:
 
 def _power(lhs: Array, rhs: Array) -> Array:
     """Return lhs raised to the power of rhs, with broadcasting."""
-    if lhs.dtype.kind == "f":
+    if kind_of(lhs.dtype) == "f":
         return np.power(lhs, rhs)
     return np.power(lhs.astype(np.float64), rhs).astype(lhs.dtype)
 
@@ -274,7 +274,7 @@ def _integer_power(data: Array, *, exponent: int) -> Array:
     """Return the array raised to a constant integer power."""
     if exponent == 2:
         return np.multiply(data, data)
-    if data.dtype.kind == "f":
+    if kind_of(data.dtype) == "f":
         return np.asarray(np.power(data, data.dtype.type(exponent)))
     return np.asarray(np.power(data.astype(np.float64), exponent)).astype(data.dtype)
 
@@ -343,3 +343,27 @@ def _raise(base: Any, exponent: Any) -> Node:
 
 
 Node.arithmetic.update(add=add, subtract=subtract, multiply=multiply, divide=divide, power=_raise)
+
+
+# -- precision in mixed-precision training
+
+for _declared in (
+    hypot,
+    power,
+):
+    _declared.precision = "float32"
+for _declared in (
+    add_n,
+    add,
+    divide,
+    maximum,
+    minimum,
+    mod,
+    multiply,
+    subtract,
+    elemwise_add,
+    elemwise_div,
+    elemwise_mul,
+    elemwise_sub,
+):
+    _declared.precision = "widest"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...base.dtypes import BOOL, FLOAT16, FLOAT32, INT64, DType
+from ...base.dtypes import BOOL, FLOAT32, HALVES, INT64, DType, name_of
 from ...base.errors import MXNetError, format_shape
 from ...graph.node import Node, Shape
 from ...graph.operator import Array, Spec, operator, single
@@ -41,7 +41,8 @@ def same_dtype(first: Node, second: Node, position: int = 1) -> DType:
     """Return the common dtype of two operands, or raise MXNet's error: mixed dtypes are not converted."""
     if first.kind != second.kind:
         raise MXNetError(
-            f"Incompatible attr in node  at {position}-th input: expected {first.dtype}, got {second.dtype}. "
+            f"Incompatible attr in node  at {position}-th input: expected {name_of(first.dtype)}, got "
+            f"{name_of(second.dtype)}. "
             f"Convert one of them with astype."
         )
     return first.dtype
@@ -86,13 +87,13 @@ def _any_of(data: Node, *, shape: Shape) -> Node:
 def _sum_of_halves(data: Node, *, shape: Shape) -> Node:
     from .primitives import cast  # that module imports this one
 
-    return cast(sum_to(cast(data, FLOAT32), shape), FLOAT16)
+    return cast(sum_to(cast(data, FLOAT32), shape), data.dtype)
 
 
 @operator(
     lowering=Either(
         Reduction(lambda e, first, second: e.add(first, second), 0.0, _axes_summed_to),
-        Either(Expansion(_sum_of_halves, frozenset([FLOAT16])), Expansion(_any_of, frozenset([BOOL]))),
+        Either(Expansion(_sum_of_halves, HALVES), Expansion(_any_of, frozenset([BOOL]))),
     )
 )
 def _sum_to(data: Array, *, shape: Shape) -> Array:

@@ -91,3 +91,19 @@ logical_not = declare(
         lowering=Elementwise(_emit_not, SUPPORTED),
     )
 )
+
+
+# -- precision in mixed-precision training
+
+for _declared in (
+    equal,
+    greater,
+    greater_equal,
+    lesser,
+    lesser_equal,
+    logical_and,
+    logical_or,
+    logical_xor,
+    not_equal,
+):
+    _declared.precision = "widest"

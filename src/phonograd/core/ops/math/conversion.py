@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ...base.dtypes import DType, convert_scalar
+from ...base.dtypes import DType, convert_scalar, kind_of
 from ...base.errors import MXNetError
 from ...graph.interface import Interface, merge, same_shapes
 from ...graph.node import Node
@@ -32,7 +32,7 @@ def cast_(data: Node, *, dtype: DType) -> Node:
 @composite()
 def amp_cast(data: Node, *, dtype: DType) -> Node:
     """Return the array cast to another dtype if it has floating point numbers, else unchanged."""
-    return cast(data, dtype) if data.dtype.kind == "f" else data
+    return cast(data, dtype) if kind_of(data.dtype) == "f" else data
 
 
 @composite()
@@ -40,17 +40,17 @@ def amp_multicast(*data: Node, num_outputs: int, cast_narrow: bool = False) -> A
     """Return the arrays with all floating point ones cast to their widest dtype (``cast_narrow``: narrowest)."""
     if len(data) != num_outputs:
         raise MXNetError(f"Operator amp_multicast expects {num_outputs} inputs, but got {len(data)} instead.")
-    floating = [node.dtype for node in data if node.dtype.kind == "f"]
+    floating = [node.dtype for node in data if kind_of(node.dtype) == "f"]
     if floating:
         choose = min if cast_narrow else max
         common = choose(floating, key=lambda dtype: dtype.itemsize)
-        data = tuple([cast(node, common) if node.dtype.kind == "f" else node for node in data])
+        data = tuple([cast(node, common) if kind_of(node.dtype) == "f" else node for node in data])
     return data[0] if num_outputs == 1 else data
 
 
 def _limit(value: float, dtype: DType) -> float | int:
     """Return a bound in the range of a dtype; bounds outside an integer's range become its end."""
-    if dtype.kind == "f" or math.isnan(value):
+    if kind_of(dtype) == "f" or math.isnan(value):
         return value
     information = np.iinfo(dtype)
     return int(min(max(value, information.min), information.max))
@@ -77,7 +77,7 @@ def clip(data: Array, *, a_min: float, a_max: float) -> Array:
 
 @clip.infer
 def clip_shape(data: Node) -> Spec:
-    if data.dtype.kind == "b":
+    if kind_of(data.dtype) == "b":
         raise MXNetError("Operator clip does not take bool arrays; use astype first")
     return data.shape, data.dtype
 
@@ -91,7 +91,7 @@ def clip_grad(out_grad: Node, out: Node, data: Node, *, a_min: float, a_max: flo
 @composite(name="_contrib_quadratic")
 def quadratic(data: Node, *, a: float = 0.0, b: float = 0.0, c: float = 0.0) -> Node:
     """Return ``a*x*x + b*x + c``, element by element; integers are computed in floating point and truncated."""
-    x = data if data.dtype.kind == "f" else cast(data, FLOAT64)
+    x = data if kind_of(data.dtype) == "f" else cast(data, FLOAT64)
     return cast(a * (x * x) + b * x + c, data.dtype)
 
 
@@ -102,13 +102,13 @@ def _cast_types(
     inputs: list[DType | None], outputs: list[DType | None], *, dtype: DType
 ) -> tuple[list[DType | None], list[DType | None]]:
     data = inputs[0]
-    return inputs, [None if data is None else dtype if data.kind == "f" else data]
+    return inputs, [None if data is None else dtype if kind_of(data) == "f" else data]
 
 
 def _common_types(
     inputs: list[DType | None], outputs: list[DType | None], *, cast_narrow: bool
 ) -> tuple[list[DType | None], list[DType | None]]:
-    known = [dtype for dtype in inputs if dtype is not None and dtype.kind == "f"]
+    known = [dtype for dtype in inputs if dtype is not None and kind_of(dtype) == "f"]
     if len(known) < len(inputs):
         return inputs, inputs
     chosen = (min if cast_narrow else max)(known, key=lambda dtype: dtype.itemsize)

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ...base.dtypes import kind_of
 from ...graph.interface import Interface, Onnx, same_shapes
 from ...graph.node import Node
 from ...graph.operator import Array, Operator, Spec, declare, nothing
@@ -45,10 +46,10 @@ def unary(
     """
 
     def reference(data: Array) -> Array:
-        if exact or (data.dtype.kind == "f" and data.dtype.itemsize > 2):
+        if exact or (kind_of(data.dtype) == "f" and data.dtype.itemsize > 2):
             return np.asarray(function(data)).astype(data.dtype, copy=False)
         # float16 is computed in float32, integers in float64
-        wide = np.float32 if data.dtype.kind == "f" else np.float64
+        wide = np.float32 if kind_of(data.dtype) == "f" else np.float64
         return np.asarray(function(data.astype(wide))).astype(data.dtype)
 
     def infer(data: Node) -> Spec:
@@ -75,7 +76,7 @@ def unary(
 
 def _whole(function: str) -> Callable[[Emitter, Value], Value]:
     """Return the emitter of one of LLVM's rounding functions; integers pass unchanged."""
-    return lambda e, x: e.call(function, x) if x.dtype.kind == "f" else x
+    return lambda e, x: e.call(function, x) if kind_of(x.dtype) == "f" else x
 
 
 def _inverse(e: Emitter, x: Value) -> Value:
@@ -128,7 +129,7 @@ def _sigmoid(x: Array) -> Array:
 def _emit_relu(e: Emitter, x: Value) -> Value:
     zero = e.like(x, 0)
     # true for NaN, which passes through
-    positive = e.compare("ugt", x, zero) if x.dtype.kind == "f" else e.relation("gt", x, zero)
+    positive = e.compare("ugt", x, zero) if kind_of(x.dtype) == "f" else e.relation("gt", x, zero)
     return e.select(positive, x, zero)
 
 
@@ -261,11 +262,11 @@ arctan = unary(
 )
 sinh: Operator = unary(
     "sinh", np.sinh, lambda g, y, x: g * cosh(x), "the hyperbolic sine", vector_math.sinh,
-    cost=10, numpy="sinh", onnx="Sinh", keeps_zero=True,
+    cost=10, numpy="sinh", onnx="Sinh", keeps_zero=True, precision="float32",
 )
 cosh: Operator = unary(
     "cosh", np.cosh, lambda g, y, x: g * sinh(x), "the hyperbolic cosine", vector_math.cosh,
-    cost=10, numpy="cosh", onnx="Cosh",
+    cost=10, numpy="cosh", onnx="Cosh", precision="float32",
 )
 tanh = unary(
     "tanh", np.tanh, lambda g, y, x: g * (1 - y * y), "the hyperbolic tangent", vector_math.tanh,
@@ -307,3 +308,24 @@ softsign = unary(
 # fmt: on
 
 Node.arithmetic["negative"] = negative
+
+
+# -- precision in mixed-precision training
+
+for _declared in (
+    arccos,
+    arcsin,
+    arctanh,
+    exp,
+    expm1,
+    log,
+    log10,
+    log1p,
+    log2,
+    rcbrt,
+    reciprocal,
+    rsqrt,
+    square,
+    tan,
+):
+    _declared.precision = "float32"

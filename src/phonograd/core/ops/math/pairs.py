@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ...base.dtypes import kind_of, name_of
 from ...base.errors import MXNetError
 from ...graph.node import Node
 from ...graph.operator import Array, Operator, declare, nothing, operator
@@ -19,8 +20,10 @@ __all__ = ["arctan2", "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor",
 
 def _floating(lhs: Node, rhs: Node) -> Any:
     dtype = same_dtype(lhs, rhs)
-    if dtype.kind != "f":
-        raise MXNetError(f"This operation only supports floating point types, not {dtype}; use astype('float32')")
+    if kind_of(dtype) != "f":
+        raise MXNetError(
+            f"This operation only supports floating point types, not {name_of(dtype)}; use astype('float32')"
+        )
     return broadcast_shapes(lhs.shape, rhs.shape), dtype
 
 
@@ -50,8 +53,8 @@ def copysign_grad(out_grad: Node, out: Node, lhs: Node, rhs: Node) -> tuple[Node
 
 def _whole(lhs: Node, rhs: Node) -> Any:
     dtype = same_dtype(lhs, rhs)
-    if dtype.kind == "f":
-        raise MXNetError(f"Only supports integer types, not {dtype}; use astype('int32') or astype('bool')")
+    if kind_of(dtype) == "f":
+        raise MXNetError(f"Only supports integer types, not {name_of(dtype)}; use astype('int32') or astype('bool')")
     return broadcast_shapes(lhs.shape, rhs.shape), dtype
 
 
@@ -88,6 +91,8 @@ def bitwise_not(data: Array) -> Array:
 
 @bitwise_not.infer
 def bitwise_not_shape(data: Node) -> Any:
-    if data.dtype.kind == "f":
-        raise MXNetError(f"Only supports integer types, not {data.dtype}; use astype('int32') or astype('bool')")
+    if kind_of(data.dtype) == "f":
+        raise MXNetError(
+            f"Only supports integer types, not {name_of(data.dtype)}; use astype('int32') or astype('bool')"
+        )
     return data.shape, data.dtype

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from ...base.dtypes import FLOAT16, FLOAT32, DType
+from ...base.dtypes import FLOAT32, HALVES, DType, as_dtype
 from ...graph.node import Node, Shape
 from ...graph.operator import Array, Spec, operator, single
 from ...lower import vector_math
@@ -123,12 +123,12 @@ def _undo_swap(node: Node) -> Node:
 
 
 def _product_of_halves(lhs: Node, rhs: Node) -> Node:
-    return cast(matmul(cast(lhs, FLOAT32), cast(rhs, FLOAT32)), FLOAT16)
+    return cast(matmul(cast(lhs, FLOAT32), cast(rhs, FLOAT32)), lhs.dtype)
 
 
 @operator(
     cost=lambda node: 2.0 * node.size * node.inputs[0].shape[-1],
-    lowering=Either(Matmul(), Expansion(_product_of_halves, frozenset([FLOAT16]))),
+    lowering=Either(Matmul(), Expansion(_product_of_halves, HALVES)),
 )
 def _matmul(lhs: Array, rhs: Array) -> Array:
     """Return matrix products over the last two axes."""
@@ -355,5 +355,5 @@ def cast_grad(out_grad: Node, out: Node, data: Node) -> Node:
 
 def cast(node: Node, dtype: Any) -> Node:
     """Return the node in another dtype."""
-    dtype = np.dtype(dtype)
+    dtype = as_dtype(dtype)
     return node if node.dtype == dtype else single(_cast.apply((node,), (dtype,)))

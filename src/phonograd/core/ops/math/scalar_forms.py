@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ...base.dtypes import kind_of
 from ...graph.interface import Interface, same_shapes
 from ...graph.node import Node
 from ...graph.operator import Operator, composite, single
@@ -45,7 +46,7 @@ FORMS: list[tuple[str, str, Operator, bool]] = [
 
 def _declare(name: str, older_name: str, whole: Operator, number_first: bool) -> None:
     def body(data: Node, *, scalar: float = 1.0, is_int: bool = True) -> Node:
-        if data.dtype.kind == "b":
+        if kind_of(data.dtype) == "b":
             data = cast(data, np.int64)
         if whole is arithmetic.power and not number_first and scalar.is_integer() and abs(scalar) <= 64:
             # exact products, as for ``x**2`` of arrays

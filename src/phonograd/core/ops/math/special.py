@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ...base.dtypes import DType
+from ...base.dtypes import DType, kind_of, name_of
 from ...base.errors import MXNetError
 from ...graph.interface import Interface, Onnx, same_shapes
 from ...graph.node import Node
@@ -45,7 +45,7 @@ def _function(
     lowering = None if emit is None else Elementwise(emit)
 
     def reference(data: Array) -> Array:
-        if data.dtype.kind == "f":
+        if kind_of(data.dtype) == "f":
             return function(data)
         return function(data.astype(np.float64)).astype(data.dtype)
 
@@ -90,7 +90,7 @@ gammaln = _function(
 @operator(cost=100.0)
 def _polygamma(data: Array, *, n: int) -> Array:
     """Return the n-th derivative of the digamma function, element by element; n = 0 is digamma."""
-    if data.dtype.kind == "f":
+    if kind_of(data.dtype) == "f":
         return special_functions.polygamma(data, n)
     return special_functions.polygamma(data.astype(np.float64), n).astype(data.dtype)
 
@@ -139,7 +139,7 @@ def smooth_l1(data: Array, *, scalar: float = 1.0) -> Array:
 
     With s for ``scalar`` it is ``(s x)^2 / 2`` where ``|x| < 1 / s^2``, and ``|x| - 0.5 / s^2`` elsewhere.
     """
-    x = data if data.dtype.kind == "f" else data.astype(np.float64)
+    x = data if kind_of(data.dtype) == "f" else data.astype(np.float64)
     square = scalar * scalar
     if square == 0:
         return np.zeros_like(data)
@@ -176,9 +176,9 @@ def hard_sigmoid(data: Array, *, alpha: float = 0.2, beta: float = 0.5) -> Array
 
 @hard_sigmoid.infer
 def hard_sigmoid_shape(data: Node) -> Spec:
-    if data.dtype.kind != "f":
+    if kind_of(data.dtype) != "f":
         raise MXNetError(
-            f"This operation only support floating point types, not {data.dtype}: hard_sigmoid. "
+            f"This operation only support floating point types, not {name_of(data.dtype)}: hard_sigmoid. "
             f"Convert the array with astype('float32')."
         )
     return data.shape, data.dtype
@@ -223,7 +223,7 @@ def _straight_through(out_grad: Node, out: Node, data: Node) -> Node:
 
 
 def _emit_round(e: Emitter, data: Value) -> Value:
-    if data.dtype.kind != "f":
+    if kind_of(data.dtype) != "f":
         return data
     whole = e.call("trunc", data)
     away = e.relation("ge", e.absolute(e.subtract(data, whole)), e.like(data, 0.5))
@@ -233,7 +233,7 @@ def _emit_round(e: Emitter, data: Value) -> Value:
 @operator(name="_contrib_round_ste", gradient=_straight_through, lowering=Elementwise(_emit_round, NUMBERS))
 def round_ste(data: Array) -> Array:
     """Round to the nearest integer, halves away from zero; the gradient is that of the identity."""
-    if data.dtype.kind != "f":
+    if kind_of(data.dtype) != "f":
         return data.copy()
     # do not add 0.5 to the element itself: the largest number below 0.5 would round up
     whole = np.trunc(data)
@@ -270,3 +270,15 @@ def gradientmultiplier_grad(out_grad: Node, out: Node, data: Node, *, scalar: fl
 
 make_loss.interface = Interface(outputs=("loss",))
 smooth_l1.interface = hard_sigmoid.interface = Interface(shapes=same_shapes)
+
+
+# -- precision in mixed-precision training
+
+for _declared in (
+    erfinv,
+    gamma,
+    gammaln,
+    make_loss,
+    smooth_l1,
+):
+    _declared.precision = "float32"

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ...base.devices import CPU, Context
-from ...base.dtypes import DType, convert_scalar
+from ...base.dtypes import DType, convert_scalar, widen
 from ...graph.node import FORGOTTEN, Node, Shape, statistics
 from ...graph.operator import REGISTRY, Array, nothing, operator, single
 from ...lower.lowering import SUPPORTED, Constant, Elementwise
@@ -158,9 +158,9 @@ def constant_value(node: Node) -> Any:
     while node.operator.is_view:
         node = node.inputs[0]
     if node.operator is _constant:
-        return np.frombuffer(node.attributes[0], node.dtype)[0]
+        return widen(np.frombuffer(node.attributes[0], node.dtype))[0]
     if node.operator is _full:
-        return np.frombuffer(node.attributes[1], node.dtype)[0]
+        return widen(np.frombuffer(node.attributes[1], node.dtype))[0]
     return None
 
 

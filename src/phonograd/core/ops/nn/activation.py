@@ -147,3 +147,9 @@ LeakyReLU.interface = Interface(
     shapes=_slopes,
     results=first_results,
 )
+
+
+# -- precision in mixed-precision training
+
+Activation.float32_when = ("act_type", ("softrelu",))
+LeakyReLU.float32_when = ("act_type", ("elu", "selu"))

@@ -428,3 +428,12 @@ convolution.interface = Interface(
 deconvolution.interface = Interface(
     arguments=leave_out("bias", "no_bias"), shapes=_convolution_shapes("Deconvolution", deconvolution_weight_shape)
 )
+
+
+# -- precision in mixed-precision training
+
+for _declared in (
+    convolution,
+    deconvolution,
+):
+    _declared.precision = "low"

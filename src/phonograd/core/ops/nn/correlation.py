@@ -110,3 +110,9 @@ def _equal_inputs(inputs: Partials, outputs: Partials) -> Partials:
 
 
 correlation.interface = Interface(outputs=("output", "first", "second"), shown=1, shapes=_equal_inputs)
+
+
+# -- precision in mixed-precision training
+
+for _declared in (correlation,):
+    _declared.precision = "widest"

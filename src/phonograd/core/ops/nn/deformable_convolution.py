@@ -216,3 +216,9 @@ deformable_convolution.interface = Interface(arguments=leave_out("bias", "no_bia
 modulated_deformable_convolution.interface = Interface(
     arguments=leave_out("bias", "no_bias"), shapes=_symbol_shapes(True)
 )
+
+
+# -- precision in mixed-precision training
+
+for _declared in (deformable_convolution,):
+    _declared.precision = "float32"

@@ -117,3 +117,9 @@ def _mark_types(
 
 
 hawkes_log_likelihood.interface = Interface(outputs=("output", "out_state"), types=_mark_types)
+
+
+# -- precision in mixed-precision training
+
+for _declared in (hawkes_log_likelihood,):
+    _declared.precision = "float32"

@@ -269,3 +269,17 @@ SVMOutput.interface = Interface(shapes=_row_labels, results=first_results)
 LinearRegressionOutput.interface = Interface(shapes=_regression_labels, results=first_results)
 MAERegressionOutput.interface = LogisticRegressionOutput.interface = LinearRegressionOutput.interface
 MakeLoss.interface = Interface(shapes=same_shapes)
+
+
+# -- precision in mixed-precision training
+
+for _declared in (
+    LinearRegressionOutput,
+    LogisticRegressionOutput,
+    MAERegressionOutput,
+    MakeLoss,
+    SVMOutput,
+    SoftmaxOutput,
+    softmax_cross_entropy,
+):
+    _declared.precision = "float32"

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ...base.dtypes import DType
+from ...base.dtypes import DType, name_of
 from ...base.errors import MXNetError, format_shape
 from ...graph.interface import Interface, Onnx, like_data, same_shapes, vectors
 from ...graph.node import Node, Shape
@@ -76,7 +76,8 @@ def _check_vector(name: str, argument: str, node: Node, extent: int, dtype: DTyp
         )
     if node.dtype != dtype:
         raise MXNetError(
-            f"This layer requires uniform type. Expected '{dtype}' v.s. given '{node.dtype}' at '{argument}' in "
+            f"This layer requires uniform type. Expected '{name_of(dtype)}' v.s. given "
+            f"'{name_of(node.dtype)}' at '{argument}' in "
             f"operator {name}"
         )
 
@@ -440,3 +441,16 @@ GroupNorm.interface = Interface(
     shapes=lambda inputs, outputs, *, num_groups: [*like_data(inputs[:1], outputs), (num_groups,), (num_groups,)],
 )
 L2Normalization.interface = LRN.interface = Interface(outputs=("output", "norm"), shown=1, shapes=same_shapes)
+
+
+# -- precision in mixed-precision training
+
+for _declared in (
+    GroupNorm,
+    InstanceNorm,
+    L2Normalization,
+    LRN,
+    LayerNorm,
+    sync_batch_norm,
+):
+    _declared.precision = "float32"

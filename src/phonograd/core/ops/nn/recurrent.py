@@ -400,3 +400,9 @@ RNN.interface = Interface(
     shapes=_recurrent_shapes,
     types=separate_types(4),
 )
+
+
+# -- precision in mixed-precision training
+
+for _declared in (RNN,):
+    _declared.precision = "low"

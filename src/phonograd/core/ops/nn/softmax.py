@@ -10,7 +10,7 @@ from typing import Literal
 
 import numpy as np
 
-from ...base.dtypes import BOOL, FLOAT32, INT64, DType, is_floating
+from ...base.dtypes import BOOL, FLOAT32, INT64, DType, is_floating, kind_of, largest_of, name_of, promote
 from ...base.errors import MXNetError, format_shape
 from ...graph.interface import Interface, Onnx, Partial, merge, only_if, same_shapes
 from ...graph.node import Node, Shape
@@ -30,7 +30,7 @@ def demand_floating(dtype: DType, name: str) -> None:
     """Raise MXNet's error if an operator gets integers or booleans."""
     if not is_floating(dtype):
         raise MXNetError(
-            f"This operation only support floating point types, not {dtype} in operator {name}. "
+            f"This operation only support floating point types, not {name_of(dtype)} in operator {name}. "
             f"Convert the array first, for example with astype('float32')."
         )
 
@@ -171,10 +171,10 @@ def _prepare(
     result = data.dtype if dtype is None else dtype
     if not is_floating(result):
         raise MXNetError(
-            f"Invalid Input: '{result}', valid values are: {{None, 'float16', 'float32', 'float64'}}, "
+            f"Invalid Input: '{result}', valid values are: {{None, 'bfloat16', 'float16', 'float32', 'float64'}}, "
             f'in operator {name}(name="", dtype="{result}")'
         )
-    data = cast(data, np.promote_types(data.dtype, result))
+    data = cast(data, promote(data.dtype, result))
     factor = sign if temperature is None else sign / temperature if temperature else float("nan")
     return data if factor == 1 else data * factor, real_axis(axis, data.ndim, name), result
 
@@ -216,8 +216,10 @@ def softmax(
     argument, position, result = _prepare(data, "softmax", axis, temperature, dtype)
     if length is None:
         return cast(softmax_along(argument, position), result)
-    if length.dtype.kind not in "iu":
-        raise MXNetError(f"This operation only support integer types, not {length.dtype} in operator softmax (length)")
+    if kind_of(length.dtype) not in "iu":
+        raise MXNetError(
+            f"This operation only support integer types, not {name_of(length.dtype)} in operator softmax (length)"
+        )
     expected_shape = without(data.shape, (position,))
     if length.shape != expected_shape:
         raise MXNetError(
@@ -226,7 +228,7 @@ def softmax(
         )
     valid = single(_within_length(length, shape=data.shape, axis=position))
     # half of the lowest finite number: minus any ordinary logit it stays finite, and its exponential is zero
-    lowest = -float(np.finfo(argument.dtype).max) / 2
+    lowest = -largest_of(argument.dtype) / 2
     soft = softmax_along(select(valid, argument, lowest), position)
     return cast(select(valid, soft, 0), result)
 
@@ -298,3 +300,14 @@ def _result_types(
 
 softmax.interface = Interface(arguments=only_if(length="use_length"), shapes=_with_lengths, types=_result_types)
 log_softmax.interface = softmin.interface = SoftmaxActivation.interface = Interface(shapes=same_shapes)
+
+
+# -- precision in mixed-precision training
+
+for _declared in (
+    SoftmaxActivation,
+    log_softmax,
+    softmax,
+    softmin,
+):
+    _declared.precision = "float32"

@@ -12,6 +12,7 @@ from typing import Literal
 
 import numpy as np
 
+from ...base.dtypes import FLOAT32, promote
 from ...base.errors import MXNetError, format_shape
 from ...graph.interface import Interface, only_if, separate_types
 from ...graph.node import Node, Shape
@@ -180,7 +181,7 @@ def CTCLoss(
     paths = _ctc_paths(
         label, data_lengths, label_lengths, frames=frames, classes=classes, blank_first=blank_label == "first"
     )
-    wide = np.promote_types(data.dtype, np.float32)
+    wide = promote(data.dtype, FLOAT32)
     loss = _loss(cast(data, wide), paths, use_data_lengths)
     others = [node for node in (label, data_lengths, label_lengths) if node is not None]
     return depending_on(cast(loss, data.dtype), others)
@@ -212,3 +213,9 @@ CTCLoss.interface = Interface(
     shown=1,
     types=separate_types(1, 2, 3),
 )
+
+
+# -- precision in mixed-precision training
+
+for _declared in (CTCLoss,):
+    _declared.precision = "float32"

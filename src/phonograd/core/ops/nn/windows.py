@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from ...base.dtypes import FLOAT16, FLOAT32, DType
+from ...base.dtypes import FLOAT32, HALVES, DType, compute_dtype, kind_of, name_of
 from ...base.errors import MXNetError, format_shape
 from ...graph.node import Node, Shape
 from ...graph.operator import REGISTRY, Array, Spec, operator, single
@@ -88,9 +88,9 @@ def check_dimensions(operator_name: str, data: Shape, kernel: Shape) -> None:
 
 def check_floating(operator_name: str, dtype: DType) -> None:
     """Raise for dtypes other than floating point."""
-    if dtype.kind != "f":
+    if kind_of(dtype) != "f":
         raise MXNetError(
-            f"This operation only support floating point types, not {dtype}, in operator {operator_name}; "
+            f"This operation only support floating point types, not {name_of(dtype)}, in operator {operator_name}; "
             "convert the data with astype"
         )
 
@@ -101,7 +101,8 @@ def require_uniform_dtype(operator_name: str, data: Node, **others: Node | None)
     for name, node in others.items():
         if node is not None and node.dtype != data.dtype:
             raise MXNetError(
-                f"This layer requires uniform type. Expected '{data.dtype}' v.s. given '{node.dtype}' at '{name}' "
+                f"This layer requires uniform type. Expected '{name_of(data.dtype)}' v.s. given "
+                f"'{name_of(node.dtype)}' at '{name}' "
                 f"in operator {operator_name}"
             )
 
@@ -159,9 +160,9 @@ def kernels_of(name: str) -> Either:
 
     def expand(*sources: Node, **parameters: Any) -> Node:
         wide = tuple([cast(source, FLOAT32) for source in sources])
-        return cast(single(REGISTRY[name].apply(wide, tuple(parameters.values()))), FLOAT16)
+        return cast(single(REGISTRY[name].apply(wide, tuple(parameters.values()))), sources[0].dtype)
 
-    return Either(Windowed(name.removeprefix("_")), Expansion(expand, frozenset([FLOAT16])))
+    return Either(Windowed(name.removeprefix("_")), Expansion(expand, HALVES))
 
 
 # -- windows of NumPy arrays
@@ -169,7 +170,7 @@ def kernels_of(name: str) -> Either:
 
 def working_dtype(dtype: DType) -> DType:
     """Return the dtype of accumulation: half precision accumulates in single precision."""
-    return FLOAT32 if dtype == FLOAT16 else dtype
+    return compute_dtype(dtype)
 
 
 def pad_spatial(data: Array, pad: Shape) -> Array:

@@ -158,3 +158,18 @@ def _dirichlet_shapes(inputs: Partials, outputs: Partials) -> Partials:
 pdf_dirichlet.interface = Interface(
     shapes=_dirichlet_shapes, results=lambda inputs: [None if inputs[0] is None else inputs[0][:-1] or (1,)]
 )
+
+
+# -- precision in mixed-precision training
+
+for _declared in (
+    pdf_dirichlet,
+    pdf_exponential,
+    pdf_gamma,
+    pdf_generalized_negative_binomial,
+    pdf_negative_binomial,
+    pdf_normal,
+    pdf_poisson,
+    pdf_uniform,
+):
+    _declared.precision = "widest"

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from ...base.dtypes import FLOAT16, UINT32, DType, is_floating
+from ...base.dtypes import HALVES, UINT32, DType, is_floating, name_of, precision_of
 from ...base.errors import MXNetError, format_shape
 from ...graph.interface import Interface, Partials, merge
 from ...graph.node import Node, Shape
@@ -70,18 +70,19 @@ def _standard(name: str, function: Callable[..., Array], sentence: str, lowering
     return declare(Operator(reference, name=name, infer=infer, gradient=nothing, cost=20, lowering=lowering))
 
 
-def _halves(name: str, finish: Callable[[Node], Node] = lambda numbers: numbers) -> Expansion:
-    """Return the expansion that makes float16 numbers from float32 numbers of the same distribution."""
+def _halves(name: str, finish: Callable[[Node, DType], Node] = lambda numbers, dtype: numbers) -> Expansion:
+    """Return the expansion that makes 16-bit numbers from float32 numbers of the same distribution."""
 
-    def expand(counter: Node, *, shape: Shape) -> Node:
-        return cast(finish(single(REGISTRY[name](counter, shape=shape, dtype=FLOAT32))), FLOAT16)
+    def expand(counter: Node, *, shape: Shape, dtype: DType) -> Node:
+        return cast(finish(single(REGISTRY[name](counter, shape=shape, dtype=FLOAT32)), dtype), dtype)
 
-    return Expansion(expand, frozenset([FLOAT16, UINT32]))
+    return Expansion(expand, HALVES | {UINT32})
 
 
-def _first_digits(numbers: Node) -> Node:
-    # truncate to the digits of a half: rounding could give 1
-    return single(floor(numbers * 2.0**11)) * 2.0**-11
+def _first_digits(numbers: Node, dtype: DType) -> Node:
+    # truncate to the digits of the format: rounding could give 1
+    steps = 2 / precision_of(dtype)
+    return single(floor(numbers * steps)) * (1 / steps)
 
 
 _uniform01 = _standard(
@@ -118,8 +119,9 @@ def _result_type(dtype: DType | None, name: str) -> DType:
         return FLOAT32
     if not is_floating(dtype):
         raise MXNetError(
-            f"Invalid Input: '{dtype}', valid values are: {{'None', 'float16', 'float32', 'float64'}}, "
-            f'in operator {name}(name="", dtype="{dtype}")'
+            f"Invalid Input: '{name_of(dtype)}', valid values are: "
+            f"{{'None', 'bfloat16', 'float16', 'float32', 'float64'}}, "
+            f'in operator {name}(name="", dtype="{name_of(dtype)}")'
         )
     return dtype
 
@@ -478,8 +480,9 @@ def sample_multinomial(
         )
     if dtype.name not in ("float16", "float32", "float64", "int32", "uint8"):
         raise MXNetError(
-            f"Invalid Input: '{dtype}', valid values are: {{'float16', 'float32', 'float64', 'int32', 'uint8'}}, "
-            f'in operator _sample_multinomial(name="", dtype="{dtype}")'
+            f"Invalid Input: '{name_of(dtype)}', valid values are: "
+            f"{{'float16', 'float32', 'float64', 'int32', 'uint8'}}, "
+            f'in operator _sample_multinomial(name="", dtype="{name_of(dtype)}")'
         )
     size = shape or (1,) if data.ndim == 1 else shape
     drawn, flat = _categories(data, counter, shape=size, dtype=dtype)

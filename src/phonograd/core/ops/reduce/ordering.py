@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ...base.dtypes import DType
+from ...base.dtypes import DType, kind_of, name_of, precision_of
 from ...base.errors import MXNetError
 from ...graph.interface import Interface
 from ...graph.node import Node
@@ -84,10 +84,10 @@ def _prepare(name: str, data: Node, axis: int | None) -> tuple[Node, int]:
 def _indices(name: str, source: Node, positions: Node, axis: int, dtype: DType) -> Node:
     """Return flat positions as indices along the axis, in a dtype; raise if it is too small."""
     extent = source.shape[axis]
-    largest = np.iinfo(dtype).max if dtype.kind in "iu" else 2 ** (np.finfo(dtype).nmant + 1)
+    largest = np.iinfo(dtype).max if kind_of(dtype) in "iu" else int(2 / precision_of(dtype))
     if extent - 1 > largest:
         raise MXNetError(
-            f"'{dtype}' does not have a sufficient precision to represent the indices of {extent} elements, "
+            f"'{name_of(dtype)}' does not have a sufficient precision to represent the indices of {extent} elements, "
             f"in operator {name}; use dtype='int64'"
         )
     stride = int(np.prod(source.shape[axis + 1 :], dtype=np.int64))
@@ -161,3 +161,12 @@ topk.interface = Interface(
     shown=lambda *, ret_typ: 2 if ret_typ == "both" else 1,
     types=_largest_types,
 )
+
+
+# -- precision in mixed-precision training
+
+for _declared in (
+    argsort,
+    topk,
+):
+    _declared.precision = "float32"

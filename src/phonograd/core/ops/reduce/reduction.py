@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ...base.dtypes import BOOL, UINT8, DType
+from ...base.dtypes import BOOL, HALVES, UINT8, DType, is_floating, kind_of, name_of
 from ...base.errors import MXNetError, format_shape
 from ...graph.interface import Interface, Onnx, Partials, outputs_of_type, same_shapes
 from ...graph.node import Node, Shape
@@ -64,8 +64,10 @@ def _extremum(name: str, function: Any, word: str, combine: Callable[..., Value]
         return select(equal(data, out), out_grad, 0)
 
     def identity(dtype: DType) -> float:
-        limits = np.finfo(dtype) if dtype.kind == "f" else np.iinfo(dtype)
-        return furthest if dtype.kind == "f" else int(limits.min if furthest < 0 else limits.max)
+        if is_floating(dtype):
+            return furthest
+        limits = np.iinfo(dtype)
+        return int(limits.min if furthest < 0 else limits.max)
 
     reference.__doc__ = f"Return the {word} along axes, which keep size one; NaN propagates."
 
@@ -165,7 +167,14 @@ def euclidean_grad(out_grad: Node, out: Node, data: Node) -> Node:
     return data / out * out_grad
 
 
-@operator(cost=4.0, lowering=Cumulative(lambda *, axis, reverse: (axis, reverse)))
+def _sums_of_halves(data: Node, *, axis: int, reverse: bool) -> Node:
+    return cast(single(_running_sum(cast(data, FLOAT32), axis=axis, reverse=reverse)), data.dtype)
+
+
+@operator(
+    cost=4.0,
+    lowering=Either(Cumulative(lambda *, axis, reverse: (axis, reverse)), Expansion(_sums_of_halves, HALVES)),
+)
 def _running_sum(data: Array, *, axis: int, reverse: bool) -> Array:
     """Return the cumulative sums along an axis, with reverse from the end."""
     if reverse:
@@ -195,9 +204,9 @@ def mean_axes(node: Node, axes: Shape, keepdims: bool = False) -> Node:
     """Return the mean along axes. Integers do not overflow and truncate; float16 is summed in float32."""
     axes = real_axes(axes, node.ndim, "mean")
     count = int(np.prod([node.shape[axis] for axis in axes], dtype=np.int64))
-    if node.dtype.kind == "b":
+    if kind_of(node.dtype) == "b":
         return max_axes(node, axes, keepdims)
-    wide = INT64 if node.dtype.kind in "iu" else FLOAT32 if node.dtype.itemsize == 2 else node.dtype
+    wide = INT64 if kind_of(node.dtype) in "iu" else FLOAT32 if node.dtype.itemsize == 2 else node.dtype
     return cast(sum_axes(cast(node, wide), axes, keepdims) / count, node.dtype)
 
 
@@ -220,7 +229,7 @@ def prod_axes(node: Node, axes: Shape, keepdims: bool = False) -> Node:
 
 
 def _norm_axes(node: Node, axes: Shape, keepdims: bool) -> Node:
-    if node.dtype.kind != "f":
+    if kind_of(node.dtype) != "f":
         return cast(_norm_axes(cast(node, FLOAT64), axes, keepdims), node.dtype)
     return _drop(single(_euclidean(node, axes=axes)), axes, keepdims)
 
@@ -252,7 +261,7 @@ def _reduction(
 
 
 def _without_nan(node: Node, replacement: float) -> Node:
-    return node if node.dtype.kind != "f" else select(not_equal(node, node), replacement, node)
+    return node if kind_of(node.dtype) != "f" else select(not_equal(node, node), replacement, node)
 
 
 def _nansum(node: Node, axes: Shape, keepdims: bool) -> Node:
@@ -282,7 +291,7 @@ def norm(
     axes = reduction_axes(data.shape, axis)
     dtype = out_dtype or data.dtype
     # a wider result dtype is also the dtype of the computation
-    wider = dtype.kind == "f" and (data.dtype.kind != "f" or dtype.itemsize > data.dtype.itemsize)
+    wider = kind_of(dtype) == "f" and (kind_of(data.dtype) != "f" or dtype.itemsize > data.dtype.itemsize)
     source = cast(data, dtype) if wider else data
     found = _norm_axes(source, axes, keepdims) if ord == 2 else sum_axes(abs_(source), axes, keepdims)
     return cast(_never_zero_dimensional(found, keepdims), dtype)
@@ -309,11 +318,14 @@ def multi_sum_sq(*data: Node, num_arrays: int) -> Node:
     if len(data) != num_arrays:
         raise MXNetError(f"Operator multi_sum_sq expects {num_arrays} inputs, but got {len(data)} instead.")
     for position, node in enumerate(data):
-        if node.dtype.kind != "f":
-            raise MXNetError(f"This operation only support floating point types, not {node.dtype}: multi_sum_sq")
+        if kind_of(node.dtype) != "f":
+            raise MXNetError(
+                f"This operation only support floating point types, not {name_of(node.dtype)}: multi_sum_sq"
+            )
         if node.dtype != data[0].dtype:
             raise MXNetError(
-                f"This layer requires uniform type. Expected '{data[0].dtype}' v.s. given '{node.dtype}' at "
+                f"This layer requires uniform type. Expected '{name_of(data[0].dtype)}' v.s. given "
+                f"'{name_of(node.dtype)}' at "
                 f"'array_{position}' of multi_sum_sq"
             )
     sums = []
@@ -336,7 +348,7 @@ def cumsum(a: Node, *, axis: int | None = None, dtype: DType | None = None) -> N
 
     Elements are cast to ``dtype`` before the sum.
     """
-    converted = cast(a, dtype or (INT64 if a.dtype.kind == "b" else a.dtype))
+    converted = cast(a, dtype or (INT64 if kind_of(a.dtype) == "b" else a.dtype))
     if axis is None:
         converted, axis = reshape_to(converted, (a.size,)), 0
     if not -converted.ndim <= axis < converted.ndim:
@@ -386,7 +398,7 @@ def _position_of(extremum: Operator, data: Node, axis: int) -> Node:
     """Return the first position of an extremum along an axis, which keeps size one, in the dtype of the data."""
     found = single(extremum(data, axes=(axis,)))
     here = equal(data, found)
-    if data.dtype.kind == "f":
+    if kind_of(data.dtype) == "f":
         # NaN is the extremum, if there is one, but does not equal itself
         here = logical_or(here, not_equal(data, data))
     place = select(here, position_along(data.shape, axis), data.shape[axis])
@@ -394,7 +406,7 @@ def _position_of(extremum: Operator, data: Node, axis: int) -> Node:
 
 
 def _numeric(name: str, data: Node) -> None:
-    if data.dtype.kind == "b":
+    if kind_of(data.dtype) == "b":
         raise MXNetError(f"{name} does not take bool arrays: positions have the dtype of the input; use astype first")
 
 
@@ -446,3 +458,18 @@ multi_sum_sq.interface = Interface(
     types=outputs_of_type(np.dtype("float32")),
     results=constant_results(lambda *, num_arrays, **_: (num_arrays,)),
 )
+
+
+# -- precision in mixed-precision training
+
+for _declared in (
+    square_sum,
+    mean,
+    moments,
+    nanprod,
+    nansum,
+    norm,
+    prod,
+    sum_,
+):
+    _declared.precision = "float32"

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ...base.dtypes import DType, convert_scalar
+from ...base.dtypes import DType, convert_scalar, kind_of
 from ...base.errors import MXNetError, format_shape
 from ...graph.interface import Interface, outputs_of_type
 from ...graph.node import Node, Shape
@@ -107,7 +107,7 @@ def position_along(shape: Shape, axis: int, dtype: DType | None = None) -> Node:
 def _progression(count: int, start: float, step: float, repeat: int, dtype: DType) -> Array:
     """Return ``count`` elements of start, start + step, ..., each ``repeat`` times, computed in the result dtype."""
     index = np.arange(count, dtype=INT64) // repeat
-    if dtype.kind == "f":
+    if kind_of(dtype) == "f":
         wide = FLOAT32 if dtype.itemsize == 2 else dtype
         return np.asarray(convert_scalar(start, wide) + index.astype(wide) * convert_scalar(step, wide)).astype(dtype)
     first, difference = int(convert_scalar(start, dtype)), int(convert_scalar(step, dtype))
@@ -118,7 +118,7 @@ def _expand_progression(count: int, start: float, step: float, repeat: int, dtyp
     """Return the node of a progression."""
     steps = -(-count // repeat)
     index = position_along((steps, 1), 0, INT64)
-    if dtype.kind == "f":
+    if kind_of(dtype) == "f":
         wide = FLOAT32 if dtype.itemsize == 2 else dtype
         numbers = constant(start, wide) + cast(index, wide) * constant(step, wide)
     else:

@@ -11,7 +11,7 @@ from typing import Literal
 
 import numpy as np
 
-from ...base.dtypes import FLOAT32, INT32, INT64, DType, convert_scalar
+from ...base.dtypes import FLOAT32, INT32, INT64, DType, convert_scalar, name_of
 from ...base.errors import MXNetError, format_shape
 from ...graph.interface import Interface, Partial, merge, separate_types
 from ...graph.node import Node, Shape
@@ -91,7 +91,9 @@ def batch_take(a: Array, indices: Array) -> Array:
 @batch_take.infer
 def batch_take_shape(a: Node, indices: Node) -> Spec:
     if indices.dtype != INT32:
-        raise MXNetError(f"Type inconsistent, Provided = {indices.dtype}, inferred type = int32 in operator batch_take")
+        raise MXNetError(
+            f"Type inconsistent, Provided = {name_of(indices.dtype)}, inferred type = int32 in operator batch_take"
+        )
     if a.ndim == 0 or math.prod(a.shape[:-1]) != indices.size:
         raise MXNetError(
             "Index array's size must be the same as data array's size excluding the last dimension: "
@@ -446,3 +448,9 @@ where.interface = Interface(
     types=separate_types(0), shapes=_where_shapes, results=lambda inputs: [merge_all(inputs[1:])]
 )
 embedding.interface = sparse_embedding.interface = Interface(shapes=_table_shapes, types=_table_types)
+
+
+# -- precision in mixed-precision training
+
+for _declared in (where,):
+    _declared.precision = "widest"

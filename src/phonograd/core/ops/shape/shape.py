@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from ...base.dtypes import name_of
 from ...base.errors import MXNetError, format_shape
 from ...graph.interface import Interface, Partial, Partials, merge
 from ...graph.node import Node, Shape
@@ -276,7 +277,8 @@ def _uniform(name: str, data: tuple[Node, ...]) -> None:
     for position, node in enumerate(data):
         if node.dtype != data[0].dtype:
             raise MXNetError(
-                f"Non-uniform data type in {name}, expected data type {data[0].dtype}, got data type {node.dtype} for "
+                f"Non-uniform data type in {name}, expected data type {name_of(data[0].dtype)}, got data "
+                f"type {name_of(node.dtype)} for "
                 f"input {position}. Convert it with astype."
             )
 
@@ -455,3 +457,12 @@ slice_channel.interface = Interface(
 )
 _split.interface = Interface(outputs=lambda *, boundaries: len(boundaries) + 1)
 split_v2.interface = Interface(outputs=lambda *, indices, sections: sections or len(indices), numbered=True)
+
+
+# -- precision in mixed-precision training
+
+for _declared in (
+    concat,
+    stack,
+):
+    _declared.precision = "widest"

@@ -9,7 +9,7 @@ from typing import Literal
 
 import numpy as np
 
-from ...base.dtypes import INT64, UINT8, is_floating
+from ...base.dtypes import INT64, UINT8, is_floating, name_of
 from ...base.errors import MXNetError, format_shape
 from ...graph.interface import Interface
 from ...graph.node import Node, Shape
@@ -38,10 +38,13 @@ def demand_floating_boxes(name: str, *inputs: Node) -> None:
     """Raise unless all inputs have one floating point dtype."""
     for node in inputs:
         if not is_floating(node.dtype):
-            raise MXNetError(f"This operation only support floating point types, not {node.dtype}, in operator {name}")
+            raise MXNetError(
+                f"This operation only support floating point types, not {name_of(node.dtype)}, in operator {name}"
+            )
         if node.dtype != inputs[0].dtype:
             raise MXNetError(
-                f"operator {name} takes arrays of one dtype, not {inputs[0].dtype} and {node.dtype}; use astype"
+                f"operator {name} takes arrays of one dtype, not {name_of(inputs[0].dtype)} and "
+                f"{name_of(node.dtype)}; use astype"
             )
 
 
@@ -375,3 +378,12 @@ def box_decode_shape(data: Node, anchors: Node) -> Spec:
 box_nms.interface = Interface(outputs=2, shown=1)
 bipartite_matching.interface = Interface(outputs=2)
 box_encode.interface = Interface(outputs=2)
+
+
+# -- precision in mixed-precision training
+
+for _declared in (
+    box_iou,
+    box_nms,
+):
+    _declared.precision = "widest"

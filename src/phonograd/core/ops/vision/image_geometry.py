@@ -6,7 +6,7 @@ differentiable.
 
 from __future__ import annotations
 
-from ...base.dtypes import FLOAT32, is_floating
+from ...base.dtypes import FLOAT32, is_floating, name_of
 from ...base.errors import MXNetError, format_shape
 from ...graph.interface import Interface, outputs_of_type
 from ...graph.node import Node
@@ -58,7 +58,7 @@ def normalize(data: Node, *, mean: Floats = (0.0, 0.0, 0.0, 0.0), std: Floats = 
             f"{format_shape(data.shape)}, in operator _image_normalize"
         )
     if not is_floating(data.dtype):
-        raise MXNetError(f"operator _image_normalize takes floats, not {data.dtype}: apply to_tensor first")
+        raise MXNetError(f"operator _image_normalize takes floats, not {name_of(data.dtype)}: apply to_tensor first")
     channels = data.shape[-3]
     return (data - _column("mean", mean, channels, data)) / _column("std", std, channels, data)
 

@@ -272,3 +272,13 @@ def multibox_detection_shape(cls_prob: Node, loc_pred: Node, anchor: Node, *, va
 # -- symbol declarations
 
 multibox_target.interface = Interface(outputs=("loc_target", "loc_mask", "cls_target"))
+
+
+# -- precision in mixed-precision training
+
+for _declared in (
+    multibox_detection,
+    multibox_prior,
+    multibox_target,
+):
+    _declared.precision = "float32"

@@ -22,7 +22,7 @@ from typing import Literal
 
 import numpy as np
 
-from ...base.dtypes import INT64, UINT8
+from ...base.dtypes import INT64, UINT8, kind_of
 from ...base.errors import MXNetError
 from ...graph.node import Node, Shape
 from ...graph.operator import Array, Spec, composite, nothing, operator, single
@@ -152,7 +152,7 @@ def _add_axis(data: Array, index: Array, *, axis: int, extent: int) -> Array:
     ordered = place[order]
     starts = np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1])))
     # sum slice by slice in double precision: add.at would round after every addition and is far slower
-    precise = np.float64 if data.dtype.kind == "f" else data.dtype
+    precise = np.float64 if kind_of(data.dtype) == "f" else data.dtype
     sums = np.add.reduceat(np.take(slices, order, axis), starts, axis, dtype=precise)
     out[(slice(None),) * axis + (ordered[starts],)] = sums
     return out
@@ -297,7 +297,7 @@ def _expand_add_along(data: Node, index: Node, *, axis: int, extent: int) -> Nod
         # one element per line needs no sum. Adding 0 turns -0 into 0, as a sum does
         place = position_along(shape, axis)
         one = select(equal(place, cast(index, place.dtype)), data, 0)
-        return one + 0 if data.dtype.kind == "f" else one
+        return one + 0 if kind_of(data.dtype) == "f" else one
     inner = math.prod(shape[axis + 1 :])
     flat = index * inner
     if inner > 1:
@@ -316,7 +316,7 @@ def _add_along(data: Array, index: Array, *, axis: int, extent: int) -> Array:
     lines = np.moveaxis(data, axis, -1)
     rows = math.prod(lines.shape[:-1])
     flat = (np.moveaxis(index, axis, -1).reshape(rows, count) + np.arange(rows)[:, None] * extent).reshape(-1)
-    if data.dtype.kind == "f":
+    if kind_of(data.dtype) == "f":
         total = np.bincount(flat, lines.reshape(-1), rows * extent).astype(data.dtype)
     else:
         total = np.zeros(rows * extent, data.dtype)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ...base.dtypes import INT64, DType
+from ...base.dtypes import INT64, DType, name_of
 from ...base.errors import MXNetError, format_shape
 from ...graph.interface import Interface, Partials, leave_out
 from ...graph.node import Node, Shape
@@ -42,7 +42,8 @@ def _check(name: str, data: Node, rois: Node, columns: int = 5) -> None:
         )
     if rois.dtype != data.dtype:
         raise MXNetError(
-            f"operator {name} needs data and rois of one dtype, got {data.dtype} and {rois.dtype}; convert with astype"
+            f"operator {name} needs data and rois of one dtype, got {name_of(data.dtype)} and "
+            f"{name_of(rois.dtype)}; convert with astype"
         )
 
 
@@ -400,3 +401,11 @@ def _pooled_results(inputs: Partials, *, output_dim: int, pooled_size: int) -> P
 
 psroi_pooling.interface = Interface(results=_pooled_results)
 deformable_psroi_pooling.interface = Interface(arguments=leave_out("trans", "no_trans"), results=_pooled_results)
+
+
+# -- precision in mixed-precision training
+
+for _declared in (deformable_psroi_pooling,):
+    _declared.precision = "float32"
+for _declared in (psroi_pooling,):
+    _declared.precision = "widest"

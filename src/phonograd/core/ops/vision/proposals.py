@@ -196,3 +196,12 @@ _DOC = """Return region proposals (count, 5) for {images}: rows (image, x1, y1, 
 
 proposal = _declare("_contrib_Proposal", False, _DOC.format(images="one image"))
 multi_proposal = _declare("_contrib_MultiProposal", True, _DOC.format(images="each of several images"))
+
+
+# -- precision in mixed-precision training
+
+for _declared in (
+    multi_proposal,
+    proposal,
+):
+    _declared.precision = "widest"

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ...base.dtypes import INT64
+from ...base.dtypes import INT64, name_of
 from ...base.errors import MXNetError, format_shape
 from ...graph.interface import Interface
 from ...graph.node import Node, Shape
@@ -36,7 +36,8 @@ def _check(name: str, data: Node, rois: Node, pooled_size: Shape) -> None:
         )
     if rois.dtype != data.dtype:
         raise MXNetError(
-            f"operator {name} needs data and rois of one dtype, got {data.dtype} and {rois.dtype}; convert with astype"
+            f"operator {name} needs data and rois of one dtype, got {name_of(data.dtype)} and "
+            f"{name_of(rois.dtype)}; convert with astype"
         )
     if len(pooled_size) != 2 or min(pooled_size) < 1:
         raise MXNetError(
@@ -282,3 +283,9 @@ def roi_align(
 # -- symbol declarations
 
 roi_pooling.interface = Interface(outputs=("output", "maxidx"), shown=1)
+
+
+# -- precision in mixed-precision training
+
+for _declared in (roi_align,):
+    _declared.precision = "widest"

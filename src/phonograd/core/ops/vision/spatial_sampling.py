@@ -11,7 +11,7 @@ from typing import Literal
 
 import numpy as np
 
-from ...base.dtypes import INT64, DType
+from ...base.dtypes import INT64, DType, name_of
 from ...base.errors import MXNetError, format_shape
 from ...graph.interface import Interface
 from ...graph.node import Node, Shape
@@ -114,7 +114,8 @@ def _check_images(name: str, data: Node) -> None:
 def _check_partner(name: str, word: str, data: Node, other: Node) -> None:
     if other.dtype != data.dtype:
         raise MXNetError(
-            f"Non-uniform data type in {name}: data is {data.dtype}, {word} is {other.dtype}. Convert one with astype."
+            f"Non-uniform data type in {name}: data is {name_of(data.dtype)}, {word} is "
+            f"{name_of(other.dtype)}. Convert one with astype."
         )
     if other.shape[0] != data.shape[0]:
         raise MXNetError(

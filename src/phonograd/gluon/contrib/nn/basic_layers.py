@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from .... import autograd, ndarray
 from ....core.base.docstrings import complete_classes
+from ....core.base.dtypes import HALVES
 from ....distributed.communicator import Communicator
 from ....distributed.functions import AllReduce
 from ....distributed.world import world
@@ -150,7 +149,7 @@ class SyncBatchNorm(BatchNorm):
 
     def _normalize_together(self, group: Communicator, x: Any, gamma: Any, beta: Any, mean: Any, variance: Any) -> Any:
         """Return the input normalized with the statistics of all processes, and update the running ones."""
-        given, x = x, x.astype("float32") if x.dtype == np.float16 else x
+        given, x = x, x.astype("float32") if x._dtype in HALVES else x
         axes = (0, *range(2, x.ndim))
         beside = (1, -1, *[1] * (x.ndim - 2))
         count = ndarray.full((1,), x.size // x.shape[1], ctx=x.context, dtype=x.dtype)

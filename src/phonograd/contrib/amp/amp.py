@@ -1,0 +1,429 @@
+"""Mixed precision: casts in front of operators, loss scaling, and conversion of networks.
+
+Takes ``Operator.precision`` from the registry. :func:`init` gives each operator a rule that converts the inputs of
+users' calls with ``amp_cast``; the casts are nodes like all others, so kernels fuse them and symbols show them. The
+trainer asks its :class:`.loss_scaler.LossScaler` before each update.
+
+>>> from phonograd import autograd, gluon, nd
+>>> from phonograd.contrib import amp
+>>> amp.init("bfloat16")
+>>> net = gluon.nn.Dense(1, in_units=1)
+>>> net.initialize("ones")
+>>> trainer = gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.5})
+>>> amp.init_trainer(trainer)
+>>> with autograd.record():
+...     with amp.scale_loss(net(nd.ones((1, 1))), trainer) as loss:
+...         autograd.backward(loss)
+>>> trainer.step(1)
+>>> net.weight.data().asnumpy().tolist()
+[[0.5]]
+>>> amp.amp.reset()
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from ...core.base.dtypes import BFLOAT16, FLOAT16, FLOAT32, DType, as_array_dtype, name_of
+from ...core.base.errors import MXNetError, nearest
+from ...core.graph.node import Node
+from ...core.graph.operator import REGISTRY, Operator
+from ...gluon import HybridBlock, SymbolBlock, Trainer
+from ...optimizer import Optimizer
+from ...symbol import Symbol, load_json
+from .lists import conditional_names, names_of, precision_of
+from .loss_scaler import LossScaler
+
+__all__ = [
+    "convert_hybrid_block",
+    "convert_model",
+    "convert_symbol",
+    "init",
+    "init_trainer",
+    "list_conditional_fp32_ops",
+    "list_fp32_ops",
+    "list_loss_output_functions",
+    "list_lp16_fp32_ops",
+    "list_lp16_ops",
+    "list_lp16_use_fp32_params",
+    "list_widest_type_cast",
+    "scale_loss",
+    "unscale",
+]
+
+#: whether :func:`init` was called; other libraries read it
+_amp_initialized = False
+
+Conditions = Sequence[tuple[str, str, Sequence[str]]]
+
+
+def _target(dtype: Any) -> DType:
+    try:
+        found = as_array_dtype(dtype)
+    except TypeError:
+        found = FLOAT32
+    if found not in (FLOAT16, BFLOAT16):
+        raise ValueError(f"mixed precision takes target_dtype 'float16' or 'bfloat16', not {dtype!r}")
+    return found
+
+
+class _Lists:
+    """The precision of each operator, from the registry and from the lists of a call."""
+
+    def __init__(self, low: Sequence[str] | None, conditional: Conditions | None, wide: Sequence[str] | None) -> None:
+        self._low = None if low is None else {_operator(name) for name in low}
+        self._wide = None if wide is None else {_operator(name) for name in wide}
+        pairs = conditional_names() if conditional is None else conditional
+        self.conditions = {_operator(name): (parameter, tuple(values)) for name, parameter, values in pairs}
+
+    def precision(self, declared: Operator) -> str:
+        """Return the precision in which an operator runs."""
+        if self._low is not None and declared in self._low:
+            return "low"
+        if self._wide is not None and declared in self._wide:
+            return "float32"
+        found = precision_of(declared)
+        replaced = (found == "low" and self._low is not None) or (found == "float32" and self._wide is not None)
+        return "" if replaced else found
+
+
+def _operator(name: str) -> Operator:
+    if name not in REGISTRY:
+        raise MXNetError(f"mixed precision: there is no operator {name!r}{nearest(name, list(REGISTRY))}")
+    return REGISTRY[name]
+
+
+def _cast(node: Any, dtype: DType, sources: tuple[DType, ...]) -> Any:
+    if not isinstance(node, Node) or node.dtype == dtype or node.dtype not in sources:
+        return node
+    return REGISTRY["amp_cast"].apply((node,), (dtype,))
+
+
+def _to_low(target: DType) -> Callable[[tuple[Any, ...], tuple[Any, ...]], tuple[Any, ...]]:
+    return lambda nodes, attributes: tuple([_cast(node, target, (FLOAT32,)) for node in nodes])
+
+
+def _to_float32(target: DType) -> Callable[[tuple[Any, ...], tuple[Any, ...]], tuple[Any, ...]]:
+    return lambda nodes, attributes: tuple([_cast(node, FLOAT32, (target,)) for node in nodes])
+
+
+def _to_widest(target: DType) -> Callable[[tuple[Any, ...], tuple[Any, ...]], tuple[Any, ...]]:
+    def convert(nodes: tuple[Any, ...], attributes: tuple[Any, ...]) -> tuple[Any, ...]:
+        if not any([isinstance(node, Node) and node.dtype == FLOAT32 for node in nodes]):
+            return nodes
+        return tuple([_cast(node, FLOAT32, (target,)) for node in nodes])
+
+    return convert
+
+
+_RULES = {"low": _to_low, "float32": _to_float32, "widest": _to_widest}
+
+
+def _conditionally(declared: Operator, condition: tuple[str, tuple[str, ...]], target: DType) -> Callable[..., Any]:
+    place, convert = declared.parameter_names.index(condition[0]), _to_float32(target)
+    return lambda nodes, attributes: (
+        convert(nodes, attributes) if attributes and attributes[place] in condition[1] else nodes
+    )
+
+
+def _install(rules: Mapping[Operator, Callable[..., Any]]) -> None:
+    """Give operators their rules, and forget the calls that were made with others."""
+    for declared in set(REGISTRY.values()):
+        declared.autocast = rules.get(declared)
+        declared.calls.clear()
+        declared.several.clear()
+        declared.accepted_parameters.clear()
+        declared.consequences.clear()
+
+
+def init(
+    target_dtype: Any = "float16",
+    target_precision_ops: Sequence[str] | None = None,
+    conditional_fp32_ops: Conditions | None = None,
+    fp32_ops: Sequence[str] | None = None,
+) -> None:
+    """Run operators in mixed precision from now on, in all threads.
+
+    Call it before networks are created and hybridized. A second call changes nothing.
+
+    Parameters
+    ----------
+    target_dtype
+        'float16' or 'bfloat16'.
+    target_precision_ops, fp32_ops
+        Names of the operators that run in 16 bits, and in float32; default: those of the registry.
+    conditional_fp32_ops
+        Operators that run in float32 for some values of a parameter: (operator, parameter, values).
+    """
+    global _amp_initialized
+    target = _target(target_dtype)
+    if _amp_initialized:
+        return
+    lists = _Lists(target_precision_ops, conditional_fp32_ops, fp32_ops)
+    rules: dict[Operator, Callable[..., Any]] = {}
+    for declared in set(REGISTRY.values()):
+        precision = lists.precision(declared)
+        if declared in lists.conditions:
+            rules[declared] = _conditionally(declared, lists.conditions[declared], target)
+        elif precision:
+            rules[declared] = _RULES[precision](target)
+    _install(rules)
+    _amp_initialized = True
+
+
+def reset() -> None:
+    """End mixed precision: operators take their inputs as they are. MXNet has no such function."""
+    global _amp_initialized
+    _install({})
+    _amp_initialized = False
+
+
+# -- loss scaling
+
+
+def _trainer(value: Any) -> Trainer:
+    if isinstance(value, Trainer):
+        return value
+    if isinstance(value, Optimizer):
+        raise TypeError("mixed precision works with a Gluon Trainer, not with an optimizer alone")
+    raise TypeError(f"optimizer_or_trainer should be a Gluon Trainer, instead is {type(value)}")
+
+
+def init_trainer(optimizer_or_trainer: Any) -> None:
+    """Let a trainer scale losses, and skip the steps whose gradients overflow."""
+    trainer = _trainer(optimizer_or_trainer)
+    if not _amp_initialized:
+        raise AssertionError("mixed precision is not initialized: call amp.init() first")
+    if trainer._update_on_kvstore or trainer._kvstore_params["update_on_kvstore"]:
+        raise MXNetError(
+            "a store that updates parameters cannot skip steps: create the Trainer with update_on_kvstore=False"
+        )
+    trainer._amp_loss_scaler, trainer._amp_original_scale = LossScaler(), trainer._scale
+
+
+@contextlib.contextmanager
+def scale_loss(loss: Any, optimizer_or_trainer: Any) -> Iterator[Any]:
+    """Yield the loss, or the list of losses, times the scale; the trainer divides gradients by it."""
+    trainer = _trainer(optimizer_or_trainer)
+    scaler = trainer._amp_loss_scaler
+    if scaler is None:
+        raise AssertionError("the trainer does not scale losses: call amp.init_trainer(trainer) first")
+    trainer._scale = trainer._amp_original_scale / scaler.loss_scale
+    if isinstance(loss, (list, tuple)):
+        yield [each * scaler.loss_scale for each in loss]
+    else:
+        yield loss * scaler.loss_scale
+
+
+def unscale(optimizer_or_trainer: Any) -> None:
+    """Divide the gradients of a trainer by the scale now, for example to clip them before ``step``."""
+    trainer = _trainer(optimizer_or_trainer)
+    for parameter in trainer._params:
+        if parameter._grad is not None:
+            for grad in parameter.list_grad():
+                grad[:] *= trainer._scale
+    trainer._scale = 1.0
+
+
+# -- conversion of networks
+
+
+def convert_symbol(
+    sym: Symbol,
+    target_dtype: Any = "float16",
+    target_dtype_ops: Sequence[str] | None = None,
+    fp32_ops: Sequence[str] | None = None,
+    conditional_fp32_ops: Conditions | None = None,
+    excluded_sym_names: Sequence[str] | None = None,
+    data_names: Sequence[str] | None = None,
+    cast_optional_params: bool = False,
+) -> Symbol:
+    """Return a symbol with ``amp_cast`` and ``amp_multicast`` in front of its operators.
+
+    Operators named by ``excluded_sym_names`` run in float32. With ``cast_optional_params`` parameters that only 16-bit
+    operators read are 16-bit variables.
+    """
+    if not isinstance(sym, Symbol):
+        raise TypeError(f"convert_symbol takes a Symbol, not {type(sym)}")
+    target = _target(target_dtype)
+    lists = _Lists(target_dtype_ops, conditional_fp32_ops, fp32_ops)
+    graph = json.loads(sym.tojson(remove_amp_cast=False))
+    excluded = set(excluded_sym_names or ())
+    unknown = excluded - {node["name"] for node in graph["nodes"]}
+    if unknown:
+        names = [node["name"] for node in graph["nodes"] if node["op"] != "null"]
+        raise MXNetError(f"excluded_sym_names: the network has no layer {min(unknown)!r}{nearest(min(unknown), names)}")
+    return load_json(json.dumps(_Converter(graph, target, lists, excluded).convert()))
+
+
+class _Converter:
+    """Copies the graph of a symbol file, with casts."""
+
+    def __init__(self, graph: dict[str, Any], target: DType, lists: _Lists, excluded: set[str]) -> None:
+        self.graph, self.target, self.lists, self.excluded = graph, target, lists, excluded
+        self.nodes: list[dict[str, Any]] = []
+        self._places: dict[tuple[int, int], list[int]] = {}
+        self._casts: dict[tuple[int, int, DType], list[int]] = {}
+
+    def convert(self) -> dict[str, Any]:
+        """Return the new graph."""
+        for number, node in enumerate(self.graph["nodes"]):
+            sources = [self._place(place) for place in node.get("inputs", [])]
+            if node["op"] != "null":
+                sources = self._with_casts(node, sources)
+            self._places[number, 0] = [len(self.nodes), 0, 0]
+            self.nodes.append({**node, "inputs": sources})
+        heads = [self._place(head) for head in self.graph["heads"]]
+        variables = [number for number, node in enumerate(self.nodes) if node["op"] == "null"]
+        graph = {key: value for key, value in self.graph.items() if key != "node_row_ptr"}
+        return {**graph, "nodes": self.nodes, "heads": heads, "arg_nodes": variables}
+
+    def _place(self, place: Sequence[int]) -> list[int]:
+        return [self._places[place[0], 0][0], place[1], 0]
+
+    def _with_casts(self, node: dict[str, Any], sources: list[list[int]]) -> list[list[int]]:
+        declared = REGISTRY.get(node["op"])
+        if declared is None:
+            return sources
+        precision = "float32" if node["name"] in self.excluded else self.lists.precision(declared)
+        condition = self.lists.conditions.get(declared)
+        if condition is not None and node.get("attrs", {}).get(condition[0]) in condition[1]:
+            precision = "float32"
+        if precision == "widest" and len(sources) > 1:
+            return self._multicast(node["name"], sources)
+        if precision not in ("low", "float32"):
+            return sources
+        return [self._cast(source, self.target if precision == "low" else FLOAT32) for source in sources]
+
+    def _cast(self, source: list[int], dtype: DType) -> list[int]:
+        key = source[0], source[1], dtype
+        if key not in self._casts:
+            before = self.nodes[source[0]]
+            if before["op"] == "amp_cast" and before["attrs"]["dtype"] == name_of(dtype):
+                return source
+            name = f"{before['name']}_amp_cast_{name_of(dtype)}" + (f"_{source[1]}" if source[1] else "")
+            self._casts[key] = [len(self.nodes), 0, 0]
+            attributes = {"dtype": name_of(dtype)}
+            self.nodes.append({"op": "amp_cast", "name": name, "attrs": attributes, "inputs": [source]})
+        return self._casts[key]
+
+    def _multicast(self, name: str, sources: list[list[int]]) -> list[list[int]]:
+        place = len(self.nodes)
+        attributes = {"num_outputs": str(len(sources))}
+        self.nodes.append(
+            {"op": "amp_multicast", "name": f"{name}_amp_multicast", "attrs": attributes, "inputs": sources}
+        )
+        return [[place, output, 0] for output in range(len(sources))]
+
+
+def _low_parameters(sym: Symbol, target: DType) -> set[str]:
+    """Return the variables of a converted symbol that only casts to the target read."""
+    nodes = json.loads(sym.tojson(remove_amp_cast=False))["nodes"]
+    readers: dict[str, list[bool]] = {}
+    for node in nodes:
+        for source, *_ in node.get("inputs", []):
+            if nodes[source]["op"] == "null":
+                is_cast = node["op"] == "amp_cast" and node["attrs"]["dtype"] == name_of(target)
+                readers.setdefault(nodes[source]["name"], []).append(is_cast)
+    return {name for name, found in readers.items() if all(found)}
+
+
+def convert_model(
+    sym: Symbol,
+    arg_params: dict[str, Any],
+    aux_params: dict[str, Any],
+    target_dtype: Any = "float16",
+    target_dtype_ops: Sequence[str] | None = None,
+    fp32_ops: Sequence[str] | None = None,
+    conditional_fp32_ops: Conditions | None = None,
+    excluded_sym_names: Sequence[str] | None = None,
+    cast_optional_params: bool = False,
+) -> tuple[Symbol, dict[str, Any], dict[str, Any]]:
+    """Return a symbol with casts, and the parameters; see :func:`convert_symbol`.
+
+    With ``cast_optional_params`` the parameters that only 16-bit operators read are stored in 16 bits.
+    """
+    lists = (target_dtype_ops, fp32_ops, conditional_fp32_ops)
+    converted = convert_symbol(sym, target_dtype, *lists, excluded_sym_names)
+    target = _target(target_dtype)
+    low = _low_parameters(converted, target) if cast_optional_params else set()
+    arg_params = {name: array.astype(target) if name in low else array for name, array in arg_params.items()}
+    return converted, arg_params, dict(aux_params)
+
+
+def convert_hybrid_block(
+    block: HybridBlock,
+    target_dtype: Any = "float16",
+    target_dtype_ops: Sequence[str] | None = None,
+    fp32_ops: Sequence[str] | None = None,
+    conditional_fp32_ops: Conditions | None = None,
+    excluded_sym_names: Sequence[str] | None = None,
+    ctx: Any = None,
+    cast_optional_params: bool = False,
+) -> SymbolBlock:
+    """Return a block with casts that shares no parameters with a hybridized block, for inference."""
+    if not isinstance(block, HybridBlock):
+        raise TypeError(f"convert_hybrid_block takes a HybridBlock, not {type(block)}; convert its hybrid parts")
+    if not block._cached_graph:
+        raise RuntimeError("call block.hybridize() and run the block once, so that its inputs are known")
+    inputs, sym = block._cached_graph
+    states = set(sym.list_auxiliary_states())
+    arrays = {name: parameter._reduce() for name, parameter in block.collect_params().items()}
+    arg_params = {name: array for name, array in arrays.items() if name not in states}
+    aux_params = {name: array for name, array in arrays.items() if name in states}
+    lists = (target_dtype_ops, fp32_ops, conditional_fp32_ops, excluded_sym_names, cast_optional_params)
+    converted, arg_params, aux_params = convert_model(sym, arg_params, aux_params, target_dtype, *lists)
+    made = SymbolBlock(converted, inputs)
+    for name, parameter in made.collect_params().items():
+        value = {**arg_params, **aux_params}[name]
+        parameter.cast(value.dtype)
+        parameter._load_init(value, ctx or block.collect_params()[name].list_ctx())
+    return made
+
+
+# -- lists
+
+
+def list_lp16_ops(target_dtype: Any) -> list[str]:
+    """Return the operators that run in 16 bits."""
+    _target(target_dtype)
+    return names_of("low")
+
+
+def list_fp32_ops(target_dtype: Any) -> list[str]:
+    """Return the operators that run in float32."""
+    _target(target_dtype)
+    return names_of("float32")
+
+
+def list_lp16_fp32_ops(target_dtype: Any) -> list[str]:
+    """Return the operators that take their inputs as they are."""
+    _target(target_dtype)
+    return names_of("")
+
+
+def list_widest_type_cast(target_dtype: Any) -> list[str]:
+    """Return the operators that run in the widest dtype of their inputs."""
+    _target(target_dtype)
+    return names_of("widest")
+
+
+def list_conditional_fp32_ops(target_dtype: Any) -> list[tuple[str, str, list[str]]]:
+    """Return the operators that run in float32 for some values of a parameter: (operator, parameter, values)."""
+    _target(target_dtype)
+    return conditional_names()
+
+
+def list_loss_output_functions(target_dtype: Any) -> list[str]:
+    """Return the operators whose gradient is that of a loss, and which have a factor for it."""
+    _target(target_dtype)
+    is_loss = [name for name, declared in REGISTRY.items() if declared.family == "loss" and name.endswith("Output")]
+    return sorted([name for name in is_loss if "grad_scale" in REGISTRY[name].parameter_names])
+
+
+def list_lp16_use_fp32_params(target_dtype: Any) -> None:
+    """Return None: 16-bit operators take all their inputs in 16 bits."""
+    _target(target_dtype)

@@ -1,0 +1,206 @@
+"""Mixed precision: casts, loss scaling, skipped steps, conversion, lists."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+import phonograd as mx
+from phonograd import autograd, gluon, nd
+from phonograd.contrib import amp
+from phonograd.core.base.dtypes import BFLOAT16, FLOAT32, as_dtype
+
+DTYPES = ("bfloat16", "float16")
+#: largest difference of the last loss from that of float32, relative to the first loss
+MARGIN = 0.02
+
+
+@pytest.fixture(autouse=True)
+def _without_mixed_precision() -> Iterator[None]:
+    yield
+    amp.amp.reset()
+
+
+def network() -> gluon.nn.HybridSequential:
+    """Return a small convolutional network with the same parameters at each call."""
+    mx.random.seed(1)
+    net = gluon.nn.HybridSequential()
+    net.add(gluon.nn.Conv2D(4, 3, in_channels=1), gluon.nn.BatchNorm(in_channels=4), gluon.nn.Activation("relu"))
+    net.add(gluon.nn.Flatten(), gluon.nn.Dense(8, in_units=64, activation="relu"), gluon.nn.Dense(3, in_units=8))
+    net.initialize(mx.init.Xavier())
+    return net
+
+
+def losses(dtype: str | None, hybrid: bool = False) -> list[float]:
+    """Return the losses of some training steps."""
+    generator = np.random.default_rng(0)
+    data, label = nd.array(generator.normal(size=(12, 1, 6, 6))), nd.array(generator.integers(0, 3, 12))
+    if dtype is not None:
+        amp.init(dtype)
+    net = network()
+    if hybrid:
+        net.hybridize()
+    trainer = gluon.Trainer(net.collect_params(), "adam", {"learning_rate": 0.01})
+    if dtype is not None:
+        amp.init_trainer(trainer)
+        # no step is skipped: the losses of all precisions belong to the same steps
+        trainer._amp_loss_scaler._loss_scale = trainer._amp_loss_scaler._next_loss_scale = 64.0
+    loss_of, found = gluon.loss.SoftmaxCrossEntropyLoss(), []
+    for _ in range(15):
+        with autograd.record():
+            out = net(data)
+            loss = loss_of(out, label)
+            if dtype is not None:
+                with amp.scale_loss(loss, trainer) as scaled:
+                    autograd.backward(scaled)
+        if dtype is None:
+            loss.backward()
+        trainer.step(12)
+        found.append(float(loss.mean()))
+        assert out._dtype == as_dtype(dtype)
+    return found
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_networks_learn_as_in_float32(dtype: str) -> None:
+    single = losses(None)
+    mixed = losses(dtype)
+    assert abs(mixed[-1] - single[-1]) <= MARGIN * single[0]
+    assert losses(dtype, hybrid=True) == mixed
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_operators_run_in_their_precision(dtype: str) -> None:
+    amp.init(dtype)
+    x, w = nd.ones((2, 3)), nd.ones((4, 3))
+    product = nd.FullyConnected(x, w, num_hidden=4, no_bias=True)
+    assert product._dtype == as_dtype(dtype)
+    assert nd.exp(product)._dtype == FLOAT32
+    assert (product + nd.ones((2, 4)))._dtype == FLOAT32
+    assert nd.relu(product)._dtype == as_dtype(dtype)
+    assert nd.Activation(product, act_type="softrelu")._dtype == FLOAT32
+    amp.amp.reset()
+    assert nd.FullyConnected(x, w, num_hidden=4, no_bias=True)._dtype == FLOAT32
+
+
+def test_casts_are_part_of_the_record() -> None:
+    amp.init("bfloat16")
+    x = nd.ones((2, 3))
+    x.attach_grad()
+    with autograd.record():
+        y = nd.FullyConnected(x, nd.ones((4, 3)), num_hidden=4, no_bias=True)
+    assert '"op": "amp_cast"' in autograd.get_symbol(y).tojson(remove_amp_cast=False)
+    y.backward()
+    assert x.grad.tolist() == [[4] * 3] * 2
+    assert x.grad._dtype == FLOAT32
+
+
+def test_steps_with_overflow_change_nothing() -> None:
+    amp.init("float16")
+    net = gluon.nn.Dense(1, in_units=1)
+    net.initialize("ones")
+    trainer = gluon.Trainer(net.collect_params(), "adam", {"learning_rate": 0.5})
+    amp.init_trainer(trainer)
+
+    def step(factor: float) -> None:
+        with autograd.record():
+            loss = net(nd.ones((1, 1))) * factor
+            with amp.scale_loss(loss, trainer) as scaled:
+                autograd.backward(scaled)
+        trainer.step(1)
+
+    trainer._amp_loss_scaler._loss_scale = trainer._amp_loss_scaler._next_loss_scale = 64.0
+    step(1.0)
+    state = [each.asnumpy().copy() for each in trainer._updaters[0].states[0]]
+    before, count = net.weight.data().asnumpy(), trainer.optimizer.num_update
+    step(float("inf"))
+    assert np.array_equal(net.weight.data().asnumpy(), before)
+    assert trainer.optimizer.num_update == count
+    assert all(np.array_equal(a, b.asnumpy()) for a, b in zip(state, trainer._updaters[0].states[0], strict=True))
+    assert trainer._amp_loss_scaler._next_loss_scale == 32.0
+
+
+def test_scales_that_overflow_for_ever_are_an_error() -> None:
+    scaler = amp.loss_scaler.LossScaler()
+    parameter = gluon.Parameter("broken_weight", shape=(2,))
+    parameter.initialize()
+    parameter.grad()[:] = float("nan")
+    for _ in range(40):
+        assert scaler.has_overflow([parameter])
+    with pytest.raises(mx.base.MXNetError, match="broken_weight"):
+        scaler.has_overflow([parameter])
+
+
+def test_unscale_divides_gradients() -> None:
+    amp.init("bfloat16")
+    net = gluon.nn.Dense(1, in_units=1, use_bias=False)
+    net.initialize("ones")
+    trainer = gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 1})
+    amp.init_trainer(trainer)
+    with autograd.record(), amp.scale_loss(net(nd.ones((1, 1))), trainer) as scaled:
+        autograd.backward(scaled)
+    amp.unscale(trainer)
+    assert net.weight.grad().tolist() == [[1]]
+    trainer.step(1)
+    assert net.weight.data().tolist() == [[0]]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_blocks_are_converted(dtype: str) -> None:
+    net, x = network(), nd.random.normal(shape=(2, 1, 6, 6))
+    with pytest.raises(RuntimeError, match="hybridize"):
+        amp.convert_hybrid_block(net, dtype)
+    net.hybridize()
+    expected = net(x).asnumpy()
+    made = amp.convert_hybrid_block(net, dtype, cast_optional_params=True)
+    found = made(x)
+    assert found._dtype == as_dtype(dtype)
+    np.testing.assert_allclose(np.asarray(found, "float32"), expected, atol=0.05)
+    kept = {name.rpartition("_")[2] for name, p in made.collect_params().items() if as_dtype(p.dtype) == FLOAT32}
+    assert kept == {"gamma", "beta", "mean", "var"}
+
+
+def test_symbols_are_converted() -> None:
+    data = mx.sym.var("data")
+    whole = mx.sym.exp(mx.sym.FullyConnected(data, num_hidden=2, name="dense"), name="result")
+    made = amp.convert_symbol(whole, "bfloat16")
+    assert made.tojson(remove_amp_cast=False).count('"op": "amp_cast"') == 4
+    assert made.list_arguments() == whole.list_arguments()
+    left_out = amp.convert_symbol(whole, "bfloat16", excluded_sym_names=["dense"])
+    assert "bfloat16" not in left_out.tojson(remove_amp_cast=False)
+    with pytest.raises(mx.base.MXNetError, match="no layer 'danse'"):
+        amp.convert_symbol(whole, "bfloat16", excluded_sym_names=["danse"])
+
+
+def test_bad_arguments_are_refused() -> None:
+    with pytest.raises(ValueError, match="'float16' or 'bfloat16'"):
+        amp.init("float64")
+    with pytest.raises(mx.base.MXNetError, match="no operator 'FullyConected'"):
+        amp.init("bfloat16", target_precision_ops=["FullyConected"])
+    trainer = gluon.Trainer([], "sgd")
+    with pytest.raises(AssertionError, match="not initialized"):
+        amp.init_trainer(trainer)
+    with pytest.raises(TypeError, match="Gluon Trainer"):
+        amp.init_trainer(mx.optimizer.SGD())
+
+
+def test_lists_come_from_the_registry() -> None:
+    low, wide = amp.list_lp16_ops("bfloat16"), amp.list_fp32_ops("bfloat16")
+    assert {"Convolution", "Deconvolution", "FullyConnected", "RNN"} <= set(low)
+    assert {"exp", "softmax", "SoftmaxOutput", "LayerNorm", "norm"} <= set(wide)
+    assert {"broadcast_add", "Concat", "add_n"} <= set(amp.list_widest_type_cast("float16"))
+    assert {"BatchNorm", "Dropout", "Pooling"} <= set(amp.list_lp16_fp32_ops("float16"))
+    assert "SoftmaxOutput" in amp.list_loss_output_functions("float16")
+    assert not set(low) & set(wide)
+
+
+def test_masters_of_bfloat16_weights_are_float32() -> None:
+    optimizer = mx.optimizer.create("sgd", learning_rate=1e-3, momentum=0.9, multi_precision=True)
+    weight = nd.ones((2,), dtype="bfloat16")
+    state = optimizer.create_state_multi_precision(0, weight)
+    for _ in range(20):
+        optimizer.update_multi_precision(0, weight, nd.ones((2,), dtype="bfloat16"), state)
+    assert weight._dtype == BFLOAT16
+    assert float(weight[0]) < 0.95
