@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import dataclasses
 
-from ...base.dtypes import FLOAT32, INT8, INT32, UINT8, DType
+from ...base.dtypes import FLOAT32, INT32, DType
 from ...lower.ir.function_builder import Index, Value
+from ...ops.quantized.products import emit_saturate
 from ..launch import Launch, Reference, Words
 from ..routine import Routine, module
 
 __all__ = ["Finish", "FinishRows", "finish_rows"]
-
-_LIMITS = {INT8: (-128, 127), UINT8: (0, 255)}
 
 _WORDS = Words("columns", "sums*", "scale*", "bias*", "out*")
 
@@ -47,13 +46,7 @@ class Finish:
         value = e.add(e.multiply(e.convert(sums, FLOAT32), scale), bias)
         if self.dtype == FLOAT32:
             return e.maximum(value, e.like(value, 0)) if self.relu else value
-        low, high = _LIMITS[self.dtype]
-        least, most = e.like(value, 0 if self.relu else low), e.like(value, high)
-        # not a number becomes the least: conversions must be in range
-        value = e.select(e.compare("ogt", value, least), value, least)
-        value = e.select(e.compare("olt", value, most), value, most)
-        whole = e.truncate(e.call("rint", value), INT32)
-        return e.convert(whole, self.dtype)
+        return emit_saturate(e, value, self.dtype, self.relu)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -17,13 +17,23 @@ import numpy as np
 from ...base.dtypes import FLOAT32, INT8, INT32, UINT8, DType
 from ...graph.node import Node, Shape
 from ...graph.operator import Array, Spec, nothing, operator
+from ...lower.ir.emitter import Emitter, Value
 from ...lower.lowering_protocol import Library
 from ..nn.windows import column_matrix, pad_spatial, window_counts
 
-__all__ = ["LIMITS", "QuantizedProduct", "int8_convolution", "int8_product", "saturate"]
+__all__ = [
+    "LIMITS",
+    "QuantizedProduct",
+    "emit_saturate",
+    "int8_convolution",
+    "int8_convolution_scaled",
+    "int8_product",
+    "int8_product_scaled",
+    "saturate",
+]
 
-#: the least and the greatest value of quantized dtypes
-LIMITS: dict[DType, tuple[int, int]] = {INT8: (-128, 127), UINT8: (0, 255)}
+#: the least and the greatest value of quantized dtypes; that of int32 is the greatest one that float32 has
+LIMITS: dict[DType, tuple[int, int]] = {INT8: (-128, 127), UINT8: (0, 255), INT32: (-(1 << 31), (1 << 31) - 128)}
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
@@ -44,6 +54,15 @@ def saturate(values: Array, dtype: DType, relu: bool = False) -> Array:
     # NaN becomes the least value, as in kernels
     inside = np.where(values > least, np.where(values < np.float32(high), values, np.float32(high)), least)
     return np.rint(inside).astype(dtype)
+
+
+def emit_saturate(e: Emitter, value: Value, dtype: DType, relu: bool = False) -> Value:
+    """Return a float32 value rounded and clamped to a dtype, as :func:`saturate` does."""
+    low, high = LIMITS[dtype]
+    least, most = e.like(value, 0 if relu else low), e.like(value, high)
+    value = e.select(e.compare("ogt", value, least), value, least)
+    value = e.select(e.compare("olt", value, most), value, most)
+    return e.convert(e.truncate(e.call("rint", value), INT32), dtype)
 
 
 def _finish(sums: Array, scale: Array, bias: Array, dtype: DType, relu: bool) -> Array:
@@ -147,6 +166,6 @@ def int8_convolution_scaled_shape(data: Node, weight: Node, scale: Node, bias: N
 
 
 def _check(data: Node, weight: Node, *vectors: Node) -> None:
-    assert data.dtype in LIMITS, data
+    assert data.dtype in (INT8, UINT8), data
     assert weight.dtype == INT8, weight
     assert all([vector.shape == weight.shape[:1] and vector.dtype == FLOAT32 for vector in vectors]), vectors
