@@ -313,9 +313,7 @@ def line_of(box: Shape, lanes: int, images: int = 1) -> int:
     return line + (lanes if line % (8 * WIDTH * lanes) == 0 else 0)
 
 
-def box_values(
-    shape: Geometry, box: Shape, block: int, lanes: int, before: int, images: int = 1
-) -> tuple[Values, int]:
+def box_values(shape: Geometry, box: Shape, block: int, lanes: int, before: int, images: int = 1) -> tuple[Values, int]:
     """Return the table words of boxes and their columns, and the number of elements that they take in a slot.
 
     ``before`` elements of a slot have other uses.

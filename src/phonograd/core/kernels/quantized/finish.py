@@ -69,7 +69,9 @@ class FinishRows:
             target = e.address(out, e.times(item, columns), finish.element(e))
 
             def vector(at: Index) -> None:
-                factors = [e.load(operand, at, FLOAT32) for operand in (scale, bias)] if finish.is_scaled else [None] * 2
+                factors = (
+                    [e.load(operand, at, FLOAT32) for operand in (scale, bias)] if finish.is_scaled else [None] * 2
+                )
                 e.store(target, at, finish.write(e, e.get(source, at), *factors))
 
             e.for_each("0", last, vector, str(self.lanes))

@@ -86,7 +86,9 @@ def _dense(data: Shape, dtype: DType, weight: Shape, finish: Finish, machine: Ma
     places["scratch"] = end
     launches = [
         make_words(dtype, lanes, dot.size, (rows, terms, 1), Reference("data"), Reference("scratch", places["lhs"])),
-        make_words(INT8, lanes, dot.size, (columns, terms, 1), Reference("weight"), Reference("scratch", places["rhs"])),
+        make_words(
+            INT8, lanes, dot.size, (columns, terms, 1), Reference("weight"), Reference("scratch", places["rhs"])
+        ),
         *[launch._replace(words=_moved(launch, places)) for launch in found.launches],
         finish_rows(lanes, finish, rows, columns, Reference("scratch", places["out"])),
     ]

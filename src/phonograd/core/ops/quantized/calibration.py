@@ -40,11 +40,13 @@ def _divergence(histogram: Array, half: int, levels: int) -> float:
     clipped[-1] += histogram[stop:].sum(dtype=np.float32)
     width = kept.size // levels
     # the last level takes the bins that are left
-    level = np.minimum(np.arange(kept.size) // width, levels - 1)
-    totals = np.bincount(level, kept, levels).astype(np.float32)
-    filled = np.bincount(level, kept != 0, levels).astype(np.float32)
+    starts = np.arange(levels) * width
+    sizes = np.full(levels, width)
+    sizes[-1] = kept.size - starts[-1]
+    totals = np.add.reduceat(kept, starts)
+    filled = np.add.reduceat((kept != 0).astype(np.float32), starts)
     share = np.divide(totals, filled, out=np.zeros_like(totals), where=filled > 0)
-    spread = np.where(clipped != 0, share[level], np.float32(0)).astype(np.float32)
+    spread = np.where(clipped != 0, np.repeat(share, sizes), np.float32(0)).astype(np.float32)
     first, second = _smooth(clipped), _smooth(spread)
     if first is None or second is None:
         return float("inf")

@@ -39,7 +39,9 @@ def _extremes(data: Node) -> tuple[Node, Node]:
 
 
 @composite(name="_contrib_quantize")
-def quantize(data: Node, min_range: Node, max_range: Node, *, out_type: Literal["int8", "uint8"] = "uint8") -> tuple[Node, ...]:
+def quantize(
+    data: Node, min_range: Node, max_range: Node, *, out_type: Literal["int8", "uint8"] = "uint8"
+) -> tuple[Node, ...]:
     """Quantize an array to int8 or uint8, given the range of its elements.
 
     ``out = round(data * levels / range)``, where the range is the larger absolute value of ``min_range`` and
@@ -121,8 +123,6 @@ def requantize(
     return (out, number(0) if dtype == UINT8 else -target, target)
 
 
-
-
 # -- symbol declarations
 
 
@@ -157,7 +157,9 @@ def _old_types(
     return [FLOAT32] * 3, [np.dtype(out_type), FLOAT32, FLOAT32]
 
 
-def _real_types(inputs: list[DType | None], outputs: list[DType | None]) -> tuple[list[DType | None], list[DType | None]]:
+def _real_types(
+    inputs: list[DType | None], outputs: list[DType | None]
+) -> tuple[list[DType | None], list[DType | None]]:
     return [inputs[0] or INT8, FLOAT32, FLOAT32], [FLOAT32]
 
 

@@ -147,9 +147,7 @@ def quantized_concat(*data: Node, dim: int = 1) -> tuple[Node, ...]:
     return concatenate(parts, dim), low, high
 
 
-@composite(
-    name="_contrib_quantized_elemwise_add", quantizes=Quantizes("elemwise_add", is_requantized=True, is_calibrated=True)
-)
+@composite(name="_contrib_quantized_elemwise_add", quantizes=Quantizes("elemwise_add", is_requantized=True))
 def quantized_elemwise_add(
     lhs: Node,
     rhs: Node,
@@ -187,7 +185,7 @@ def quantized_elemwise_add(
 
 @composite(
     name="_contrib_quantized_elemwise_mul",
-    quantizes=Quantizes("elemwise_mul", is_requantized=True, is_calibrated=True),
+    quantizes=Quantizes("elemwise_mul", is_requantized=True),
     visible=lambda *, enable_float_output: 1 if enable_float_output else 3,
 )
 def quantized_elemwise_mul(
@@ -370,9 +368,7 @@ def _data_shapes(inputs: list[Partial], outputs: list[Partial]) -> list[Partial]
     return [inputs[0], *[(1,)] * (len(inputs) - 1)]
 
 
-def _lookup_shapes(
-    inputs: list[Partial], outputs: list[Partial], *, input_dim: int, output_dim: int
-) -> list[Partial]:
+def _lookup_shapes(inputs: list[Partial], outputs: list[Partial], *, input_dim: int, output_dim: int) -> list[Partial]:
     return [inputs[0], (input_dim, output_dim), (1,), (1,)]
 
 

@@ -170,9 +170,7 @@ def _limits_of(count: int, arrays: list[Partial]) -> list[Partial]:
     return [*arrays, *limits]
 
 
-def _dense_shapes(
-    inputs: list[Partial], outputs: list[Partial], *, num_hidden: int, flatten: bool
-) -> list[Partial]:
+def _dense_shapes(inputs: list[Partial], outputs: list[Partial], *, num_hidden: int, flatten: bool) -> list[Partial]:
     data, count = inputs[0], len(inputs) // 3
     weight: Partial = None
     if data is not None:

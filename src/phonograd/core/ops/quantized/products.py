@@ -128,9 +128,7 @@ def int8_convolution(data: Array, weight: Array, *, stride: Shape, dilate: Shape
 
 
 @int8_convolution.infer
-def int8_convolution_shape(
-    data: Node, weight: Node, *, stride: Shape, dilate: Shape, pad: Shape, groups: int
-) -> Spec:
+def int8_convolution_shape(data: Node, weight: Node, *, stride: Shape, dilate: Shape, pad: Shape, groups: int) -> Spec:
     _check(data, weight)
     assert data.shape[1] == weight.shape[1] * groups, (data, weight)
     counts = window_counts("_int8_convolution", data.shape[2:], weight.shape[2:], stride, dilate, pad)
