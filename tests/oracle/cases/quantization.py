@@ -73,12 +73,17 @@ for data in (signed(4, 30), unsigned(4, 30)):
     family.call(
         "nd.contrib.quantized_fully_connected",
         *(data, weights(6, 30), *limits((-1.0, 2.0), (-0.5, 0.25))),
-        num_hidden=6, no_bias=True, grad=False,
+        num_hidden=6,
+        no_bias=True,
+        grad=False,
     )
 family.call(
     "nd.contrib.quantized_fully_connected",
     *(signed(2, 3, 8), weights(5, 8), *limits((-1.0, 2.0), (-0.5, 0.25))),
-    num_hidden=5, no_bias=True, flatten=False, grad=False,
+    num_hidden=5,
+    no_bias=True,
+    flatten=False,
+    grad=False,
 )
 for options in (
     {"kernel": (3, 3)},
@@ -94,12 +99,17 @@ for options in (
 family.call(
     "nd.contrib.quantized_conv",
     *(unsigned(*SMALL), weights(8, 12, 3, 3), signed(8), *limits((0.0, 2.0), (-0.5, 0.25), (-1.0, 1.0))),
-    kernel=(3, 3), num_filter=8, grad=False,
+    kernel=(3, 3),
+    num_filter=8,
+    grad=False,
 )
 family.call(
     "nd.contrib.quantized_conv",
     *(signed(*SMALL), weights(8, 12, 3, 3), *limits((-2.0, 2.0), (-0.5, 0.25))),
-    kernel=(3, 3), num_filter=8, no_bias=True, grad=False,
+    kernel=(3, 3),
+    num_filter=8,
+    no_bias=True,
+    grad=False,
 )
 
 # -- other layers
@@ -127,19 +137,25 @@ for first, second in ((signed, signed), (unsigned, unsigned), (signed, unsigned)
     family.call(
         "nd.contrib.quantized_elemwise_add",
         *(*pair, *limits((-1.0, 2.0), (-3.0, 0.5))),
-        min_calib_range=-4.0, max_calib_range=3.0, grad=False,
+        min_calib_range=-4.0,
+        max_calib_range=3.0,
+        grad=False,
     )
 for data in (signed(*SMALL), unsigned(*SMALL)):
     family.call(
         "nd.contrib.quantized_batch_norm",
         *(data, uniform(12, low=0.5, high=2), normal(12), normal(12), uniform(12, low=0.5, high=2)),
         *limits((-1.0, 2.0)),
-        min_calib_range=-6.0, max_calib_range=6.0, grad=False,
+        min_calib_range=-6.0,
+        max_calib_range=6.0,
+        grad=False,
     )
 family.call(
     "nd.contrib.quantized_embedding",
     *(integers(2, 3, low=0, high=7), signed(7, 4), *limits((-1.0, 2.0))),
-    input_dim=7, output_dim=4, grad=False,
+    input_dim=7,
+    output_dim=4,
+    grad=False,
 )
 
 # -- calibration
@@ -149,11 +165,13 @@ for levels in (15, 31):
     family.call(
         "nd.contrib.calibrate_entropy",
         *(integers(65, low=0, high=50), values(EDGES)),
-        num_quantized_bins=levels, grad=False,
+        num_quantized_bins=levels,
+        grad=False,
     )
 BELL = [0, 0, 1, 0, 2, 1, 4, 6, 9, 20, 34, 60, 90, 130, 190, 240, 300, 350, 400, 410, 420, 410, 400]
 family.call(
     "nd.contrib.calibrate_entropy",
     *(values([float(count) for count in [*BELL, 405, *BELL[::-1]]]), values([edge / 10 - 2.35 for edge in range(48)])),
-    num_quantized_bins=7, grad=False,
+    num_quantized_bins=7,
+    grad=False,
 )

@@ -32,6 +32,7 @@ __all__ = [
     "quantize_net_v2",
 ]
 
+_CPU = cpu()
 _MODES = ("none", "naive", "entropy", "customize")
 
 
@@ -112,7 +113,7 @@ def _collect(
     count = 0
     for arrays in _batches(calib_data, data_names, most):
         given = {**params, **arrays}
-        outputs = observed.eval(**{name: given[name] for name in inputs})
+        outputs = observed.eval(None, **{name: given[name] for name in inputs})
         for name, output in zip(observed.list_outputs(), outputs, strict=True):
             collector.collect(name, output)
         count += 1
@@ -185,7 +186,7 @@ def quantize_model(
     aux_params: dict[str, NDArray],
     data_names: tuple[str, ...] = ("data",),
     label_names: tuple[str, ...] | None = ("softmax_label",),
-    ctx: Any = cpu(),
+    ctx: Any = _CPU,
     excluded_sym_names: list[str] | None = None,
     excluded_op_names: list[str] | None = None,
     calib_mode: str | None = "entropy",
@@ -242,14 +243,14 @@ def quantize_graph(
     sym: Symbol,
     arg_params: dict[str, NDArray],
     aux_params: dict[str, NDArray],
-    ctx: Any = cpu(),
+    ctx: Any = _CPU,
     excluded_sym_names: list[str] | None = None,
     excluded_op_names: list[str] | None = None,
     calib_mode: str | None = "entropy",
     quantized_dtype: str = "int8",
     quantize_mode: str = "full",
     quantize_granularity: str = "tensor-wise",
-    LayerOutputCollector: Any = None,
+    LayerOutputCollector: Any = None,  # noqa: N803
     logger: Any = None,
 ) -> tuple[Symbol, dict[str, NDArray], dict[str, NDArray], Any]:
     """Return a quantized symbol without ranges, its parameters, and the collector for :func:`calib_graph`.
@@ -295,7 +296,7 @@ def quantize_model_mkldnn(
     aux_params: dict[str, NDArray],
     data_names: tuple[str, ...] = ("data",),
     label_names: tuple[str, ...] | None = ("softmax_label",),
-    ctx: Any = cpu(),
+    ctx: Any = _CPU,
     excluded_sym_names: list[str] | None = None,
     excluded_op_names: list[str] | None = None,
     calib_mode: str | None = "entropy",
@@ -375,8 +376,8 @@ def quantize_net_v2(
     data_shapes: Any = None,
     calib_mode: str | None = "none",
     num_calib_examples: int | None = None,
-    ctx: Any = cpu(),
-    LayerOutputCollector: Any = None,
+    ctx: Any = _CPU,
+    LayerOutputCollector: Any = None,  # noqa: N803
     logger: Any = None,
 ) -> SymbolBlock:
     """Return a quantized block of a trained HybridBlock.
@@ -439,7 +440,7 @@ def _described(calib_data: Any) -> list[Any]:
     if calib_data is None:
         return []
     if isinstance(calib_data, DataIter):
-        return list(calib_data.provide_data)
+        return list(calib_data.provide_data)  # type: ignore[attr-defined]
     first = next(iter(calib_data), None)
     if first is None:
         raise ValueError("calib_data has no batches: pass examples, or use calib_mode='none'")
@@ -493,7 +494,7 @@ def quantize_net(
     data_shapes: Any = None,
     calib_mode: str | None = "none",
     num_calib_examples: int | None = None,
-    ctx: Any = cpu(),
+    ctx: Any = _CPU,
     logger: Any = None,
 ) -> SymbolBlock:
     """Return a quantized block of a trained HybridBlock; see :func:`quantize_net_v2`."""

@@ -61,6 +61,13 @@ def _is_relu(entry: Entry) -> bool:
     return entry.operator == "Activation" and _parameter(entry, "act_type") == "relu"
 
 
+def _is_norm_of(entry: Entry, product: Entry) -> bool:
+    """Return whether an entry normalizes the filters of a convolution."""
+    if entry.operator != "BatchNorm" or product.operator != "Convolution":
+        return False
+    return entry.inputs[0] == (product, 0) and bool(_parameter(entry, "axis") == 1)
+
+
 class Fusion:
     """One run of the pass.
 
@@ -124,10 +131,9 @@ class Fusion:
                 continue
             last, norm, relu = entry, None, False
             following = self._only_reader(last)
-            if following is not None and following.operator == "BatchNorm" and entry.operator == "Convolution":
-                if following.inputs[0] == (last, 0) and _parameter(following, "axis") == 1:
-                    last = norm = following
-                    following = self._only_reader(last)
+            if following is not None and _is_norm_of(following, entry):
+                last = norm = following
+                following = self._only_reader(last)
             if following is not None and _is_relu(following) and not self.excluded(following):
                 last, relu = following, True
             found[last] = _Unit(entry, norm, relu, last)

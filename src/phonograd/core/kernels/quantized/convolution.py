@@ -16,8 +16,8 @@ from ..conv.padding import FRAME_WORDS
 from ..launch import Words
 from ..routine import Routine
 from ..scratch import SLOT_WORDS
-from .dots import Dot
-from .finish import Finish
+from .dots import PAIRS, Dot
+from .finish import REAL, Finish
 
 __all__ = ["QUANTIZED", "QuantizedForward"]
 
@@ -33,8 +33,8 @@ class QuantizedForward(Im2colForward):
 
     words: ClassVar[Words] = QUANTIZED
 
-    dot: Dot = Dot(2, "plain")
-    finish: Finish = Finish(FLOAT32)
+    dot: Dot = PAIRS
+    finish: Finish = REAL
 
     def multiply_add(self, e: Routine, first: Value, second: Value, total: Value) -> Value:
         """Return one step of a sum of products; the first operand is the weights."""

@@ -24,7 +24,7 @@ from ...lower.ir.function_builder import Value
 from ..routine import Routine
 from ..target import Machine
 
-__all__ = ["Dot", "dot_of"]
+__all__ = ["PAIRS", "Dot", "dot_of"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,6 +74,10 @@ class Dot:
                 operands.append(e.bits(down, top, e.like(value, 32 - width)))
             total = e.add(total, e.multiply(*operands))
         return total
+
+
+#: the step that every processor can do
+PAIRS = Dot(2, "plain")
 
 
 def dot_of(data: DType, machine: Machine) -> Dot:

@@ -14,7 +14,7 @@ from ...ops.quantized.products import emit_saturate
 from ..launch import Launch, Reference, Words
 from ..routine import Routine, module
 
-__all__ = ["Finish", "FinishRows", "finish_rows"]
+__all__ = ["REAL", "Finish", "FinishRows", "finish_rows"]
 
 _WORDS = Words("columns", "sums*", "scale*", "bias*", "out*")
 
@@ -47,6 +47,10 @@ class Finish:
         if self.dtype == FLOAT32:
             return e.maximum(value, e.like(value, 0)) if self.relu else value
         return emit_saturate(e, value, self.dtype, self.relu)
+
+
+#: a real result
+REAL = Finish(FLOAT32)
 
 
 @dataclasses.dataclass(frozen=True)

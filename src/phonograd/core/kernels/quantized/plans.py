@@ -26,7 +26,7 @@ from ..routine import Routine
 from ..scratch import Scratch
 from ..target import Machine
 from .convolution import QUANTIZED, QuantizedForward
-from .dots import Dot, dot_of
+from .dots import PAIRS, Dot, dot_of
 from .finish import Finish, finish_rows
 from .words import make_words
 
@@ -63,7 +63,7 @@ def plan(node: Node, lowering: Any, machine: Machine) -> Plan | None:
 class WordGemm(Gemm):
     """The kernel of products of words; the second operand is the weights."""
 
-    dot: Dot = Dot(2, "plain")
+    dot: Dot = PAIRS
 
     def multiply_add(self, e: Routine, first: Value, second: Value, total: Value) -> Value:
         """Return one step of a sum of products."""

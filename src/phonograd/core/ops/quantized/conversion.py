@@ -1,4 +1,4 @@
-"""Conversions between real and quantized arrays: quantize, dequantize, requantize. See :mod:`.ranges` for the scales."""
+"""Conversions between real and quantized arrays; :mod:`.ranges` defines the scales."""
 
 from __future__ import annotations
 
@@ -89,7 +89,10 @@ def quantize_v2(
 
 @composite(name="_contrib_dequantize")
 def dequantize(data: Node, min_range: Node, max_range: Node, *, out_type: Literal["float32"] = "float32") -> Node:
-    """Return the real numbers of a quantized array: ``data * range / levels``, with 127.5 levels, or 255.5 for uint8."""
+    """Return the real numbers of a quantized array.
+
+    ``out = data * range / levels``, where the levels are 127.5 for int8 and 255.5 for uint8.
+    """
     require_dtype("_contrib_dequantize", "data", data, INT8, UINT8)
     return dequantized(data, largest("_contrib_dequantize", min_range, max_range, "range"))
 
