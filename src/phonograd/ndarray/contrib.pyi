@@ -124,9 +124,9 @@ def BatchNormWithReLU(data: NDArray, gamma: NDArray, beta: NDArray, moving_mean:
     cudnn_off : bool, default False
         Has no effect here.
     min_calib_range : float | None, default None
-        Has no effect here.
+        Least number of the calibrated range; it has no effect on real data of ``BatchNorm``.
     max_calib_range : float | None, default None
-        Has no effect here.
+        Greatest number of the calibrated range; it has no effect on real data of ``BatchNorm``.
     out : NDArray | Sequence[NDArray] | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -1068,8 +1068,11 @@ def calibrate_entropy(hist: NDArray, hist_edges: NDArray, num_quantized_bins: in
     Parameters
     ----------
     hist : NDArray
+        Numbers of elements in the bins of a histogram.
     hist_edges : NDArray
+        Edges of the bins, one more than there are bins.
     num_quantized_bins : int, default 255
+        Number of levels.
     out : NDArray | Sequence[NDArray] | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -1078,6 +1081,11 @@ def calibrate_entropy(hist: NDArray, hist_edges: NDArray, num_quantized_bins: in
     Returns
     -------
     list[NDArray]
+
+    Examples
+    --------
+    >>> mx.nd.contrib.calibrate_entropy(mx.nd.array([0, 1, 5, 1, 0]), mx.nd.arange(6) - 2.5, num_quantized_bins=3)[0].asnumpy()
+    array([2.5], dtype=float32)
     """
 
 def count_sketch(data: NDArray, h: NDArray, s: NDArray, out_dim: int, processing_batch_size: int = 32, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -1124,8 +1132,11 @@ def dequantize(data: NDArray, min_range: NDArray, max_range: NDArray, out_type: 
     data : NDArray
         The input array.
     min_range : NDArray
+        Least real number that the array represents; an array of one element.
     max_range : NDArray
+        Greatest real number that the array represents; an array of one element.
     out_type : Literal['float32'], default 'float32'
+        Dtype of the result.
     out : NDArray | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -1134,6 +1145,11 @@ def dequantize(data: NDArray, min_range: NDArray, max_range: NDArray, out_type: 
     Returns
     -------
     NDArray
+
+    Examples
+    --------
+    >>> mx.nd.contrib.dequantize(mx.nd.array([-51, 102], dtype='int8'), mx.nd.array([-2.5]), mx.nd.array([2.5])).asnumpy()
+    array([-1.,  2.], dtype=float32)
     """
 
 def div_sqrt_dim(data: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
@@ -1620,8 +1636,11 @@ def quantize(data: NDArray, min_range: NDArray, max_range: NDArray, out_type: Li
     data : NDArray
         The input array.
     min_range : NDArray
+        Least real number that the array represents; an array of one element.
     max_range : NDArray
+        Greatest real number that the array represents; an array of one element.
     out_type : Literal['int8', 'uint8'], default 'uint8'
+        Dtype of the result.
     out : NDArray | Sequence[NDArray] | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -1630,6 +1649,11 @@ def quantize(data: NDArray, min_range: NDArray, max_range: NDArray, out_type: Li
     Returns
     -------
     list[NDArray]
+
+    Examples
+    --------
+    >>> mx.nd.contrib.quantize(mx.nd.array([-1, 0.5]), mx.nd.array([-1]), mx.nd.array([1]), out_type='int8')[0].asnumpy()
+    array([-127,   64], dtype=int8)
     """
 
 def quantize_v2(data: NDArray, out_type: Literal['auto', 'int8', 'uint8'] = 'int8', min_calib_range: float | None = None, max_calib_range: float | None = None, out: NDArray | Sequence[NDArray] | None = None, name: str | None = None) -> list[NDArray]:
@@ -1646,10 +1670,11 @@ def quantize_v2(data: NDArray, out_type: Literal['auto', 'int8', 'uint8'] = 'int
     data : NDArray
         The input array.
     out_type : Literal['auto', 'int8', 'uint8'], default 'int8'
+        Dtype of the result.
     min_calib_range : float | None, default None
-        Has no effect here.
+        Least number of the calibrated range; it has no effect on real data of ``BatchNorm``.
     max_calib_range : float | None, default None
-        Has no effect here.
+        Greatest number of the calibrated range; it has no effect on real data of ``BatchNorm``.
     out : NDArray | Sequence[NDArray] | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -1658,6 +1683,11 @@ def quantize_v2(data: NDArray, out_type: Literal['auto', 'int8', 'uint8'] = 'int
     Returns
     -------
     list[NDArray]
+
+    Examples
+    --------
+    >>> mx.nd.contrib.quantize_v2(mx.nd.array([-1, 0.5]))[0].asnumpy()
+    array([-128,   64], dtype=int8)
     """
 
 def quantized_act(data: NDArray, min_data: NDArray, max_data: NDArray, act_type: Literal['relu', 'sigmoid', 'softrelu', 'softsign', 'tanh'], out: NDArray | Sequence[NDArray] | None = None, name: str | None = None) -> list[NDArray]:
@@ -1668,7 +1698,9 @@ def quantized_act(data: NDArray, min_data: NDArray, max_data: NDArray, act_type:
     data : NDArray
         The input array.
     min_data : NDArray
+        Least real number that ``data`` represents; an array of one element.
     max_data : NDArray
+        Greatest real number that ``data`` represents; an array of one element.
     act_type : Literal['relu', 'sigmoid', 'softrelu', 'softsign', 'tanh']
         The activation function.
     out : NDArray | Sequence[NDArray] | None, default None
@@ -1679,6 +1711,11 @@ def quantized_act(data: NDArray, min_data: NDArray, max_data: NDArray, act_type:
     Returns
     -------
     list[NDArray]
+
+    Examples
+    --------
+    >>> mx.nd.contrib.quantized_act(mx.nd.array([[-127, 64]], dtype='int8'), mx.nd.array([-1]), mx.nd.array([1]), act_type='relu')[0].asnumpy()
+    array([[ 0, 64]], dtype=int8)
     """
 
 def quantized_batch_norm(data: NDArray, gamma: NDArray, beta: NDArray, moving_mean: NDArray, moving_var: NDArray, min_data: NDArray, max_data: NDArray, eps: float = 0.001, momentum: float = 0.9, fix_gamma: bool = True, use_global_stats: bool = False, output_mean_var: bool = False, axis: int = 1, cudnn_off: bool = False, min_calib_range: float | None = None, max_calib_range: float | None = None, out: NDArray | Sequence[NDArray] | None = None, name: str | None = None) -> list[NDArray]:
@@ -1700,7 +1737,9 @@ def quantized_batch_norm(data: NDArray, gamma: NDArray, beta: NDArray, moving_me
     moving_var : NDArray
         Running variance of each channel, changed in place while training.
     min_data : NDArray
+        Least real number that ``data`` represents; an array of one element.
     max_data : NDArray
+        Greatest real number that ``data`` represents; an array of one element.
     eps : float, default 0.001
         Small number that is added to a denominator or a variance.
     momentum : float, default 0.9
@@ -1716,9 +1755,9 @@ def quantized_batch_norm(data: NDArray, gamma: NDArray, beta: NDArray, moving_me
     cudnn_off : bool, default False
         Has no effect here.
     min_calib_range : float | None, default None
-        Has no effect here.
+        Least number of the calibrated range; it has no effect on real data of ``BatchNorm``.
     max_calib_range : float | None, default None
-        Has no effect here.
+        Greatest number of the calibrated range; it has no effect on real data of ``BatchNorm``.
     out : NDArray | Sequence[NDArray] | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -1727,6 +1766,11 @@ def quantized_batch_norm(data: NDArray, gamma: NDArray, beta: NDArray, moving_me
     Returns
     -------
     list[NDArray]
+
+    Examples
+    --------
+    >>> mx.nd.contrib.quantized_batch_norm(mx.nd.array([[-127, 64]], dtype='int8'), mx.nd.ones(2), mx.nd.zeros(2), mx.nd.zeros(2), mx.nd.ones(2), mx.nd.array([-1]), mx.nd.array([1]), min_calib_range=-1, max_calib_range=1)[0].asnumpy()
+    array([[-127,   64]], dtype=int8)
     """
 
 def quantized_concat(*data: NDArray, dim: int = 1, out: NDArray | Sequence[NDArray] | None = None, name: str | None = None, num_args: int | None = None) -> list[NDArray]:
@@ -1751,6 +1795,11 @@ def quantized_concat(*data: NDArray, dim: int = 1, out: NDArray | Sequence[NDArr
     Returns
     -------
     list[NDArray]
+
+    Examples
+    --------
+    >>> mx.nd.contrib.quantized_concat(mx.nd.array([[-127, 64]], dtype='int8'), mx.nd.array([[-127, 64]], dtype='int8'), mx.nd.array([-1]), mx.nd.array([1]), mx.nd.array([-1]), mx.nd.array([1]), dim=1)[0].asnumpy()
+    array([[-127,   64, -127,   64]], dtype=int8)
     """
 
 @overload
@@ -1769,11 +1818,17 @@ def quantized_conv(data: NDArray, weight: NDArray, bias: NDArray | None = None, 
     bias : NDArray | None, default None
         Vector that is added to each output channel.
     min_data : NDArray | None, default None
+        Least real number that ``data`` represents; an array of one element.
     max_data : NDArray | None, default None
+        Greatest real number that ``data`` represents; an array of one element.
     min_weight : NDArray | None, default None
+        Least real number that ``weight`` represents; an array of one element.
     max_weight : NDArray | None, default None
+        Greatest real number that ``weight`` represents; an array of one element.
     min_bias : NDArray | None, default None
+        Least real number that ``bias`` represents; an array of one element.
     max_bias : NDArray | None, default None
+        Greatest real number that ``bias`` represents; an array of one element.
     kernel : int | Sequence[int]
         Extents of the window on the spatial axes.
     stride : int | Sequence[int], default ()
@@ -1809,6 +1864,11 @@ def quantized_conv(data: NDArray, weight: NDArray, bias: NDArray | None = None, 
     -----
     Compatibility: MXNet's CPU operator takes only uint8 data, only one group, and adds the numbers of an int8 bias to
     sums of another scale; here the bias is converted first, and int8 data and groups are allowed.
+
+    Examples
+    --------
+    >>> mx.nd.contrib.quantized_conv(mx.nd.array([[[[1, 4], [3, 2]]]], dtype='int8'), mx.nd.array([[[[1, 2], [3, 4]]]], dtype='int8'), mx.nd.array([-1]), mx.nd.array([1]), mx.nd.array([-1]), mx.nd.array([1]), kernel=(2, 2), num_filter=1, no_bias=True)[0].asnumpy()
+    array([[[[26]]]], dtype=int32)
     """
 @overload
 def quantized_conv(data: NDArray, weight: NDArray, bias: NDArray | None, min_data: NDArray | None, max_data: NDArray | None, min_weight: NDArray | None, max_weight: NDArray | None, min_bias: NDArray | None, max_bias: NDArray | None, kernel: int | Sequence[int], stride: int | Sequence[int], dilate: int | Sequence[int], pad: int | Sequence[int], num_filter: int, num_group: int = 1, workspace: int = 1024, no_bias: bool = False, cudnn_tune: Literal['fastest', 'limited_workspace', 'off'] | None = None, cudnn_off: bool = False, layout: Literal['NCDHW', 'NCHW', 'NCW', 'NDHWC', 'NHWC'] | None = None, out: NDArray | Sequence[NDArray] | None = None, name: str | None = None) -> list[NDArray]:
@@ -1826,13 +1886,17 @@ def quantized_elemwise_add(lhs: NDArray, rhs: NDArray, lhs_min: NDArray, lhs_max
     rhs : NDArray
         Second operand.
     lhs_min : NDArray
+        Least real number that ``lhs`` represents; an array of one element.
     lhs_max : NDArray
+        Greatest real number that ``lhs`` represents; an array of one element.
     rhs_min : NDArray
+        Least real number that ``rhs`` represents; an array of one element.
     rhs_max : NDArray
+        Greatest real number that ``rhs`` represents; an array of one element.
     min_calib_range : float | None, default None
-        Has no effect here.
+        Least number of the calibrated range; it has no effect on real data of ``BatchNorm``.
     max_calib_range : float | None, default None
-        Has no effect here.
+        Greatest number of the calibrated range; it has no effect on real data of ``BatchNorm``.
     out : NDArray | Sequence[NDArray] | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -1841,6 +1905,11 @@ def quantized_elemwise_add(lhs: NDArray, rhs: NDArray, lhs_min: NDArray, lhs_max
     Returns
     -------
     list[NDArray]
+
+    Examples
+    --------
+    >>> mx.nd.contrib.quantized_elemwise_add(mx.nd.array([[-127, 64]], dtype='int8'), mx.nd.array([[-127, 64]], dtype='int8'), mx.nd.array([-1]), mx.nd.array([1]), mx.nd.array([-1]), mx.nd.array([1]), min_calib_range=-2, max_calib_range=2)[0].asnumpy()
+    array([[-127,   64]], dtype=int8)
     """
 
 @overload
@@ -1857,14 +1926,19 @@ def quantized_elemwise_mul(lhs: NDArray, rhs: NDArray, lhs_min: NDArray, lhs_max
     rhs : NDArray
         Second operand.
     lhs_min : NDArray
+        Least real number that ``lhs`` represents; an array of one element.
     lhs_max : NDArray
+        Greatest real number that ``lhs`` represents; an array of one element.
     rhs_min : NDArray
+        Least real number that ``rhs`` represents; an array of one element.
     rhs_max : NDArray
+        Greatest real number that ``rhs`` represents; an array of one element.
     min_calib_range : float | None, default None
-        Has no effect here.
+        Least number of the calibrated range; it has no effect on real data of ``BatchNorm``.
     max_calib_range : float | None, default None
-        Has no effect here.
+        Greatest number of the calibrated range; it has no effect on real data of ``BatchNorm``.
     enable_float_output : bool, default False
+        Whether the result is real.
     out : NDArray | Sequence[NDArray] | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -1873,6 +1947,11 @@ def quantized_elemwise_mul(lhs: NDArray, rhs: NDArray, lhs_min: NDArray, lhs_max
     Returns
     -------
     NDArray | list[NDArray]
+
+    Examples
+    --------
+    >>> mx.nd.contrib.quantized_elemwise_mul(mx.nd.array([[-127, 64]], dtype='int8'), mx.nd.array([[-127, 64]], dtype='int8'), mx.nd.array([-1]), mx.nd.array([1]), mx.nd.array([-1]), mx.nd.array([1]))[0].asnumpy()
+    array([[16129,  4096]], dtype=int32)
     """
 @overload
 def quantized_elemwise_mul(lhs: NDArray, rhs: NDArray, lhs_min: NDArray, lhs_max: NDArray, rhs_min: NDArray, rhs_max: NDArray, min_calib_range: float | None, max_calib_range: float | None, enable_float_output: Literal[True], out: NDArray | Sequence[NDArray] | None = None, name: str | None = None) -> NDArray:
@@ -1894,7 +1973,9 @@ def quantized_embedding(data: NDArray, weight: NDArray, min_weight: NDArray, max
     weight : NDArray
         The weight.
     min_weight : NDArray
+        Least real number that ``weight`` represents; an array of one element.
     max_weight : NDArray
+        Greatest real number that ``weight`` represents; an array of one element.
     input_dim : int
         Number of rows of the table.
     output_dim : int
@@ -1911,6 +1992,11 @@ def quantized_embedding(data: NDArray, weight: NDArray, min_weight: NDArray, max
     Returns
     -------
     list[NDArray]
+
+    Examples
+    --------
+    >>> mx.nd.contrib.quantized_embedding(mx.nd.array([1]), mx.nd.array([[1, 2], [3, 4]], dtype='int8'), mx.nd.array([-1]), mx.nd.array([1]), input_dim=2, output_dim=2)[0].asnumpy()
+    array([[3, 4]], dtype=int8)
     """
 
 def quantized_flatten(data: NDArray, min_data: NDArray, max_data: NDArray, out: NDArray | Sequence[NDArray] | None = None, name: str | None = None) -> list[NDArray]:
@@ -1921,7 +2007,9 @@ def quantized_flatten(data: NDArray, min_data: NDArray, max_data: NDArray, out: 
     data : NDArray
         The input array.
     min_data : NDArray
+        Least real number that ``data`` represents; an array of one element.
     max_data : NDArray
+        Greatest real number that ``data`` represents; an array of one element.
     out : NDArray | Sequence[NDArray] | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -1930,6 +2018,11 @@ def quantized_flatten(data: NDArray, min_data: NDArray, max_data: NDArray, out: 
     Returns
     -------
     list[NDArray]
+
+    Examples
+    --------
+    >>> mx.nd.contrib.quantized_flatten(mx.nd.array([[[[1, 4], [3, 2]]]], dtype='int8'), mx.nd.array([-1]), mx.nd.array([1]))[0].asnumpy()
+    array([[1, 4, 3, 2]], dtype=int8)
     """
 
 @overload
@@ -1947,11 +2040,17 @@ def quantized_fully_connected(data: NDArray, weight: NDArray, bias: NDArray | No
     bias : NDArray | None, default None
         Vector that is added to each output channel.
     min_data : NDArray | None, default None
+        Least real number that ``data`` represents; an array of one element.
     max_data : NDArray | None, default None
+        Greatest real number that ``data`` represents; an array of one element.
     min_weight : NDArray | None, default None
+        Least real number that ``weight`` represents; an array of one element.
     max_weight : NDArray | None, default None
+        Greatest real number that ``weight`` represents; an array of one element.
     min_bias : NDArray | None, default None
+        Least real number that ``bias`` represents; an array of one element.
     max_bias : NDArray | None, default None
+        Greatest real number that ``bias`` represents; an array of one element.
     num_hidden : int
         Number of output units.
     no_bias : bool, default False
@@ -1966,6 +2065,11 @@ def quantized_fully_connected(data: NDArray, weight: NDArray, bias: NDArray | No
     Returns
     -------
     list[NDArray]
+
+    Examples
+    --------
+    >>> mx.nd.contrib.quantized_fully_connected(mx.nd.array([[-127, 64]], dtype='int8'), mx.nd.array([[1, 2]], dtype='int8'), mx.nd.array([-1]), mx.nd.array([1]), mx.nd.array([-1]), mx.nd.array([1]), num_hidden=1, no_bias=True)[0].asnumpy()
+    array([[1]], dtype=int32)
     """
 @overload
 def quantized_fully_connected(data: NDArray, weight: NDArray, bias: NDArray | None, min_data: NDArray | None, max_data: NDArray | None, min_weight: NDArray | None, max_weight: NDArray | None, min_bias: NDArray | None, max_bias: NDArray | None, num_hidden: int, no_bias: bool = False, flatten: bool = True, out: NDArray | Sequence[NDArray] | None = None, name: str | None = None) -> list[NDArray]:
@@ -1981,7 +2085,9 @@ def quantized_pooling(data: NDArray, min_data: NDArray, max_data: NDArray, kerne
     data : NDArray
         The input array.
     min_data : NDArray
+        Least real number that ``data`` represents; an array of one element.
     max_data : NDArray
+        Greatest real number that ``data`` represents; an array of one element.
     kernel : int | Sequence[int], default ()
         Extents of the window on the spatial axes.
     pool_type : Literal['avg', 'lp', 'max', 'sum'], default 'max'
@@ -2010,6 +2116,11 @@ def quantized_pooling(data: NDArray, min_data: NDArray, max_data: NDArray, kerne
     Returns
     -------
     list[NDArray]
+
+    Examples
+    --------
+    >>> mx.nd.contrib.quantized_pooling(mx.nd.array([[[[1, 4], [3, 2]]]], dtype='int8'), mx.nd.array([-1]), mx.nd.array([1]), kernel=(2, 2))[0].asnumpy()
+    array([[[[4]]]], dtype=int8)
     """
 
 def requantize(data: NDArray, min_range: NDArray, max_range: NDArray, out_type: Literal['auto', 'int8', 'uint8'] = 'int8', min_calib_range: float | None = None, max_calib_range: float | None = None, out: NDArray | Sequence[NDArray] | None = None, name: str | None = None) -> list[NDArray]:
@@ -2024,12 +2135,15 @@ def requantize(data: NDArray, min_range: NDArray, max_range: NDArray, out_type: 
     data : NDArray
         The input array.
     min_range : NDArray
+        Least real number that the array represents; an array of one element.
     max_range : NDArray
+        Greatest real number that the array represents; an array of one element.
     out_type : Literal['auto', 'int8', 'uint8'], default 'int8'
+        Dtype of the result.
     min_calib_range : float | None, default None
-        Has no effect here.
+        Least number of the calibrated range; it has no effect on real data of ``BatchNorm``.
     max_calib_range : float | None, default None
-        Has no effect here.
+        Greatest number of the calibrated range; it has no effect on real data of ``BatchNorm``.
     out : NDArray | Sequence[NDArray] | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -2038,6 +2152,11 @@ def requantize(data: NDArray, min_range: NDArray, max_range: NDArray, out_type: 
     Returns
     -------
     list[NDArray]
+
+    Examples
+    --------
+    >>> mx.nd.contrib.requantize(mx.nd.array([-500, 1000], dtype='int32'), mx.nd.array([-1]), mx.nd.array([1]))[0].asnumpy()
+    array([-64, 127], dtype=int8)
     """
 
 def round_ste(data: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
