@@ -15,7 +15,6 @@ from .declarations import forgotten_operators
 ROOT = Path(__file__).resolve().parents[2]
 FLAGS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
-# Importing these raises: they say what to do in place of a part of MXNet that is missing.
 # Importing __main__ runs the command line.
 MODULES = sorted(
     {"phonograd"}
