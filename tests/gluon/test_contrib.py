@@ -2,7 +2,6 @@
 
 import collections
 import hashlib
-import importlib
 import zipfile
 
 import numpy as np
@@ -134,14 +133,6 @@ def test_missing_articles_are_named(tmp_path, monkeypatch):
 
 
 # -- parts that are missing
-
-
-@pytest.mark.parametrize(("name", "advice"), [("quantization", "onnx")])
-def test_missing_parts_say_what_to_do(name, advice):
-    with pytest.raises(ImportError, match=advice):
-        importlib.import_module(f"phonograd.contrib.{name}")
-    with pytest.raises(AttributeError, match=advice):
-        getattr(mx.contrib, name)
 
 
 def test_scripts_for_mixed_precision_run_in_single_precision():

@@ -14,7 +14,7 @@ import pytest
 import phonograd as mx
 from phonograd.core import ops
 from phonograd.core.graph.documentation import document
-from phonograd.core.graph.interface import Onnx
+from phonograd.core.graph.interface import Onnx, Quantizes
 from phonograd.core.graph.node import Node
 from phonograd.core.graph.operator import NAMES, REGISTRY, Array, Operator, operator
 from phonograd.core.lower import vector_math
@@ -144,7 +144,8 @@ def test_names_elsewhere_are_those_of_the_declarations() -> None:
 @pytest.mark.parametrize("place", list(NAMES))
 def test_two_operators_cannot_have_one_name_elsewhere(place: str) -> None:
     taken = next(iter(NAMES[place]))
-    facts: dict[str, Any] = {"onnx": Onnx(taken)} if place == "onnx" else {place: taken}
+    records = {"onnx": Onnx, "quantizes": Quantizes}
+    facts: dict[str, Any] = {place: records[place](taken) if place in records else taken}
     with forgotten_operators(), pytest.raises(ValueError, match=f"two operators are called '{taken}' .{place}."):
 
         @operator(name="_twice", **facts)

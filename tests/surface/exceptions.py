@@ -17,7 +17,6 @@ MODULES_ABSENT = {
     "mxnet.rtc": "compiles CUDA kernels; there is no GPU",
     "mxnet.space mxnet.tvmop": "searches for TVM schedules in MXNet's C library",
     "mxnet._numpy_op_doc": DOCS,
-    "mxnet.contrib.quantization": LOW_PRECISION,
     "mxnet.contrib.onnx.onnx2mx._import_helper mxnet.onnx.mx2onnx._op_translations*": ONNX,
     "mxnet.*._register": GENERATED,
     "mxnet.symbol.numpy.linalg mxnet.symbol.numpy.random": "sym.np has neither linear algebra nor random numbers",
@@ -36,7 +35,7 @@ NAMES = {
         "passes handles of the C library between processes; workers pass arrays in memory of their own"
     ),
     "*:add_fileline_to_docstring *:build_param_doc mxnet.ndarray_doc:* mxnet.symbol_doc:*": DOCS,
-    "*:quantize* *:dequantize* *:requantize* *:calibrate_entropy mxnet.contrib:quant*": LOW_PRECISION,
+    "*:quantize_asym *:quantized_rnn": LOW_PRECISION,
     "mxnet.kvstore.base:TestStore": "an example of a store, for MXNet's own tests",
     "mxnet.contrib.onnx.* mxnet.onnx.*": ONNX,
     "*:backward_*": "gradients are expressions of operators, not operators; autograd.grad returns them",

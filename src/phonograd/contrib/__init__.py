@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from types import ModuleType
 
-__all__ = ["amp", "autograd", "io", "onnx", "safetensors", "svrg_optimization", "tensorboard", "text"]
+__all__ = ["amp", "autograd", "io", "onnx", "quantization", "safetensors", "svrg_optimization", "tensorboard", "text"]
 
 _ELSEWHERE = {
     "nd": "ndarray.contrib",
@@ -15,16 +15,7 @@ _ELSEWHERE = {
 }
 
 
-#: modules whose import raises an error that names an alternative
-REFUSED = ("quantization",)
-
-
 def __getattr__(name: str) -> ModuleType:
-    if name in REFUSED:
-        try:
-            return importlib.import_module(f"{__name__}.{name}")
-        except ImportError as error:
-            raise AttributeError(str(error)) from None
     if name in __all__:
         return importlib.import_module(f"{__name__}.{name}")
     if name in _ELSEWHERE:

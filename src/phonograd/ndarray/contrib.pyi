@@ -124,9 +124,9 @@ def BatchNormWithReLU(data: NDArray, gamma: NDArray, beta: NDArray, moving_mean:
     cudnn_off : bool, default False
         Has no effect here.
     min_calib_range : float | None, default None
-        Has no effect here.
+        Least number of the calibrated range; it has no effect on real data of ``BatchNorm``.
     max_calib_range : float | None, default None
-        Has no effect here.
+        Greatest number of the calibrated range; it has no effect on real data of ``BatchNorm``.
     out : NDArray | Sequence[NDArray] | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -1058,6 +1058,36 @@ def box_nms(data: NDArray, overlap_thresh: float = 0.5, valid_thresh: float = 0.
     """
 
 box_non_maximum_suppression = box_nms
+def calibrate_entropy(hist: NDArray, hist_edges: NDArray, num_quantized_bins: int = 255, out: NDArray | Sequence[NDArray] | None = None, name: str | None = None) -> list[NDArray]:
+    """Return the range whose quantized distribution differs least from a histogram, and the difference.
+
+    The histogram has an odd number of bins around zero. For each candidate, elements beyond the range count in the
+    outermost bins, and the others are merged into ``num_quantized_bins`` levels. The difference is the Kullback-Leibler
+    divergence of both distributions.
+
+    Parameters
+    ----------
+    hist : NDArray
+        Numbers of elements in the bins of a histogram.
+    hist_edges : NDArray
+        Edges of the bins, one more than there are bins.
+    num_quantized_bins : int, default 255
+        Number of levels.
+    out : NDArray | Sequence[NDArray] | None, default None
+        Array that receives the result, with its shape and dtype.
+    name : str | None, default None
+        Name of the result in a symbol; arrays ignore it.
+
+    Returns
+    -------
+    list[NDArray]
+
+    Examples
+    --------
+    >>> mx.nd.contrib.calibrate_entropy(mx.nd.array([0, 1, 5, 1, 0]), mx.nd.arange(6) - 2.5, num_quantized_bins=3)[0].asnumpy()
+    array([2.5], dtype=float32)
+    """
+
 def count_sketch(data: NDArray, h: NDArray, s: NDArray, out_dim: int, processing_batch_size: int = 32, out: NDArray | None = None, name: str | None = None) -> NDArray:
     """Return the count sketch of rows: element i of a row is added, times ``s[i]``, to element ``h[i]`` of the result.
 
@@ -1092,6 +1122,36 @@ def count_sketch(data: NDArray, h: NDArray, s: NDArray, out_dim: int, processing
     """
 
 ctc_loss = CTCLoss
+def dequantize(data: NDArray, min_range: NDArray, max_range: NDArray, out_type: Literal['float32'] = 'float32', out: NDArray | None = None, name: str | None = None) -> NDArray:
+    """Return the real numbers of a quantized array.
+
+    ``out = data * range / levels``, where the levels are 127.5 for int8 and 255.5 for uint8.
+
+    Parameters
+    ----------
+    data : NDArray
+        The input array.
+    min_range : NDArray
+        Least real number that the array represents; an array of one element.
+    max_range : NDArray
+        Greatest real number that the array represents; an array of one element.
+    out_type : Literal['float32'], default 'float32'
+        Dtype of the result.
+    out : NDArray | None, default None
+        Array that receives the result, with its shape and dtype.
+    name : str | None, default None
+        Name of the result in a symbol; arrays ignore it.
+
+    Returns
+    -------
+    NDArray
+
+    Examples
+    --------
+    >>> mx.nd.contrib.dequantize(mx.nd.array([-51, 102], dtype='int8'), mx.nd.array([-2.5]), mx.nd.array([2.5])).asnumpy()
+    array([-1.,  2.], dtype=float32)
+    """
+
 def div_sqrt_dim(data: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:
     r"""Return the array divided by the square root of the size of its last axis.
 
@@ -1561,6 +1621,542 @@ def quadratic(data: NDArray, a: float = 0.0, b: float = 0.0, c: float = 0.0, out
     --------
     >>> mx.nd.contrib.quadratic(mx.nd.array([1, 2]), a=1, b=2, c=3).asnumpy()
     array([ 6., 11.], dtype=float32)
+    """
+
+def quantize(data: NDArray, min_range: NDArray, max_range: NDArray, out_type: Literal['int8', 'uint8'] = 'uint8', out: NDArray | Sequence[NDArray] | None = None, name: str | None = None) -> list[NDArray]:
+    """Quantize an array to int8 or uint8, given the range of its elements.
+
+    ``out = round(data * levels / range)``, where the range is the larger absolute value of ``min_range`` and
+    ``max_range``, and the levels are 127 for int8 and 255 for uint8. Elements outside the range are clamped.
+
+    Returns the quantized array, and the least and the greatest number that it represents.
+
+    Parameters
+    ----------
+    data : NDArray
+        The input array.
+    min_range : NDArray
+        Least real number that the array represents; an array of one element.
+    max_range : NDArray
+        Greatest real number that the array represents; an array of one element.
+    out_type : Literal['int8', 'uint8'], default 'uint8'
+        Dtype of the result.
+    out : NDArray | Sequence[NDArray] | None, default None
+        Array that receives the result, with its shape and dtype.
+    name : str | None, default None
+        Name of the result in a symbol; arrays ignore it.
+
+    Returns
+    -------
+    list[NDArray]
+
+    Examples
+    --------
+    >>> mx.nd.contrib.quantize(mx.nd.array([-1, 0.5]), mx.nd.array([-1]), mx.nd.array([1]), out_type='int8')[0].asnumpy()
+    array([-127,   64], dtype=int8)
+    """
+
+def quantize_v2(data: NDArray, out_type: Literal['auto', 'int8', 'uint8'] = 'int8', min_calib_range: float | None = None, max_calib_range: float | None = None, out: NDArray | Sequence[NDArray] | None = None, name: str | None = None) -> list[NDArray]:
+    """Quantize an array to int8 or uint8, with a calibrated range or that of its elements.
+
+    ``out = round(data * levels / range)``, where the levels are 127.5 for int8 and 255.5 for uint8. Elements outside
+    the range are clamped. With ``out_type="auto"``, the result is uint8 if ``min_calib_range`` is not negative, else
+    int8. Quantized data is returned unchanged.
+
+    Returns the quantized array, and the least and the greatest number that it represents.
+
+    Parameters
+    ----------
+    data : NDArray
+        The input array.
+    out_type : Literal['auto', 'int8', 'uint8'], default 'int8'
+        Dtype of the result.
+    min_calib_range : float | None, default None
+        Least number of the calibrated range; it has no effect on real data of ``BatchNorm``.
+    max_calib_range : float | None, default None
+        Greatest number of the calibrated range; it has no effect on real data of ``BatchNorm``.
+    out : NDArray | Sequence[NDArray] | None, default None
+        Array that receives the result, with its shape and dtype.
+    name : str | None, default None
+        Name of the result in a symbol; arrays ignore it.
+
+    Returns
+    -------
+    list[NDArray]
+
+    Examples
+    --------
+    >>> mx.nd.contrib.quantize_v2(mx.nd.array([-1, 0.5]))[0].asnumpy()
+    array([-128,   64], dtype=int8)
+    """
+
+def quantized_act(data: NDArray, min_data: NDArray, max_data: NDArray, act_type: Literal['relu', 'sigmoid', 'softrelu', 'softsign', 'tanh'], out: NDArray | Sequence[NDArray] | None = None, name: str | None = None) -> list[NDArray]:
+    """Return the larger of each quantized element and zero, and the range of the data. The activation must be relu.
+
+    Parameters
+    ----------
+    data : NDArray
+        The input array.
+    min_data : NDArray
+        Least real number that ``data`` represents; an array of one element.
+    max_data : NDArray
+        Greatest real number that ``data`` represents; an array of one element.
+    act_type : Literal['relu', 'sigmoid', 'softrelu', 'softsign', 'tanh']
+        The activation function.
+    out : NDArray | Sequence[NDArray] | None, default None
+        Array that receives the result, with its shape and dtype.
+    name : str | None, default None
+        Name of the result in a symbol; arrays ignore it.
+
+    Returns
+    -------
+    list[NDArray]
+
+    Examples
+    --------
+    >>> mx.nd.contrib.quantized_act(mx.nd.array([[-127, 64]], dtype='int8'), mx.nd.array([-1]), mx.nd.array([1]), act_type='relu')[0].asnumpy()
+    array([[ 0, 64]], dtype=int8)
+    """
+
+def quantized_batch_norm(data: NDArray, gamma: NDArray, beta: NDArray, moving_mean: NDArray, moving_var: NDArray, min_data: NDArray, max_data: NDArray, eps: float = 0.001, momentum: float = 0.9, fix_gamma: bool = True, use_global_stats: bool = False, output_mean_var: bool = False, axis: int = 1, cudnn_off: bool = False, min_calib_range: float | None = None, max_calib_range: float | None = None, out: NDArray | Sequence[NDArray] | None = None, name: str | None = None) -> list[NDArray]:
+    """Normalize the channels of quantized data with moving statistics, and return int8 with the calibrated range.
+
+    ``fix_gamma`` has no effect, as in MXNet: gamma is used as it is. ``momentum``, ``use_global_stats``,
+    ``output_mean_var`` and ``cudnn_off`` are accepted and ignored.
+
+    Parameters
+    ----------
+    data : NDArray
+        The input array.
+    gamma : NDArray
+        Factor of the normalized values, or slope of negative elements.
+    beta : NDArray
+        Offset that is added after normalization, or factor of the added matrix.
+    moving_mean : NDArray
+        Running mean of each channel, changed in place while training.
+    moving_var : NDArray
+        Running variance of each channel, changed in place while training.
+    min_data : NDArray
+        Least real number that ``data`` represents; an array of one element.
+    max_data : NDArray
+        Greatest real number that ``data`` represents; an array of one element.
+    eps : float, default 0.001
+        Small number that is added to a denominator or a variance.
+    momentum : float, default 0.9
+        Share of the previous value that is kept.
+    fix_gamma : bool, default True
+        Whether ``gamma`` is treated as ones.
+    use_global_stats : bool, default False
+        Whether the running statistics are used while training too.
+    output_mean_var : bool, default False
+        Whether mean and deviation are returned as well.
+    axis : int, default 1
+        Axis or axes of the operation; negative values count from the last axis.
+    cudnn_off : bool, default False
+        Has no effect here.
+    min_calib_range : float | None, default None
+        Least number of the calibrated range; it has no effect on real data of ``BatchNorm``.
+    max_calib_range : float | None, default None
+        Greatest number of the calibrated range; it has no effect on real data of ``BatchNorm``.
+    out : NDArray | Sequence[NDArray] | None, default None
+        Array that receives the result, with its shape and dtype.
+    name : str | None, default None
+        Name of the result in a symbol; arrays ignore it.
+
+    Returns
+    -------
+    list[NDArray]
+
+    Examples
+    --------
+    >>> mx.nd.contrib.quantized_batch_norm(mx.nd.array([[-127, 64]], dtype='int8'), mx.nd.ones(2), mx.nd.zeros(2), mx.nd.zeros(2), mx.nd.ones(2), mx.nd.array([-1]), mx.nd.array([1]), min_calib_range=-1, max_calib_range=1)[0].asnumpy()
+    array([[-127,   64]], dtype=int8)
+    """
+
+def quantized_concat(*data: NDArray, dim: int = 1, out: NDArray | Sequence[NDArray] | None = None, name: str | None = None, num_args: int | None = None) -> list[NDArray]:
+    """Join quantized arrays along an axis, rescaled to their common range.
+
+    The inputs are the arrays, then the least and the greatest number of each. The result is int8 if one of them is,
+    else uint8.
+
+    Parameters
+    ----------
+    *data : NDArray
+        The input array.
+    dim : int, default 1
+        The axis along which arrays are joined.
+    out : NDArray | Sequence[NDArray] | None, default None
+        Array that receives the result, with its shape and dtype.
+    name : str | None, default None
+        Name of the result in a symbol; arrays ignore it.
+    num_args : int | None, default None
+        Number of arrays; it may be omitted.
+
+    Returns
+    -------
+    list[NDArray]
+
+    Examples
+    --------
+    >>> mx.nd.contrib.quantized_concat(mx.nd.array([[-127, 64]], dtype='int8'), mx.nd.array([[-127, 64]], dtype='int8'), mx.nd.array([-1]), mx.nd.array([1]), mx.nd.array([-1]), mx.nd.array([1]), dim=1)[0].asnumpy()
+    array([[-127,   64, -127,   64]], dtype=int8)
+    """
+
+@overload
+def quantized_conv(data: NDArray, weight: NDArray, bias: NDArray | None = None, min_data: NDArray | None = None, max_data: NDArray | None = None, min_weight: NDArray | None = None, max_weight: NDArray | None = None, min_bias: NDArray | None = None, max_bias: NDArray | None = None, *, kernel: int | Sequence[int], stride: int | Sequence[int] = (), dilate: int | Sequence[int] = (), pad: int | Sequence[int] = (), num_filter: int, num_group: int = 1, workspace: int = 1024, no_bias: bool = False, cudnn_tune: Literal['fastest', 'limited_workspace', 'off'] | None = None, cudnn_off: bool = False, layout: Literal['NCDHW', 'NCHW', 'NCW', 'NDHWC', 'NHWC'] | None = None, out: NDArray | Sequence[NDArray] | None = None, name: str | None = None) -> list[NDArray]:
+    """Return the convolution of quantized images with int8 filters and bias, in int32, and its range.
+
+    With ``no_bias``, the inputs are data, weight, and the limits of both. ``workspace`` and the ``cudnn_*`` options are
+    accepted and ignored.
+
+    Parameters
+    ----------
+    data : NDArray
+        The input array.
+    weight : NDArray
+        The weight.
+    bias : NDArray | None, default None
+        Vector that is added to each output channel.
+    min_data : NDArray | None, default None
+        Least real number that ``data`` represents; an array of one element.
+    max_data : NDArray | None, default None
+        Greatest real number that ``data`` represents; an array of one element.
+    min_weight : NDArray | None, default None
+        Least real number that ``weight`` represents; an array of one element.
+    max_weight : NDArray | None, default None
+        Greatest real number that ``weight`` represents; an array of one element.
+    min_bias : NDArray | None, default None
+        Least real number that ``bias`` represents; an array of one element.
+    max_bias : NDArray | None, default None
+        Greatest real number that ``bias`` represents; an array of one element.
+    kernel : int | Sequence[int]
+        Extents of the window on the spatial axes.
+    stride : int | Sequence[int], default ()
+        Distance between two windows on each spatial axis.
+    dilate : int | Sequence[int], default ()
+        Distance between the elements of the kernel on each axis.
+    pad : int | Sequence[int], default ()
+        Number of zeros on both sides of each spatial axis.
+    num_filter : int
+        Number of output channels.
+    num_group : int, default 1
+        Number of groups into which channels are divided; each output sees one group.
+    workspace : int, default 1024
+        Has no effect here.
+    no_bias : bool, default False
+        Whether there is no bias.
+    cudnn_tune : Literal['fastest', 'limited_workspace', 'off'] | None, default None
+        Has no effect here.
+    cudnn_off : bool, default False
+        Has no effect here.
+    layout : Literal['NCDHW', 'NCHW', 'NCW', 'NDHWC', 'NHWC'] | None, default None
+        Order of the axes; by default channels come second, as in 'NCHW'.
+    out : NDArray | Sequence[NDArray] | None, default None
+        Array that receives the result, with its shape and dtype.
+    name : str | None, default None
+        Name of the result in a symbol; arrays ignore it.
+
+    Returns
+    -------
+    list[NDArray]
+
+    Notes
+    -----
+    Compatibility: MXNet's CPU operator takes only uint8 data, only one group, and adds the numbers of an int8 bias to
+    sums of another scale; here the bias is converted first, and int8 data and groups are allowed.
+
+    Examples
+    --------
+    >>> mx.nd.contrib.quantized_conv(mx.nd.array([[[[1, 4], [3, 2]]]], dtype='int8'), mx.nd.array([[[[1, 2], [3, 4]]]], dtype='int8'), mx.nd.array([-1]), mx.nd.array([1]), mx.nd.array([-1]), mx.nd.array([1]), kernel=(2, 2), num_filter=1, no_bias=True)[0].asnumpy()
+    array([[[[26]]]], dtype=int32)
+    """
+@overload
+def quantized_conv(data: NDArray, weight: NDArray, bias: NDArray | None, min_data: NDArray | None, max_data: NDArray | None, min_weight: NDArray | None, max_weight: NDArray | None, min_bias: NDArray | None, max_bias: NDArray | None, kernel: int | Sequence[int], stride: int | Sequence[int], dilate: int | Sequence[int], pad: int | Sequence[int], num_filter: int, num_group: int = 1, workspace: int = 1024, no_bias: bool = False, cudnn_tune: Literal['fastest', 'limited_workspace', 'off'] | None = None, cudnn_off: bool = False, layout: Literal['NCDHW', 'NCHW', 'NCW', 'NDHWC', 'NHWC'] | None = None, out: NDArray | Sequence[NDArray] | None = None, name: str | None = None) -> list[NDArray]:
+    ...
+
+def quantized_elemwise_add(lhs: NDArray, rhs: NDArray, lhs_min: NDArray, lhs_max: NDArray, rhs_min: NDArray, rhs_max: NDArray, min_calib_range: float | None = None, max_calib_range: float | None = None, out: NDArray | Sequence[NDArray] | None = None, name: str | None = None) -> list[NDArray]:
+    """Return the sum of two quantized arrays of one shape, and its range.
+
+    With a calibrated range the result is int8, or uint8 if both arrays are; without, it is int32.
+
+    Parameters
+    ----------
+    lhs : NDArray
+        First operand.
+    rhs : NDArray
+        Second operand.
+    lhs_min : NDArray
+        Least real number that ``lhs`` represents; an array of one element.
+    lhs_max : NDArray
+        Greatest real number that ``lhs`` represents; an array of one element.
+    rhs_min : NDArray
+        Least real number that ``rhs`` represents; an array of one element.
+    rhs_max : NDArray
+        Greatest real number that ``rhs`` represents; an array of one element.
+    min_calib_range : float | None, default None
+        Least number of the calibrated range; it has no effect on real data of ``BatchNorm``.
+    max_calib_range : float | None, default None
+        Greatest number of the calibrated range; it has no effect on real data of ``BatchNorm``.
+    out : NDArray | Sequence[NDArray] | None, default None
+        Array that receives the result, with its shape and dtype.
+    name : str | None, default None
+        Name of the result in a symbol; arrays ignore it.
+
+    Returns
+    -------
+    list[NDArray]
+
+    Examples
+    --------
+    >>> mx.nd.contrib.quantized_elemwise_add(mx.nd.array([[-127, 64]], dtype='int8'), mx.nd.array([[-127, 64]], dtype='int8'), mx.nd.array([-1]), mx.nd.array([1]), mx.nd.array([-1]), mx.nd.array([1]), min_calib_range=-2, max_calib_range=2)[0].asnumpy()
+    array([[-127,   64]], dtype=int8)
+    """
+
+@overload
+def quantized_elemwise_mul(lhs: NDArray, rhs: NDArray, lhs_min: NDArray, lhs_max: NDArray, rhs_min: NDArray, rhs_max: NDArray, min_calib_range: float | None = None, max_calib_range: float | None = None, *, enable_float_output: Literal[True], out: NDArray | Sequence[NDArray] | None = None, name: str | None = None) -> NDArray:
+    """Return the elementwise product of two int8 arrays of one shape, and its range.
+
+    With a calibrated range the result is int8, truncated towards zero; without, it is the exact product in int32. With
+    ``enable_float_output``, the result is real, and the only one.
+
+    Parameters
+    ----------
+    lhs : NDArray
+        First operand.
+    rhs : NDArray
+        Second operand.
+    lhs_min : NDArray
+        Least real number that ``lhs`` represents; an array of one element.
+    lhs_max : NDArray
+        Greatest real number that ``lhs`` represents; an array of one element.
+    rhs_min : NDArray
+        Least real number that ``rhs`` represents; an array of one element.
+    rhs_max : NDArray
+        Greatest real number that ``rhs`` represents; an array of one element.
+    min_calib_range : float | None, default None
+        Least number of the calibrated range; it has no effect on real data of ``BatchNorm``.
+    max_calib_range : float | None, default None
+        Greatest number of the calibrated range; it has no effect on real data of ``BatchNorm``.
+    enable_float_output : bool, default False
+        Whether the result is real.
+    out : NDArray | Sequence[NDArray] | None, default None
+        Array that receives the result, with its shape and dtype.
+    name : str | None, default None
+        Name of the result in a symbol; arrays ignore it.
+
+    Returns
+    -------
+    NDArray | list[NDArray]
+
+    Examples
+    --------
+    >>> mx.nd.contrib.quantized_elemwise_mul(mx.nd.array([[-127, 64]], dtype='int8'), mx.nd.array([[-127, 64]], dtype='int8'), mx.nd.array([-1]), mx.nd.array([1]), mx.nd.array([-1]), mx.nd.array([1]))[0].asnumpy()
+    array([[16129,  4096]], dtype=int32)
+    """
+@overload
+def quantized_elemwise_mul(lhs: NDArray, rhs: NDArray, lhs_min: NDArray, lhs_max: NDArray, rhs_min: NDArray, rhs_max: NDArray, min_calib_range: float | None, max_calib_range: float | None, enable_float_output: Literal[True], out: NDArray | Sequence[NDArray] | None = None, name: str | None = None) -> NDArray:
+    ...
+@overload
+def quantized_elemwise_mul(lhs: NDArray, rhs: NDArray, lhs_min: NDArray, lhs_max: NDArray, rhs_min: NDArray, rhs_max: NDArray, min_calib_range: float | None = None, max_calib_range: float | None = None, enable_float_output: Literal[False] = False, out: NDArray | Sequence[NDArray] | None = None, name: str | None = None) -> list[NDArray]:
+    ...
+@overload
+def quantized_elemwise_mul(lhs: NDArray, rhs: NDArray, lhs_min: NDArray, lhs_max: NDArray, rhs_min: NDArray, rhs_max: NDArray, min_calib_range: float | None = None, max_calib_range: float | None = None, enable_float_output: bool = False, out: NDArray | Sequence[NDArray] | None = None, name: str | None = None) -> NDArray | list[NDArray]:
+    ...
+
+def quantized_embedding(data: NDArray, weight: NDArray, min_weight: NDArray, max_weight: NDArray, input_dim: int, output_dim: int, dtype: DTypeLike = 'float32', sparse_grad: bool = False, out: NDArray | Sequence[NDArray] | None = None, name: str | None = None) -> list[NDArray]:
+    """Return the rows of an int8 weight at the indices in data, and the range of the weight.
+
+    Parameters
+    ----------
+    data : NDArray
+        The input array.
+    weight : NDArray
+        The weight.
+    min_weight : NDArray
+        Least real number that ``weight`` represents; an array of one element.
+    max_weight : NDArray
+        Greatest real number that ``weight`` represents; an array of one element.
+    input_dim : int
+        Number of rows of the table.
+    output_dim : int
+        Number of output channels, or of elements per row.
+    dtype : DTypeLike, default 'float32'
+        The dtype of the result; by default that of the input, or float32.
+    sparse_grad : bool, default False
+        Has no effect here: gradients are dense, and label themselves row_sparse.
+    out : NDArray | Sequence[NDArray] | None, default None
+        Array that receives the result, with its shape and dtype.
+    name : str | None, default None
+        Name of the result in a symbol; arrays ignore it.
+
+    Returns
+    -------
+    list[NDArray]
+
+    Examples
+    --------
+    >>> mx.nd.contrib.quantized_embedding(mx.nd.array([1]), mx.nd.array([[1, 2], [3, 4]], dtype='int8'), mx.nd.array([-1]), mx.nd.array([1]), input_dim=2, output_dim=2)[0].asnumpy()
+    array([[3, 4]], dtype=int8)
+    """
+
+def quantized_flatten(data: NDArray, min_data: NDArray, max_data: NDArray, out: NDArray | Sequence[NDArray] | None = None, name: str | None = None) -> list[NDArray]:
+    """Return quantized data as a matrix, with all axes but the first in one, and its range.
+
+    Parameters
+    ----------
+    data : NDArray
+        The input array.
+    min_data : NDArray
+        Least real number that ``data`` represents; an array of one element.
+    max_data : NDArray
+        Greatest real number that ``data`` represents; an array of one element.
+    out : NDArray | Sequence[NDArray] | None, default None
+        Array that receives the result, with its shape and dtype.
+    name : str | None, default None
+        Name of the result in a symbol; arrays ignore it.
+
+    Returns
+    -------
+    list[NDArray]
+
+    Examples
+    --------
+    >>> mx.nd.contrib.quantized_flatten(mx.nd.array([[[[1, 4], [3, 2]]]], dtype='int8'), mx.nd.array([-1]), mx.nd.array([1]))[0].asnumpy()
+    array([[1, 4, 3, 2]], dtype=int8)
+    """
+
+@overload
+def quantized_fully_connected(data: NDArray, weight: NDArray, bias: NDArray | None = None, min_data: NDArray | None = None, max_data: NDArray | None = None, min_weight: NDArray | None = None, max_weight: NDArray | None = None, min_bias: NDArray | None = None, max_bias: NDArray | None = None, *, num_hidden: int, no_bias: bool = False, flatten: bool = True, out: NDArray | Sequence[NDArray] | None = None, name: str | None = None) -> list[NDArray]:
+    """Return a linear transform of quantized data with int8 weights and bias, in int32, and its range.
+
+    With ``no_bias``, the inputs are data, weight, and the limits of both.
+
+    Parameters
+    ----------
+    data : NDArray
+        The input array.
+    weight : NDArray
+        The weight.
+    bias : NDArray | None, default None
+        Vector that is added to each output channel.
+    min_data : NDArray | None, default None
+        Least real number that ``data`` represents; an array of one element.
+    max_data : NDArray | None, default None
+        Greatest real number that ``data`` represents; an array of one element.
+    min_weight : NDArray | None, default None
+        Least real number that ``weight`` represents; an array of one element.
+    max_weight : NDArray | None, default None
+        Greatest real number that ``weight`` represents; an array of one element.
+    min_bias : NDArray | None, default None
+        Least real number that ``bias`` represents; an array of one element.
+    max_bias : NDArray | None, default None
+        Greatest real number that ``bias`` represents; an array of one element.
+    num_hidden : int
+        Number of output units.
+    no_bias : bool, default False
+        Whether there is no bias.
+    flatten : bool, default True
+        Whether all axes but the first are merged before the product.
+    out : NDArray | Sequence[NDArray] | None, default None
+        Array that receives the result, with its shape and dtype.
+    name : str | None, default None
+        Name of the result in a symbol; arrays ignore it.
+
+    Returns
+    -------
+    list[NDArray]
+
+    Examples
+    --------
+    >>> mx.nd.contrib.quantized_fully_connected(mx.nd.array([[-127, 64]], dtype='int8'), mx.nd.array([[1, 2]], dtype='int8'), mx.nd.array([-1]), mx.nd.array([1]), mx.nd.array([-1]), mx.nd.array([1]), num_hidden=1, no_bias=True)[0].asnumpy()
+    array([[1]], dtype=int32)
+    """
+@overload
+def quantized_fully_connected(data: NDArray, weight: NDArray, bias: NDArray | None, min_data: NDArray | None, max_data: NDArray | None, min_weight: NDArray | None, max_weight: NDArray | None, min_bias: NDArray | None, max_bias: NDArray | None, num_hidden: int, no_bias: bool = False, flatten: bool = True, out: NDArray | Sequence[NDArray] | None = None, name: str | None = None) -> list[NDArray]:
+    ...
+
+def quantized_pooling(data: NDArray, min_data: NDArray, max_data: NDArray, kernel: int | Sequence[int] = (), pool_type: Literal['avg', 'lp', 'max', 'sum'] = 'max', global_pool: bool = False, cudnn_off: bool = False, pooling_convention: Literal['full', 'same', 'valid'] = 'valid', stride: int | Sequence[int] = (), pad: int | Sequence[int] = (), p_value: int | None = None, count_include_pad: bool | None = None, layout: Literal['NCDHW', 'NCHW', 'NCW', 'NDHWC', 'NHWC', 'NWC'] | None = None, out: NDArray | Sequence[NDArray] | None = None, name: str | None = None) -> list[NDArray]:
+    """Return the maximum or the rounded mean of each window of quantized images, and their range.
+
+    ``Pooling`` describes the windows.
+
+    Parameters
+    ----------
+    data : NDArray
+        The input array.
+    min_data : NDArray
+        Least real number that ``data`` represents; an array of one element.
+    max_data : NDArray
+        Greatest real number that ``data`` represents; an array of one element.
+    kernel : int | Sequence[int], default ()
+        Extents of the window on the spatial axes.
+    pool_type : Literal['avg', 'lp', 'max', 'sum'], default 'max'
+        How each window is reduced.
+    global_pool : bool, default False
+        Whether one window covers each whole feature map.
+    cudnn_off : bool, default False
+        Has no effect here.
+    pooling_convention : Literal['full', 'same', 'valid'], default 'valid'
+        How the size of the result is rounded: 'valid' down, 'full' up, 'same' keeps it.
+    stride : int | Sequence[int], default ()
+        Distance between two windows on each spatial axis.
+    pad : int | Sequence[int], default ()
+        Number of zeros on both sides of each spatial axis.
+    p_value : int | None, default None
+        The order of the norm for 'lp' pooling.
+    count_include_pad : bool | None, default None
+        Whether padding counts in averages.
+    layout : Literal['NCDHW', 'NCHW', 'NCW', 'NDHWC', 'NHWC', 'NWC'] | None, default None
+        Order of the axes; by default channels come second, as in 'NCHW'.
+    out : NDArray | Sequence[NDArray] | None, default None
+        Array that receives the result, with its shape and dtype.
+    name : str | None, default None
+        Name of the result in a symbol; arrays ignore it.
+
+    Returns
+    -------
+    list[NDArray]
+
+    Examples
+    --------
+    >>> mx.nd.contrib.quantized_pooling(mx.nd.array([[[[1, 4], [3, 2]]]], dtype='int8'), mx.nd.array([-1]), mx.nd.array([1]), kernel=(2, 2))[0].asnumpy()
+    array([[[[4]]]], dtype=int8)
+    """
+
+def requantize(data: NDArray, min_range: NDArray, max_range: NDArray, out_type: Literal['auto', 'int8', 'uint8'] = 'int8', min_calib_range: float | None = None, max_calib_range: float | None = None, out: NDArray | Sequence[NDArray] | None = None, name: str | None = None) -> list[NDArray]:
+    """Convert int32 sums to int8 or uint8, with a calibrated range or that of the largest element.
+
+    ``out = round(data * (range / 2**31) * (levels / new range))``, where the levels are 127 for int8 and 255 for uint8.
+
+    Returns the quantized array, and the least and the greatest number that it represents.
+
+    Parameters
+    ----------
+    data : NDArray
+        The input array.
+    min_range : NDArray
+        Least real number that the array represents; an array of one element.
+    max_range : NDArray
+        Greatest real number that the array represents; an array of one element.
+    out_type : Literal['auto', 'int8', 'uint8'], default 'int8'
+        Dtype of the result.
+    min_calib_range : float | None, default None
+        Least number of the calibrated range; it has no effect on real data of ``BatchNorm``.
+    max_calib_range : float | None, default None
+        Greatest number of the calibrated range; it has no effect on real data of ``BatchNorm``.
+    out : NDArray | Sequence[NDArray] | None, default None
+        Array that receives the result, with its shape and dtype.
+    name : str | None, default None
+        Name of the result in a symbol; arrays ignore it.
+
+    Returns
+    -------
+    list[NDArray]
+
+    Examples
+    --------
+    >>> mx.nd.contrib.requantize(mx.nd.array([-500, 1000], dtype='int32'), mx.nd.array([-1]), mx.nd.array([1]))[0].asnumpy()
+    array([-64, 127], dtype=int8)
     """
 
 def round_ste(data: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:

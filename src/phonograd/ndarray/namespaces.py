@@ -19,10 +19,7 @@ __all__ = ["Namespace", "hint", "lookup", "public_names"]
 
 #: MXNet operators that phonograd omits, by prefixes of their names, with the replacement
 LEFT_OUT = {
-    ("quantize", "dequantize", "requantize", "calibrate_entropy"): (
-        "int8 networks are not available. Run the network in float32, or export it with mx.contrib.onnx.export_model "
-        "and quantize the ONNX file with onnxruntime"
-    ),
+    ("quantize_asym", "quantized_rnn"): "recurrent layers are not quantized: run them in float32",
     ("dgl_csr_neighbor", "dgl_graph_compact"): (
         "phonograd does not sample neighbors: draw them with NumPy from graph.indptr and graph.indices, and take their "
         "dgl_subgraph"

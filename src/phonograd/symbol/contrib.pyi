@@ -144,6 +144,9 @@ def box_nms(data: Symbol | None = None, overlap_thresh: float = 0.5, valid_thres
     """
 
 box_non_maximum_suppression = box_nms
+def calibrate_entropy(hist: Symbol | None = None, hist_edges: Symbol | None = None, num_quantized_bins: int = 255, name: str | None = None, attr: Mapping[str, str] | None = None) -> Symbol:
+    """Return the range whose quantized distribution differs least from a histogram, and the difference."""
+
 @overload
 def count_sketch(data: Symbol | None = None, h: Symbol | None = None, s: Symbol | None = None, *, out_dim: int, processing_batch_size: int = 32, name: str | None = None, attr: Mapping[str, str] | None = None) -> Symbol:
     """Return the count sketch of rows: element i of a row is added, times ``s[i]``, to element ``h[i]`` of the result.
@@ -154,6 +157,9 @@ def count_sketch(data: Symbol | None, h: Symbol | None, s: Symbol | None, out_di
     ...
 
 ctc_loss = CTCLoss
+def dequantize(data: Symbol | None = None, min_range: Symbol | None = None, max_range: Symbol | None = None, out_type: Literal['float32'] = 'float32', name: str | None = None, attr: Mapping[str, str] | None = None) -> Symbol:
+    """Return the real numbers of a quantized array."""
+
 def div_sqrt_dim(data: Symbol | None = None, name: str | None = None, attr: Mapping[str, str] | None = None) -> Symbol:
     """Return the array divided by the square root of the size of its last axis."""
 
@@ -230,6 +236,65 @@ def quadratic(data: Symbol | None = None, a: float = 0.0, b: float = 0.0, c: flo
     """Return ``a*x*x + b*x + c``, element by element; integers are computed in floating point and truncated.
 
     """
+
+def quantize(data: Symbol | None = None, min_range: Symbol | None = None, max_range: Symbol | None = None, out_type: Literal['int8', 'uint8'] = 'uint8', name: str | None = None, attr: Mapping[str, str] | None = None) -> Symbol:
+    """Quantize an array to int8 or uint8, given the range of its elements."""
+
+def quantize_v2(data: Symbol | None = None, out_type: Literal['auto', 'int8', 'uint8'] = 'int8', min_calib_range: float | None = None, max_calib_range: float | None = None, name: str | None = None, attr: Mapping[str, str] | None = None) -> Symbol:
+    """Quantize an array to int8 or uint8, with a calibrated range or that of its elements."""
+
+@overload
+def quantized_act(data: Symbol | None = None, min_data: Symbol | None = None, max_data: Symbol | None = None, *, act_type: Literal['relu', 'sigmoid', 'softrelu', 'softsign', 'tanh'], name: str | None = None, attr: Mapping[str, str] | None = None) -> Symbol:
+    """Return the larger of each quantized element and zero, and the range of the data. The activation must be relu.
+
+    """
+@overload
+def quantized_act(data: Symbol | None, min_data: Symbol | None, max_data: Symbol | None, act_type: Literal['relu', 'sigmoid', 'softrelu', 'softsign', 'tanh'], name: str | None = None, attr: Mapping[str, str] | None = None) -> Symbol:
+    ...
+
+def quantized_batch_norm(data: Symbol | None = None, gamma: Symbol | None = None, beta: Symbol | None = None, moving_mean: Symbol | None = None, moving_var: Symbol | None = None, min_data: Symbol | None = None, max_data: Symbol | None = None, eps: float = 0.001, momentum: float = 0.9, fix_gamma: bool = True, use_global_stats: bool = False, output_mean_var: bool = False, axis: int = 1, cudnn_off: bool = False, min_calib_range: float | None = None, max_calib_range: float | None = None, name: str | None = None, attr: Mapping[str, str] | None = None) -> Symbol:
+    """Normalize the channels of quantized data with moving statistics, and return int8 with the calibrated range.
+
+    """
+
+def quantized_concat(*data: Symbol, dim: int = 1, name: str | None = None, attr: Mapping[str, str] | None = None, num_args: int | None = None) -> Symbol:
+    """Join quantized arrays along an axis, rescaled to their common range."""
+
+@overload
+def quantized_conv(data: Symbol | None = None, weight: Symbol | None = None, bias: Symbol | None = None, min_data: Symbol | None = None, max_data: Symbol | None = None, min_weight: Symbol | None = None, max_weight: Symbol | None = None, min_bias: Symbol | None = None, max_bias: Symbol | None = None, *, kernel: int | Sequence[int], stride: int | Sequence[int] = (), dilate: int | Sequence[int] = (), pad: int | Sequence[int] = (), num_filter: int, num_group: int = 1, workspace: int = 1024, no_bias: bool = False, cudnn_tune: Literal['fastest', 'limited_workspace', 'off'] | None = None, cudnn_off: bool = False, layout: Literal['NCDHW', 'NCHW', 'NCW', 'NDHWC', 'NHWC'] | None = None, name: str | None = None, attr: Mapping[str, str] | None = None) -> Symbol:
+    """Return the convolution of quantized images with int8 filters and bias, in int32, and its range."""
+@overload
+def quantized_conv(data: Symbol | None, weight: Symbol | None, bias: Symbol | None, min_data: Symbol | None, max_data: Symbol | None, min_weight: Symbol | None, max_weight: Symbol | None, min_bias: Symbol | None, max_bias: Symbol | None, kernel: int | Sequence[int], stride: int | Sequence[int], dilate: int | Sequence[int], pad: int | Sequence[int], num_filter: int, num_group: int = 1, workspace: int = 1024, no_bias: bool = False, cudnn_tune: Literal['fastest', 'limited_workspace', 'off'] | None = None, cudnn_off: bool = False, layout: Literal['NCDHW', 'NCHW', 'NCW', 'NDHWC', 'NHWC'] | None = None, name: str | None = None, attr: Mapping[str, str] | None = None) -> Symbol:
+    ...
+
+def quantized_elemwise_add(lhs: Symbol | None = None, rhs: Symbol | None = None, lhs_min: Symbol | None = None, lhs_max: Symbol | None = None, rhs_min: Symbol | None = None, rhs_max: Symbol | None = None, min_calib_range: float | None = None, max_calib_range: float | None = None, name: str | None = None, attr: Mapping[str, str] | None = None) -> Symbol:
+    """Return the sum of two quantized arrays of one shape, and its range."""
+
+def quantized_elemwise_mul(lhs: Symbol | None = None, rhs: Symbol | None = None, lhs_min: Symbol | None = None, lhs_max: Symbol | None = None, rhs_min: Symbol | None = None, rhs_max: Symbol | None = None, min_calib_range: float | None = None, max_calib_range: float | None = None, enable_float_output: bool = False, name: str | None = None, attr: Mapping[str, str] | None = None) -> Symbol:
+    """Return the elementwise product of two int8 arrays of one shape, and its range."""
+
+@overload
+def quantized_embedding(data: Symbol | None = None, weight: Symbol | None = None, min_weight: Symbol | None = None, max_weight: Symbol | None = None, *, input_dim: int, output_dim: int, dtype: DTypeLike = 'float32', sparse_grad: bool = False, name: str | None = None, attr: Mapping[str, str] | None = None) -> Symbol:
+    """Return the rows of an int8 weight at the indices in data, and the range of the weight."""
+@overload
+def quantized_embedding(data: Symbol | None, weight: Symbol | None, min_weight: Symbol | None, max_weight: Symbol | None, input_dim: int, output_dim: int, dtype: DTypeLike = 'float32', sparse_grad: bool = False, name: str | None = None, attr: Mapping[str, str] | None = None) -> Symbol:
+    ...
+
+def quantized_flatten(data: Symbol | None = None, min_data: Symbol | None = None, max_data: Symbol | None = None, name: str | None = None, attr: Mapping[str, str] | None = None) -> Symbol:
+    """Return quantized data as a matrix, with all axes but the first in one, and its range."""
+
+@overload
+def quantized_fully_connected(data: Symbol | None = None, weight: Symbol | None = None, bias: Symbol | None = None, min_data: Symbol | None = None, max_data: Symbol | None = None, min_weight: Symbol | None = None, max_weight: Symbol | None = None, min_bias: Symbol | None = None, max_bias: Symbol | None = None, *, num_hidden: int, no_bias: bool = False, flatten: bool = True, name: str | None = None, attr: Mapping[str, str] | None = None) -> Symbol:
+    """Return a linear transform of quantized data with int8 weights and bias, in int32, and its range."""
+@overload
+def quantized_fully_connected(data: Symbol | None, weight: Symbol | None, bias: Symbol | None, min_data: Symbol | None, max_data: Symbol | None, min_weight: Symbol | None, max_weight: Symbol | None, min_bias: Symbol | None, max_bias: Symbol | None, num_hidden: int, no_bias: bool = False, flatten: bool = True, name: str | None = None, attr: Mapping[str, str] | None = None) -> Symbol:
+    ...
+
+def quantized_pooling(data: Symbol | None = None, min_data: Symbol | None = None, max_data: Symbol | None = None, kernel: int | Sequence[int] = (), pool_type: Literal['avg', 'lp', 'max', 'sum'] = 'max', global_pool: bool = False, cudnn_off: bool = False, pooling_convention: Literal['full', 'same', 'valid'] = 'valid', stride: int | Sequence[int] = (), pad: int | Sequence[int] = (), p_value: int | None = None, count_include_pad: bool | None = None, layout: Literal['NCDHW', 'NCHW', 'NCW', 'NDHWC', 'NHWC', 'NWC'] | None = None, name: str | None = None, attr: Mapping[str, str] | None = None) -> Symbol:
+    """Return the maximum or the rounded mean of each window of quantized images, and their range."""
+
+def requantize(data: Symbol | None = None, min_range: Symbol | None = None, max_range: Symbol | None = None, out_type: Literal['auto', 'int8', 'uint8'] = 'int8', min_calib_range: float | None = None, max_calib_range: float | None = None, name: str | None = None, attr: Mapping[str, str] | None = None) -> Symbol:
+    """Convert int32 sums to int8 or uint8, with a calibrated range or that of the largest element."""
 
 def round_ste(data: Symbol | None = None, name: str | None = None, attr: Mapping[str, str] | None = None) -> Symbol:
     """Round to the nearest integer, halves away from zero; the gradient is that of the identity."""

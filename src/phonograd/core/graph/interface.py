@@ -28,6 +28,7 @@ __all__ = [
     "Onnx",
     "Partial",
     "Partials",
+    "Quantizes",
     "is_known",
     "leave_out",
     "like_data",
@@ -92,6 +93,27 @@ class Onnx:
     """Whether the node is read as this operator."""
     writes: bool = True
     """Whether the operator is written as this node."""
+
+
+@dataclass(frozen=True)
+class Quantizes:
+    """Declare that an operator on quantized arrays computes another operator, in :mod:`phonograd.contrib.quantization`.
+
+    Its inputs are those of the other operator, then the least and the greatest number of each quantized input.
+    """
+
+    name: str
+    """The other operator."""
+    is_product: bool = False
+    """Whether quantizing it saves time by itself; in the mode ``smart``, others are quantized only between products."""
+    is_requantized: bool = False
+    """Whether its result is int32, and requantized to int8 or uint8."""
+    is_calibrated: bool = False
+    """Whether it has the calibrated range of its result as parameters."""
+    real: Callable[[int], bool] = lambda position: False
+    """Returns whether an input, by position, stays real."""
+    obstacle: Callable[..., str] = lambda: ""
+    """Returns why it cannot compute a call with some parameters, or an empty string."""
 
 
 def merge(first: Partial, second: Partial) -> Partial:

@@ -45,6 +45,7 @@ that no other file lists operators by name. A new operator is at home everywhere
 ``python``      the word of Python's special methods for it: ``__sub__`` of arrays is what says ``python="sub"``
 ``of_numbers``  what ``nd.add(1, 2)`` returns, for an operator either of whose operands may be a number
 ``onnx``        the node of ONNX that computes the same: a name, or :class:`~phonograd.core.graph.interface.Onnx`
+``quantizes``   the operator that it computes on quantized arrays: a :class:`~phonograd.core.graph.interface.Quantizes`
 ``family``      the kind of operator, by which pictures choose colors; by default the module of the declaration
 ``is_loss``     whether its gradient ignores that of its output, and exists without one
 ``keeps_zero``  whether a sparse array gives a sparse one, as in MXNet: zero stays zero
@@ -64,7 +65,7 @@ from ..base.devices import Context
 from ..base.dtypes import DType
 from ..base.errors import MXNetError, TooLarge, nearest
 from ..base.signals import Signal
-from .interface import Interface, Onnx
+from .interface import Interface, Onnx, Quantizes
 from .node import (
     Node,
     Shape,
@@ -109,7 +110,7 @@ _MOST_TYPES = 4096
 REGISTRY: dict[str, Operator] = {}
 #: operators by the names that they have elsewhere: ``NAMES["npx"]["batch_norm"]``
 NAMES: dict[str, dict[str, Operator]] = {
-    place: {} for place in ("numpy", "npx", "answers", "in_files", "onnx", "with_scalars")
+    place: {} for place in ("numpy", "npx", "answers", "in_files", "onnx", "quantizes", "with_scalars")
 }
 #: emitted with the name and the declaration of every operator that is declared
 DECLARED: Signal[[str, Operator]] = Signal()
@@ -140,6 +141,7 @@ class Operator:
         python: str = "",
         of_numbers: Callable[[Any, Any], Any] | None = None,
         onnx: str | Onnx | None = None,
+        quantizes: Quantizes | None = None,
         family: str = "",
         keeps_zero: bool = False,
         moves: bool = False,
@@ -171,6 +173,7 @@ class Operator:
         self.python = python
         self.of_numbers = of_numbers
         self.onnx = Onnx(onnx) if isinstance(onnx, str) else onnx
+        self.quantizes = quantizes
         self.family = family or str(function.__module__).rpartition(".")[2]
         self.keeps_zero = keeps_zero
         self.moves = moves
@@ -488,6 +491,7 @@ def declare(declared: Operator) -> Operator:
         "answers": declared.answers,
         "in_files": declared.in_files,
         "onnx": declared.onnx.name if declared.onnx is not None and declared.onnx.reads else "",
+        "quantizes": declared.quantizes.name if declared.quantizes is not None else "",
         "with_scalars": declared.with_scalars or "",
     }
     for place, names in elsewhere.items():

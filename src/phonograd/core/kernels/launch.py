@@ -95,6 +95,9 @@ class Words:
                 self._operands.add(plain)
             self.count += 2 if plain != name else 1
 
+    def __contains__(self, name: str) -> bool:
+        return name in self._places
+
     def fill(self, values: Mapping[str, int | Reference], tail: Sequence[int] = ()) -> tuple[int | Reference, ...]:
         """Return the words of a launch; an operand without a value refers to its own name."""
         known = {name: Reference(name) for name in self._operands}

@@ -19,6 +19,8 @@ class Machine(NamedTuple):
     """Number of vector registers."""
     matrix_unit: bool = False
     """True if it multiplies tiles of bfloat16 (:mod:`.matmul.amx`)."""
+    dots: str = "plain"
+    """The instructions that multiply small integers and add up neighbors (:mod:`.quantized.dots`)."""
 
     def lanes(self, dtype: DType) -> int:
         """Return the number of elements in a vector.

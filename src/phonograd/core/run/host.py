@@ -25,7 +25,8 @@ def host() -> Machine:
 
 @functools.cache
 def _machine(features: frozenset[str], matrix_unit: bool) -> Machine:
-    return _processor(features)._replace(matrix_unit=matrix_unit and _has_matrix_unit(features))
+    matrix_unit = matrix_unit and _has_matrix_unit(features)
+    return _processor(features)._replace(matrix_unit=matrix_unit, dots=_dots(features))
 
 
 def _processor(features: frozenset[str]) -> Machine:
@@ -36,6 +37,14 @@ def _processor(features: frozenset[str]) -> Machine:
     if platform.machine().lower() in ("aarch64", "arm64"):
         return Machine(16, 32)
     return Machine(16, 16)
+
+
+def _dots(features: frozenset[str]) -> str:
+    """Return the name of the instructions for products of small integers."""
+    if features >= {"avx512f", "avx512vl"}:
+        # vectors of 64 bytes need the form for them
+        return "vnni" if features >= {"avx512vnni", "avx512bw"} else "pmaddwd" if "avx512bw" in features else "plain"
+    return "pmaddwd" if "sse2" in features else "plain"
 
 
 @functools.cache

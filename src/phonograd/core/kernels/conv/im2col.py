@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from typing import ClassVar
 
 from ...base.dtypes import DType
-from ...lower.ir.function_builder import Index
+from ...lower.ir.function_builder import Index, Value
 from ..launch import Words
 from ..routine import Routine, module
 from ..scratch import SLOT_WORDS, in_slot
@@ -47,6 +48,10 @@ class Im2colKernel:
     x_stride: int
     """Stride along x if the kernel is specialized for it, else 0."""
 
+    def multiply_add(self, e: Routine, first: Value, second: Value, total: Value) -> Value:
+        """Return one step of a sum of products."""
+        return e.fma(first, second, total)
+
 
 class Im2colWriter:
     """Writes one kernel: its table, and its loops over boxes."""
@@ -58,7 +63,7 @@ class Im2colWriter:
         self.e = e = Routine(name, kernel.lanes, kernel.dtype)
         known = BOX_WORDS if words is BACKWARD else (*BOX_WORDS, "plane", "line", "channel")
         self.number = {word: words.index(e, word) for word in known}
-        if words is FORWARD or words is BACKWARD:
+        if "joined_at" in words:
             self.number.update({word: words.index(e, word) for word in JOINED_WORDS})
         self.taps = words.tail(e)
 
@@ -159,7 +164,7 @@ class Im2colWriter:
         for name in names:
             full = f"{self.name}_{name}"
             if name in ("product", "narrow"):
-                made.append(product(full, *basic, rows, name == "narrow"))
+                made.append(product(full, *basic, rows, name == "narrow", kernel.multiply_add))
             elif name == "gather":
                 made.append(gather_lines(full, *basic))
             else:
@@ -194,15 +199,17 @@ class Im2colForward(Im2colKernel):
     contiguous in the lines of columns, and the result is copied to its place at the end.
     """
 
+    words: ClassVar[Words] = FORWARD
+
     rows: int
     joined: bool = False
 
     def write(self, name: str) -> str:
         """Return the module's LLVM IR."""
-        walk = Im2colWriter(name, self, FORWARD)
+        walk = Im2colWriter(name, self, self.words)
         e = walk.e
-        data, packed, out = [FORWARD.pointer(e, operand) for operand in ("data", "packed", "out")]
-        tiles, parts = FORWARD.index(e, "tiles"), FORWARD.index(e, "parts")
+        packed = self.words.pointer(e, "packed")
+        tiles, parts = self.words.index(e, "tiles"), self.words.index(e, "parts")
         part_tiles = e.quotient(e.plus(tiles, e.minus(parts, "1")), parts)
 
         def some_tiles(part: Index) -> tuple[Index, Index]:
@@ -222,14 +229,11 @@ class Im2colForward(Im2colKernel):
             rest, x = e.split(rest, walk["grid_x"])
             rest, y = e.split(rest, walk["grid_y"])
             image, z = e.split(rest, walk["grid_z"])
-            box = walk.box((z, y, x))
-            source = e.at(data, e.times(image, e.times(walk["channels"], walk["pixels"])))
-            target = e.at(out, e.times(image, e.times(walk["filters"], walk["windows"])), box.start)
             _, group = e.split(image, walk["groups"])
-            self._one(walk, box, slot, source, weight_of(group), target, some_tiles(part))
+            self._one(walk, walk.box((z, y, x)), slot, (image, group), weight_of(group), some_tiles(part))
 
         body = several if self.joined else item
-        in_slot(e, FORWARD, lambda slot: e.for_each("%lo", "%hi", lambda index: body(index, slot)))
+        in_slot(e, self.words, lambda slot: e.for_each("%lo", "%hi", lambda index: body(index, slot)))
         called = ["product", "narrow", "gather"]
         called += [] if self.plain else ["fill"]
         return module(*walk.routines(*called, rows=self.rows), e)
@@ -239,15 +243,38 @@ class Im2colForward(Im2colKernel):
         return walk.e.times(walk.e.times(walk["channels"], walk["taps"]), str(self.rows))
 
     def _one(
-        self, walk: Im2colWriter, box: Box, slot: str, image: str, weight: str, target: str, tiles: tuple[Index, Index]
+        self,
+        walk: Im2colWriter,
+        box: Box,
+        slot: str,
+        image: tuple[Index, Index],
+        weight: str,
+        tiles: tuple[Index, Index],
     ) -> None:
-        """Write the code for one box of one image."""
+        """Write the code for one box of one image, given as the number of a group of an image, and the group."""
         e = walk.e
+        first = e.times(image[0], e.times(walk["filters"], walk["windows"]))
+        target = e.at(self.words.pointer(e, "out"), first, box.start)
+        self._sums(walk, box, slot, image[0], weight, (target, walk["windows"]), tiles)
+
+    def _sums(
+        self,
+        walk: Im2colWriter,
+        box: Box,
+        slot: str,
+        image: Index,
+        weight: str,
+        target: tuple[str, Index],
+        tiles: tuple[Index, Index],
+    ) -> None:
+        """Write the sums of one box of one image to lines of a matrix."""
+        e = walk.e
+        source = e.at(self.words.pointer(e, "data"), e.times(image, e.times(walk["channels"], walk["pixels"])))
         if self.plain:
-            seen = e.at(image, box.offset)
+            seen = e.at(source, box.offset)
         else:
             seen = slot
-            walk.fill_frame(slot, image, walk["channels"], box)
+            walk.fill_frame(slot, source, walk["channels"], box)
         columns = e.at(slot, walk["columns_at"])
 
         def make(first: Index, channels: Index) -> tuple[str, Index]:
@@ -255,7 +282,7 @@ class Im2colForward(Im2colKernel):
             walk.gather(columns, e.at(seen, e.times(first, walk["channel"])), channels, box)
             return columns, walk["columns_line"]
 
-        self._blocks(walk, make, box.columns, weight, (target, walk["windows"]), tiles)
+        self._blocks(walk, make, box.columns, weight, target, tiles)
 
     def _several(
         self,
@@ -270,7 +297,7 @@ class Im2colForward(Im2colKernel):
         e = walk.e
         first, count = images
         box = walk.box(("0", "0", "0"))
-        data, out = FORWARD.pointer(e, "data"), FORWARD.pointer(e, "out")
+        data = self.words.pointer(e, "data")
         columns, result = e.at(slot, walk["columns_at"]), e.at(slot, walk["joined_at"])
 
         def source(number: Index) -> str:
@@ -298,12 +325,17 @@ class Im2colForward(Im2colKernel):
             def one(image: Index) -> None:
                 place = e.plus(e.times(walk.image(e.plus(first, image), group), walk["filters"]), number)
                 found = e.at(result, e.times(number, walk["columns_line"]), e.times(image, walk["windows"]))
-                walk.copy_line(e.at(out, e.times(place, walk["windows"])), found)
+                self._put_line(walk, place, found)
 
             e.for_each("0", count, one)
 
         rows = [e.times(tile, str(self.rows)) for tile in tiles]
         e.for_each(rows[0], e.least(rows[1], walk["filters"]), row)
+
+    def _put_line(self, walk: Im2colWriter, place: Index, found: str) -> None:
+        """Write the code that puts the sums of one filter of one image, numbered by ``place``, to the output."""
+        e = walk.e
+        walk.copy_line(e.at(self.words.pointer(e, "out"), e.times(place, walk["windows"])), found)
 
     def _blocks(
         self,

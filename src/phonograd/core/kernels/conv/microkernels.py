@@ -10,6 +10,7 @@ second operand, and one of the first.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from ...base.dtypes import DType
@@ -33,8 +34,10 @@ def most_rows(machine: Machine) -> int:
     return (machine.registers - (3 if machine.registers >= 32 else 4)) // WIDTH
 
 
-def product(name: str, lanes: int, dtype: DType, rows: int, masked: bool) -> Routine:
-    """Return the routine of a product.
+def product(
+    name: str, lanes: int, dtype: DType, rows: int, masked: bool, multiply_add: Callable[..., Value] = Routine.fma
+) -> Routine:
+    """Return the routine of a product; ``multiply_add(routine, first, second, sum)`` writes one step of a sum.
 
     Its arguments are the depth of the sum; the two operands and the result, each with the distance of its lines (a line
     of the first operand has ``rows`` scalars); the number of existing lines of the result; and whether to add to the
@@ -67,7 +70,7 @@ def product(name: str, lanes: int, dtype: DType, rows: int, masked: bool) -> Rou
         found = []
         for row in range(rows):
             number = e.get_splat(numbers, str(row))
-            found += [e.fma(number, vectors[v], sums[row * width + v]) for v in range(width)]
+            found += [multiply_add(e, number, vectors[v], sums[row * width + v]) for v in range(width)]
         return found
 
     sums = e.loop("0", "%depth", "1", [e.zeros()] * (rows * width), step)

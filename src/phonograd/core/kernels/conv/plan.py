@@ -21,7 +21,7 @@ from .padding import frame_values
 from .weights import PackWeights
 from .winograd_transforms import Tiling
 
-__all__ = ["Convolution"]
+__all__ = ["Convolution", "box_values", "channel_block", "grid_size", "images_to_join", "line_of"]
 
 #: steps of a sum in one call of a micro-kernel: its operands should stay in the L1 cache
 _DEPTH = 288
@@ -159,14 +159,14 @@ class Convolution:
 
     def _forward(self, shape: Geometry, dtype: DType, operand: str = "data", transposed: bool = False) -> Plan:
         lanes, size = self.machine.lanes(dtype), dtype.itemsize
-        block = _channel_block(shape, _DEPTH)
+        block = channel_block(shape, _DEPTH)
         box = box_of(shape.counts, max(WIDTH * lanes, _COLUMN_BYTES // (block * shape.taps * size)), WIDTH * lanes)
-        joined = _images_to_join(shape, box, lanes)
+        joined = images_to_join(shape, box, lanes)
         images = evenly(shape.batch, max(joined, 1))
         frame = Frame.of_box(shape, box)
         rows = evenly(shape.filters, most_rows(self.machine))
         tiles = -(-shape.filters // rows)
-        boxes = -(-shape.batch // images) * shape.groups * _grid_size(shape, box)
+        boxes = -(-shape.batch // images) * shape.groups * grid_size(shape, box)
         # every part makes its own columns, line by line
         most = max(shape.filters * shape.counts[2] // _PART_WORK, 2 if boxes == 1 else 1)
         parts = min(tiles, -(-_ITEMS // boxes), most)
@@ -174,10 +174,10 @@ class Convolution:
         scratch = Scratch(self.slots)
         packed = scratch.reserve(shape.groups * tiles * depth * rows * size)
         framed = 0 if shape.plain else round_up(shape.channels * frame.channel + lanes, lanes)
-        values, elements = _box_values(shape, box, block, lanes, images * framed, images)
+        values, elements = box_values(shape, box, block, lanes, images * framed, images)
         values.update(frame_values(shape, frame))
         values.update(batch=shape.batch, images=images, frame_size=framed, joined_at=elements)
-        elements += shape.filters * _line(box, lanes, images) if joined else 0
+        elements += shape.filters * line_of(box, lanes, images) if joined else 0
         values.update(scratch.slots(elements * size), packed=packed, tiles=tiles, parts=parts)
         values.update(data=Reference(operand))
         packing = {"blocks": 1, "tiles": tiles, "block_rows": shape.filters, "all_rows": shape.filters, "depth": depth}
@@ -194,11 +194,11 @@ class Convolution:
 
     def _backward(self, shape: Geometry, dtype: DType) -> Plan:
         lanes, size = self.machine.lanes(dtype), dtype.itemsize
-        block = _channel_block(shape, _DEPTH)
+        block = channel_block(shape, _DEPTH)
         # kernels depend on this, and not on the number of images
         rows = evenly(block * shape.taps, most_rows(self.machine))
         whole = box_of(shape.counts, max(WIDTH * lanes, _COLUMN_BYTES // (block * shape.taps * size)), WIDTH * lanes)
-        joined = _images_to_join(shape, whole, lanes)
+        joined = images_to_join(shape, whole, lanes)
         images = evenly(shape.batch, max(joined, 1))
         items, few = -(-shape.batch // images) * shape.groups, _ITEMS // 2
         if items * -(-shape.channels // block) < few:
@@ -214,10 +214,10 @@ class Convolution:
         scratch = Scratch(self.slots)
         packed = scratch.reserve(shape.groups * blocks * tiles * shape.filters * rows * size)
         buffer = round_up(shape.stride[2] * line_buffer(shape, lanes), lanes)
-        values, elements = _box_values(shape, box, block, lanes, buffer, images)
-        values.update(adjoint_values(shape, lanes, _grid_size(shape, box)))
+        values, elements = box_values(shape, box, block, lanes, buffer, images)
+        values.update(adjoint_values(shape, lanes, grid_size(shape, box)))
         values.update(batch=shape.batch, images=images, frame_size=0, joined_at=elements)
-        elements += shape.filters * _line(box, lanes, images) + lanes if joined else 0
+        elements += shape.filters * line_of(box, lanes, images) + lanes if joined else 0
         values.update(scratch.slots(elements * size), packed=packed, blocks=blocks, tiles=tiles)
         values.update(depth=evenly(shape.filters, _DEPTH))
         depth = shape.channels * shape.taps
@@ -235,7 +235,7 @@ class Convolution:
     def _weights(self, shape: Geometry, dtype: DType) -> Plan:
         lanes, size = self.machine.lanes(dtype), dtype.itemsize
         tile = dot_tile(self.machine)
-        block = _channel_block(shape, _DOT_LINES)
+        block = channel_block(shape, _DOT_LINES)
         blocks = -(-shape.channels // block)
         block_tiles, filter_tiles = -(-block * shape.taps // tile.columns), -(-shape.filters // tile.rows)
         sums = shape.groups * blocks * block_tiles * filter_tiles * tile.padded_size(lanes) * size
@@ -250,10 +250,10 @@ class Convolution:
         box = box_of(shape.counts, _DOT_WIDTH, lanes)
         frame = Frame.of_box(shape, box)
         framed = 0 if shape.plain else round_up(block * frame.channel + lanes, lanes)
-        values, elements = _box_values(shape, box, block, lanes, framed, joined)
+        values, elements = box_values(shape, box, block, lanes, framed, joined)
         values.update(frame_values(shape, frame), gradients_at=elements)
         if images > 1:
-            elements += shape.filters * _line(box, lanes, joined) + 2 * lanes
+            elements += shape.filters * line_of(box, lanes, joined) + 2 * lanes
         scratch = Scratch(self.slots)
         place = scratch.reserve(sums * image_blocks)
         values.update(scratch.slots(elements * size), sums=place, batch=shape.batch, image_block=image_block)
@@ -278,7 +278,7 @@ def _chunk(elements: int) -> int:
     return max(1, _CHUNK_ELEMENTS // elements)
 
 
-def _images_to_join(shape: Geometry, box: Shape, lanes: int) -> int:
+def images_to_join(shape: Geometry, box: Shape, lanes: int) -> int:
     """Return the number of images to join because each has few windows, or 0 for none.
 
     It does not depend on the batch size.
@@ -293,12 +293,12 @@ def _images_to_join(shape: Geometry, box: Shape, lanes: int) -> int:
     return min(_JOINED_MOST, -(-_JOINED_PANELS * WIDTH * lanes // shape.windows))
 
 
-def _channel_block(shape: Geometry, lines: int) -> int:
+def channel_block(shape: Geometry, lines: int) -> int:
     """Return the number of channels with about so many lines of columns."""
     return evenly(shape.channels, max(1, lines // shape.taps))
 
 
-def _grid_size(shape: Geometry, box: Shape) -> int:
+def grid_size(shape: Geometry, box: Shape) -> int:
     return math.prod(_grid(shape, box))
 
 
@@ -306,21 +306,19 @@ def _grid(shape: Geometry, box: Shape) -> Shape:
     return tuple([-(-count // size) for count, size in zip(shape.counts, box)])
 
 
-def _line(box: Shape, lanes: int, images: int = 1) -> int:
+def line_of(box: Shape, lanes: int, images: int = 1) -> int:
     """Return the distance of lines of columns, which have room for a vector beyond their end."""
     line = round_up(images * math.prod(box) + lanes, WIDTH * lanes)
     # lines at multiples of 4096 bytes would compete for the same few sets of the L1 cache
     return line + (lanes if line % (8 * WIDTH * lanes) == 0 else 0)
 
 
-def _box_values(
-    shape: Geometry, box: Shape, block: int, lanes: int, before: int, images: int = 1
-) -> tuple[Values, int]:
+def box_values(shape: Geometry, box: Shape, block: int, lanes: int, before: int, images: int = 1) -> tuple[Values, int]:
     """Return the table words of boxes and their columns, and the number of elements that they take in a slot.
 
     ``before`` elements of a slot have other uses.
     """
-    line = _line(box, lanes, images)
+    line = line_of(box, lanes, images)
     values: Values = {"groups": shape.groups, "channels": shape.channels, "filters": shape.filters, "taps": shape.taps}
     values.update(pixels=shape.pixels, windows=shape.windows, block=block, columns_at=before, columns_line=line)
     for name, numbers in (("count", shape.counts), ("box", box), ("grid", _grid(shape, box))):

@@ -21,6 +21,8 @@ _WORDS = Words(
     *("weight*", "packed*"),
 )
 
+_WEIGHT = Reference("weight")
+
 
 @dataclasses.dataclass(frozen=True)
 class PackWeights:
@@ -77,8 +79,8 @@ class PackWeights:
 
         e.for_each("0", depth, step)
 
-    def launch(self, groups: int, packed: Reference, sizes: Mapping[str, int]) -> Launch:
+    def launch(self, groups: int, packed: Reference, sizes: Mapping[str, int], weight: Reference = _WEIGHT) -> Launch:
         """Return the launch for weights of some sizes, packed to an address in scratch memory."""
-        words = _WORDS.fill({**sizes, "packed": packed})
+        words = _WORDS.fill({**sizes, "weight": weight, "packed": packed})
         chunk = max(1, _CHUNK_ELEMENTS // (sizes["depth"] * self.rows))
         return Launch(self, words, groups * sizes["blocks"] * sizes["tiles"], chunk)

@@ -23,7 +23,9 @@ import math
 from typing import NamedTuple
 
 from ...base.dtypes import DType
+from ...lower.ir.function_builder import Value
 from ..launch import Launch, Plan, Reference
+from ..routine import Routine
 from ..target import Machine
 from .packing import Packed, Packing, packing
 from .tiles import DEPTH, WIDTH, WORDS, product_text
@@ -326,6 +328,10 @@ class Gemm:
     def tile_rows(self) -> int:
         """Number of rows in a tile: they fit into registers, besides a vector of each operand."""
         return 8 if self.machine.registers >= 32 else 4
+
+    def multiply_add(self, e: Routine, first: Value, second: Value, total: Value) -> Value:
+        """Return one step of a sum of products."""
+        return e.fma(first, second, total)
 
     def write(self, name: str) -> str:
         """Return the module's LLVM IR."""

@@ -48,6 +48,9 @@ class Geometry(Protocol):
     def tile_rows(self) -> int:
         """Greatest number of rows in a tile: a power of two."""
 
+    def multiply_add(self, e: Routine, first: Value, second: Value, total: Value) -> Value:
+        """Return one step of a sum of products."""
+
 
 def product_text(kernel: Geometry, name: str) -> str:
     """Return the LLVM IR of the module whose function ``name`` multiplies matrices."""
@@ -90,7 +93,7 @@ def _tile(kernel: Geometry, name: str, height: int, width: int, copies: bool = F
             e.line(f"call void @llvm.prefetch.p0(ptr {soon}, i32 0, i32 2, i32 1)")
         for row in range(height):
             number = e.get_splat(numbers[row], place)
-            found += [e.fma(number, vector, sums[len(found) + v]) for v, vector in enumerate(vectors)]
+            found += [kernel.multiply_add(e, number, vector, sums[len(found) + v]) for v, vector in enumerate(vectors)]
         return found
 
     sums = e.loop("0", "%terms", "1", [e.zeros()] * (height * width), term)
@@ -129,7 +132,7 @@ def _line(kernel: Geometry) -> Routine:
         for start, total in zip(starts, sums, strict=True):
             lines = [e.get(e.at(start, term, e.times(str(line), "%rhs_column"))) for line in range(side)]
             for line, vector in enumerate(e.transpose(lines)):
-                total = e.fma(numbers[line], vector, total)
+                total = kernel.multiply_add(e, numbers[line], vector, total)
             found.append(total)
         return found
 
@@ -137,7 +140,7 @@ def _line(kernel: Geometry) -> Routine:
         factor, found = number(term), []
         for start, mask, total in zip(starts, masks, sums, strict=True):
             column = e.gather(e.at(start, term), "0", "%rhs_column", kernel.dtype, mask)
-            found.append(e.fma(factor, column, total))
+            found.append(kernel.multiply_add(e, factor, column, total))
         return found
 
     sums = e.loop("0", squares, str(side), [e.zeros()] * LINE_GROUPS, square)

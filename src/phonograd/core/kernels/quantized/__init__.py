@@ -1,0 +1,1 @@
+"""Products of small integers: matrix products and convolutions of int8 and uint8, exact in int32."""

@@ -1,0 +1,93 @@
+"""Finishing: from exact int32 sums to the elements of a result, with scale, bias, ReLU and rounding.
+
+``out = round(sum * scale + bias)``, clamped to the limits of an int8 or uint8 result; the limit of uint8 is ReLU. A
+float32 result is not rounded, and ReLU is a maximum with 0. An int32 result is the sum itself.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from ...base.dtypes import FLOAT32, INT32, DType
+from ...lower.ir.function_builder import Index, Value
+from ...ops.quantized.products import emit_saturate
+from ..launch import Launch, Reference, Words
+from ..routine import Routine, module
+
+__all__ = ["REAL", "Finish", "FinishRows", "finish_rows"]
+
+_WORDS = Words("columns", "sums*", "scale*", "bias*", "out*")
+
+#: elements worth a call
+_CHUNK_ELEMENTS = 1 << 13
+
+
+@dataclasses.dataclass(frozen=True)
+class Finish:
+    """How a kernel finishes sums."""
+
+    dtype: DType
+    """Dtype of the result."""
+    relu: bool = False
+
+    @property
+    def is_scaled(self) -> bool:
+        """True if there are a scale and a bias."""
+        return self.dtype != INT32
+
+    def element(self, e: Routine) -> str:
+        """Return the type of an element of the result."""
+        return e.scalar_type(self.dtype)
+
+    def write(self, e: Routine, sums: Value, scale: Value | None, bias: Value | None) -> Value:
+        """Return the finished elements."""
+        if scale is None or bias is None:
+            return sums
+        value = e.add(e.multiply(e.convert(sums, FLOAT32), scale), bias)
+        if self.dtype == FLOAT32:
+            return e.maximum(value, e.like(value, 0)) if self.relu else value
+        return emit_saturate(e, value, self.dtype, self.relu)
+
+
+#: a real result
+REAL = Finish(FLOAT32)
+
+
+@dataclasses.dataclass(frozen=True)
+class FinishRows:
+    """The kernel for sums whose columns have a scale and a bias each; an item is a row."""
+
+    lanes: int
+    finish: Finish
+
+    def write(self, name: str) -> str:
+        """Return the module's LLVM IR."""
+        e = Routine(name, self.lanes, INT32)
+        columns = _WORDS.index(e, "columns")
+        sums, scale, bias, out = [_WORDS.pointer(e, operand) for operand in ("sums", "scale", "bias", "out")]
+        last, mask = e.tail(columns)
+        finish = self.finish
+
+        def row(item: Index) -> None:
+            source = e.at(sums, e.times(item, columns))
+            target = e.address(out, e.times(item, columns), finish.element(e))
+
+            def vector(at: Index) -> None:
+                factors = (
+                    [e.load(operand, at, FLOAT32) for operand in (scale, bias)] if finish.is_scaled else [None] * 2
+                )
+                e.store(target, at, finish.write(e, e.get(source, at), *factors))
+
+            e.for_each("0", last, vector, str(self.lanes))
+            factors = [e.load_where(o, last, FLOAT32, mask) for o in (scale, bias)] if finish.is_scaled else [None] * 2
+            e.store_where(target, last, finish.write(e, e.get_where(source, mask, last), *factors), mask)
+
+        e.for_each("%lo", "%hi", row)
+        return module(e)
+
+
+def finish_rows(lanes: int, finish: Finish, rows: int, columns: int, sums: Reference) -> Launch:
+    """Return the launch that finishes a matrix of sums."""
+    absent = {} if finish.is_scaled else {"scale": Reference("out"), "bias": Reference("out")}
+    words = _WORDS.fill({"columns": columns, "sums": sums, **absent})
+    return Launch(FinishRows(lanes, finish), words, rows, max(1, _CHUNK_ELEMENTS // columns))

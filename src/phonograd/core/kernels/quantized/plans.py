@@ -1,0 +1,179 @@
+"""Plans of quantized products: from the node of a convolution or a matrix product to its launches.
+
+Takes nodes of :mod:`phonograd.core.ops.quantized.products` from the planner. Both operands are first combined in words
+(:mod:`.words`), then multiplied as words, and the sums are finished (:mod:`.finish`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from typing import Any
+
+from ...base import settings
+from ...base.dtypes import INT8, INT32, DType
+from ...graph.node import Node, Shape
+from ...lower.ir.function_builder import Value
+from ..conv.geometry import Frame, Geometry, box_of, evenly, geometry, round_up
+from ..conv.microkernels import WIDTH, most_rows
+from ..conv.padding import frame_values
+from ..conv.plan import box_values, channel_block, grid_size, images_to_join, line_of
+from ..conv.weights import PackWeights
+from ..deinterleave import specialized_stride
+from ..launch import Launch, Plan, Reference, align_up
+from ..matmul.gemm import Gemm, Matrices, product
+from ..routine import Routine
+from ..scratch import Scratch
+from ..target import Machine
+from .convolution import QUANTIZED, QuantizedForward
+from .dots import PAIRS, Dot, dot_of
+from .finish import Finish, finish_rows
+from .words import make_words
+
+__all__ = ["plan"]
+
+#: bytes of a word
+_WORD = 4
+#: steps of a sum in one call of a micro-kernel, and bytes of columns made before they are used: as in float32
+_DEPTH, _COLUMN_BYTES = 288, 1 << 18
+#: minimum number of items in a range, for any number of threads to share
+_ITEMS = 16
+#: windows of a line times filters of a part for which making columns pays
+_PART_WORK = 2500
+
+
+def plan(node: Node, lowering: Any, machine: Machine) -> Plan | None:
+    """Return how to compute a quantized product, or None where it has no elements."""
+    data, weight = node.inputs[:2]
+    if node.size == 0 or data.size == 0:
+        return None
+    known = dict(zip(node.operator.parameter_names, node.attributes, strict=True))
+    finish = Finish(node.dtype, known.get("relu", False))
+    threads = max(1, settings.current().num_threads)
+    if lowering.windows:
+        window = known["stride"], known["dilate"], known["pad"], known["groups"]
+        return _convolution(data.shape, data.dtype, weight.shape, window, finish, machine, threads)
+    return _dense(data.shape, data.dtype, weight.shape, finish, machine)
+
+
+# -- matrix products
+
+
+@dataclasses.dataclass(frozen=True)
+class WordGemm(Gemm):
+    """The kernel of products of words; the second operand is the weights."""
+
+    dot: Dot = PAIRS
+
+    def multiply_add(self, e: Routine, first: Value, second: Value, total: Value) -> Value:
+        """Return one step of a sum of products."""
+        return self.dot.write(e, second, first, total)
+
+
+@functools.lru_cache(maxsize=1024)
+def _dense(data: Shape, dtype: DType, weight: Shape, finish: Finish, machine: Machine) -> Plan:
+    (rows, terms), columns = data, weight[0]
+    lanes, dot = machine.lanes(INT32), dot_of(dtype, machine)
+    count = -(-terms // dot.size)
+    places: dict[str, int] = {}
+    end = 0
+    for name, size in (("lhs", rows * count), ("rhs", columns * count), ("out", rows * columns)):
+        places[name], end = end, end + align_up(size * _WORD)
+    kernel = WordGemm(INT32, machine, dot)
+    found = product(
+        (rows, count, columns), (1, 1), Matrices(count, 1), Matrices(1, count), Matrices(columns, 1), kernel
+    )
+    places["scratch"] = end
+    launches = [
+        make_words(dtype, lanes, dot.size, (rows, terms, 1), Reference("data"), Reference("scratch", places["lhs"])),
+        make_words(
+            INT8, lanes, dot.size, (columns, terms, 1), Reference("weight"), Reference("scratch", places["rhs"])
+        ),
+        *[launch._replace(words=_moved(launch, places)) for launch in found.launches],
+        finish_rows(lanes, finish, rows, columns, Reference("scratch", places["out"])),
+    ]
+    return Plan(tuple(launches), end + found.scratch_bytes)
+
+
+def _moved(launch: Launch, places: dict[str, int]) -> tuple[int | Reference, ...]:
+    """Return the words of a launch whose operands are all in scratch memory."""
+    return tuple(
+        [
+            Reference("scratch", places[word.operand] + word.offset) if isinstance(word, Reference) else word
+            for word in launch.words
+        ]
+    )
+
+
+# -- convolutions
+
+
+@functools.lru_cache(maxsize=1024)
+def _convolution(
+    data: Shape,
+    dtype: DType,
+    weight: Shape,
+    window: tuple[Shape, Shape, Shape, int],
+    finish: Finish,
+    machine: Machine,
+    slots: int,
+) -> Plan:
+    stride, dilate, pad, groups = window
+    dot = dot_of(dtype, machine)
+    numbers = geometry(data, weight[0], weight[2:], stride, dilate, pad, groups)
+    shape = dataclasses.replace(numbers, channels=-(-numbers.channels // dot.size))
+    lanes = machine.lanes(INT32)
+    scratch = Scratch(slots)
+    images, filters = numbers.batch * groups, numbers.filters * groups
+    words = scratch.reserve(images * shape.channels * shape.pixels * _WORD)
+    weights = scratch.reserve(filters * shape.channels * shape.taps * _WORD)
+    launches = (
+        scratch.clear(),
+        make_words(dtype, lanes, dot.size, (images, numbers.channels, shape.pixels), Reference("data"), words),
+        make_words(INT8, lanes, dot.size, (filters, numbers.channels, shape.taps), Reference("weight"), weights),
+        *_products(shape, scratch, (words, weights), dot, finish, machine),
+    )
+    return Plan(launches, scratch.size)
+
+
+def _products(
+    shape: Geometry,
+    scratch: Scratch,
+    operands: tuple[Reference, Reference],
+    dot: Dot,
+    finish: Finish,
+    machine: Machine,
+) -> tuple[Launch, Launch]:
+    """Return the launches that pack the words of the weights, and convolve."""
+    lanes = machine.lanes(INT32)
+    block = channel_block(shape, _DEPTH)
+    unit = WIDTH * lanes
+    box = box_of(shape.counts, max(unit, _COLUMN_BYTES // (block * shape.taps * _WORD)), unit)
+    joined = images_to_join(shape, box, lanes)
+    images = evenly(shape.batch, max(joined, 1))
+    frame = Frame.of_box(shape, box)
+    rows = evenly(shape.filters, most_rows(machine))
+    tiles = -(-shape.filters // rows)
+    boxes = -(-shape.batch // images) * shape.groups * grid_size(shape, box)
+    most = max(shape.filters * shape.counts[2] // _PART_WORK, 2 if boxes == 1 else 1)
+    parts = min(tiles, -(-_ITEMS // boxes), most)
+    depth = shape.channels * shape.taps
+    packed = scratch.reserve(shape.groups * tiles * depth * rows * _WORD)
+    framed = 0 if shape.plain else round_up(shape.channels * frame.channel + lanes, lanes)
+    values, elements = box_values(shape, box, block, lanes, images * framed, images)
+    values.update(frame_values(shape, frame))
+    values.update(batch=shape.batch, images=images, frame_size=framed, joined_at=elements)
+    elements += shape.filters * line_of(box, lanes, images) + lanes
+    values.update(scratch.slots(elements * _WORD), packed=packed, tiles=tiles, parts=parts, data=operands[0])
+    if not finish.is_scaled:
+        values.update(scale=Reference("out"), bias=Reference("out"))
+    packing = {"blocks": 1, "tiles": tiles, "block_rows": shape.filters, "all_rows": shape.filters, "depth": depth}
+    packing.update(group_stride=shape.filters * depth, block_stride=0, row_stride=depth, depth_stride=1)
+    kernel = QuantizedForward(
+        INT32, lanes, shape.plain, specialized_stride(shape.stride[2]), rows, joined > 0, dot, finish
+    )
+    packer = PackWeights(INT32, lanes, rows, consecutive=False)
+    return (
+        packer.launch(shape.groups, packed, packing, operands[1]),
+        Launch(kernel, QUANTIZED.fill(values, frame.taps), boxes * parts, work=shape.work),
+    )

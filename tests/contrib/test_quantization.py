@@ -1,0 +1,230 @@
+"""Quantized networks: graphs, calibration, accuracy, and errors."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+
+import numpy as np
+import pytest
+
+import phonograd as mx
+from phonograd import autograd, gluon, nd
+from phonograd.contrib import quantization
+
+DIGITS = np.load(mx.__path__[0] + "/data/digits.npz")
+IMAGES = (DIGITS["images"].astype(np.float32) / 16 - 0.3)[:, None]
+LABELS = DIGITS["labels"].astype(np.float32)
+TRAINED = 1400
+
+
+def train(net, epochs):
+    mx.random.seed(1)
+    order = np.random.RandomState(1)
+    net.initialize(mx.init.Xavier())
+    net.hybridize()
+    trainer = gluon.Trainer(net.collect_params(), "adam", {"learning_rate": 5e-3})
+    loss = gluon.loss.SoftmaxCrossEntropyLoss()
+    for _ in range(epochs):
+        chosen = order.permutation(TRAINED)
+        for start in range(0, TRAINED - 63, 64):
+            part = chosen[start : start + 64]
+            with autograd.record():
+                value = loss(net(nd.array(IMAGES[part])), nd.array(LABELS[part]))
+            value.backward()
+            trainer.step(64)
+    return net
+
+
+def accuracy(net):
+    starts = range(TRAINED, len(IMAGES), 100)
+    found = [net(nd.array(IMAGES[start : start + 100])).asnumpy().argmax(1) for start in starts]
+    return float(np.mean(np.concatenate(found) == LABELS[TRAINED:]))
+
+
+def calibration_data(count=256):
+    return gluon.data.DataLoader(gluon.data.ArrayDataset(IMAGES[:count], LABELS[:count]), batch_size=64)
+
+
+def lenet():
+    net = gluon.nn.HybridSequential()
+    net.add(
+        gluon.nn.Conv2D(8, 3, padding=1, activation="relu"),
+        gluon.nn.MaxPool2D(2),
+        gluon.nn.Conv2D(16, 3, padding=1, activation="relu"),
+        gluon.nn.MaxPool2D(2),
+        gluon.nn.Flatten(),
+        gluon.nn.Dense(32, activation="relu"),
+        gluon.nn.Dense(10),
+    )
+    return net
+
+
+def perceptron():
+    data = mx.sym.FullyConnected(mx.sym.var("data"), num_hidden=8, name="fc1")
+    data = mx.sym.FullyConnected(mx.sym.Activation(data, act_type="relu", name="relu1"), num_hidden=4, name="fc2")
+    net = mx.sym.SoftmaxOutput(data, name="softmax")
+    shapes = dict(zip(net.list_arguments(), net.infer_shape(data=(16, 6))[0]))
+    random = np.random.RandomState(0)
+    params = {
+        name: nd.array(random.normal(size=shape))
+        for name, shape in shapes.items()
+        if name not in ("data", "softmax_label")
+    }
+    return net, params, nd.array(random.normal(size=(64, 6)))
+
+
+def test_signatures_are_those_of_mxnet():
+    names = list(inspect.signature(quantization.quantize_model).parameters)
+    assert names == [
+        "sym",
+        "arg_params",
+        "aux_params",
+        "data_names",
+        "label_names",
+        "ctx",
+        "excluded_sym_names",
+        "excluded_op_names",
+        "calib_mode",
+        "calib_data",
+        "num_calib_examples",
+        "quantized_dtype",
+        "quantize_mode",
+        "quantize_granularity",
+        "logger",
+    ]
+    assert list(inspect.signature(quantization.quantize_net_v2).parameters) == [
+        "network",
+        "quantized_dtype",
+        "quantize_mode",
+        "quantize_granularity",
+        "exclude_layers",
+        "exclude_layers_match",
+        "exclude_operators",
+        "calib_data",
+        "data_shapes",
+        "calib_mode",
+        "num_calib_examples",
+        "ctx",
+        "LayerOutputCollector",
+        "logger",
+    ]
+
+
+@pytest.mark.parametrize("mode", ["none", "naive", pytest.param("entropy", marks=pytest.mark.slow)])
+def test_models_compute_nearly_the_same(mode):
+    net, params, data = perceptron()
+    batches = mx.io.NDArrayIter(data, batch_size=16)
+    qsym, quantized, states = quantization.quantize_model(net, params, {}, calib_mode=mode, calib_data=batches)
+    assert [entry.operator for entry in qsym._entries() if not entry.is_argument] == [
+        "_contrib_quantize_v2",
+        "_contrib_quantized_fully_connected",
+        "_contrib_requantize",
+        "_contrib_quantized_act",
+        "_contrib_quantized_fully_connected",
+        "_contrib_requantize",
+        "_contrib_dequantize",
+        "SoftmaxOutput",
+    ]
+    assert quantized["fc1_weight_quantize"].dtype == np.int8
+    label = nd.zeros((64,))
+    found = qsym.eval(data=data, softmax_label=label, **quantized)[0].asnumpy()
+    expected = net.eval(data=data, softmax_label=label, **params)[0].asnumpy()
+    assert abs(found - expected).mean() < 0.02
+    assert not states
+
+
+def test_graphs_are_calibrated_with_a_monitor():
+    net, params, data = perceptron()
+    qsym, _, _, collector = quantization.quantize_graph(net, params, {}, calib_mode="naive")
+    executor = net.bind(mx.cpu(), {**params, "data": data, "softmax_label": nd.zeros((64,))}, grad_req="null")
+    executor.set_monitor_callback(collector.collect, monitor_all=True)
+    executor.forward()
+    done, quantized, _ = quantization.calib_graph(qsym, params, {}, collector, calib_mode="naive")
+    ranges = [entry.attributes.get("max_calib_range") for entry in done._entries() if "requantize" in entry.operator]
+    assert len(ranges) == 2
+    assert None not in ranges
+    assert abs(float(ranges[0]) - collector.min_max_dict["fc1_output"][1]) < 1e-6
+    assert quantized["fc2_bias_quantize"].dtype == np.int8
+
+
+def test_calibrated_blocks_are_fused_and_keep_their_accuracy(caplog):
+    net = train(lenet(), 4)
+    real = accuracy(net)
+    assert real > 0.8
+    for granularity in ("tensor-wise", "channel-wise"):
+        with caplog.at_level(logging.INFO):
+            quantized = quantization.quantize_net_v2(
+                net,
+                calib_data=calibration_data(),
+                calib_mode="naive",
+                quantize_granularity=granularity,
+                logger=logging.getLogger(),
+            )
+        assert abs(accuracy(quantized) - real) <= 0.01
+    operators = [entry.operator for entry in quantized._output._entries() if not entry.is_argument]
+    assert operators.count("_quantized_convolution") == 2
+    assert operators.count("_quantized_dense") == 2
+    assert "_contrib_dequantize" not in operators
+    assert "_fwd is quantized." in caplog.text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["naive", "entropy"])
+@pytest.mark.parametrize("name", ["lenet", "resnet18"])
+def test_accuracy_is_within_a_point(name, mode):
+    net = lenet() if name == "lenet" else gluon.model_zoo.vision.get_resnet(1, 18, classes=10, thumbnail=True)
+    train(net, 6 if name == "lenet" else 2)
+    quantized = quantization.quantize_net_v2(net, calib_data=calibration_data(), calib_mode=mode)
+    assert abs(accuracy(quantized) - accuracy(net)) <= 0.01
+
+
+def test_excluded_and_unsupported_layers_stay_real(caplog):
+    net = gluon.nn.HybridSequential()
+    net.add(gluon.nn.Dense(8), gluon.nn.Dense(8), gluon.nn.Activation("tanh"))
+    net.initialize()
+    data = mx.io.NDArrayIter(nd.random.normal(shape=(8, 6)), batch_size=4)
+    name = net[0].name + "_fwd"
+    with caplog.at_level(logging.INFO):
+        quantized = quantization.quantize_net_v2(
+            net, calib_data=data, calib_mode="naive", exclude_layers=[name], logger=logging.getLogger()
+        )
+    operators = [entry.operator for entry in quantized._output._entries()]
+    assert operators.count("FullyConnected") == operators.count("_quantized_dense") == 1
+    assert f"{name} is NOT quantized: it is excluded" in caplog.text
+    assert "act_type is tanh" in caplog.text
+
+
+class TestBadInput:
+    @pytest.fixture
+    def net(self):
+        net = gluon.nn.HybridSequential()
+        net.add(gluon.nn.Dense(4))
+        net.initialize()
+        return net
+
+    def test_calibration_needs_data(self, net):
+        with pytest.raises(ValueError, match="calib_data must be provided when calib_mode=naive"):
+            quantization.quantize_net_v2(net, calib_mode="naive", data_shapes=[("data", (2, 3))])
+        with pytest.raises(ValueError, match="no batches"):
+            quantization.quantize_net_v2(net, calib_mode="naive", calib_data=[])
+
+    def test_unknown_words(self, net):
+        shapes = [("data", (2, 3))]
+        with pytest.raises(ValueError, match="unknown quantized_dtype int4 received"):
+            quantization.quantize_net_v2(net, "int4", data_shapes=shapes)
+        with pytest.raises(ValueError, match="unknown calibration mode best"):
+            quantization.quantize_net_v2(net, data_shapes=shapes, calib_mode="best")
+        with pytest.raises(ValueError, match=r"excluded layers \['nothing'\] are not in the network"):
+            quantization.quantize_net_v2(net, data_shapes=shapes, exclude_layers=["nothing"])
+        with pytest.raises(ValueError, match="quantize_net_v2 with calibration"):
+            quantization.quantize_net_v2(net, data_shapes=shapes, quantize_granularity="channel-wise")
+
+    def test_data_that_is_not_finite(self, net):
+        data = nd.array([[np.nan, 1, 2], [1, 2, 3]])
+        with pytest.raises(ValueError, match=r"the output .* has infinite numbers or NaN"):
+            quantization.quantize_net_v2(net, calib_data=[data], calib_mode="naive")
+
+    def test_real_data_is_refused_by_quantized_operators(self):
+        with pytest.raises(mx.MXNetError, match=r"quantize it with contrib\.quantize_v2"):
+            nd.contrib.dequantize(nd.ones((2,)), nd.zeros((1,)), nd.ones((1,)))

@@ -1,0 +1,177 @@
+"""Cases of quantized operators: conversions, products, layers and calibration."""
+
+from __future__ import annotations
+
+from ..case import Family, Spec, integers, normal, uniform, values
+
+family = Family("quantization", tolerance="sum")
+
+SMALL = (2, 12, 5, 5)
+
+
+def number(value: float) -> Spec:
+    """Return an array of one element."""
+    return values([value])
+
+
+def signed(*shape: int) -> Spec:
+    """Return int8 numbers."""
+    return integers(*shape, dtype="int8", low=-127, high=128)
+
+
+def weights(*shape: int) -> Spec:
+    """Return int8 numbers so small that MXNet's products of pairs do not saturate at 16 bits."""
+    return integers(*shape, dtype="int8", low=-63, high=64)
+
+
+def unsigned(*shape: int) -> Spec:
+    """Return uint8 numbers."""
+    return integers(*shape, dtype="uint8", low=0, high=256)
+
+
+def limits(*pairs: tuple[float, float]) -> list[Spec]:
+    """Return the limits of several arrays, one after the other."""
+    return [number(limit) for pair in pairs for limit in pair]
+
+
+# -- conversions
+
+for out_type in ("int8", "uint8"):
+    family.call("nd.contrib.quantize", normal(3, 7), number(-2.5), number(2.0), out_type=out_type, grad=False)
+    family.call("nd.contrib.quantize_v2", uniform(3, 7, low=-1, high=3), out_type=out_type, grad=False)
+for options in (
+    {},
+    {"min_calib_range": -1.5, "max_calib_range": 2.0},
+    {"min_calib_range": 0.0, "max_calib_range": 2.0, "out_type": "auto"},
+    {"min_calib_range": -0.5, "max_calib_range": 2.0, "out_type": "auto"},
+    {"min_calib_range": 0.0, "max_calib_range": 1.0, "out_type": "uint8"},
+):
+    family.call("nd.contrib.quantize_v2", normal(*SMALL), **options, grad=False)
+    family.call("nd.contrib.quantize_v2", normal(40), **options, grad=False)
+    family.call(
+        "nd.contrib.requantize",
+        integers(4, 9, dtype="int32", low=-90000, high=90000),
+        *limits((-40000, 40000)),
+        **options,
+        grad=False,
+    )
+family.call("nd.contrib.quantize_v2", signed(2, 3), grad=False)
+family.call("nd.contrib.quantize_v2", unsigned(2, 3), min_calib_range=0.0, max_calib_range=3.0, grad=False)
+for data in (signed(3, 7), unsigned(3, 7), signed(*SMALL)):
+    family.call("nd.contrib.dequantize", data, *limits((-2.0, 1.5)), grad=False)
+family.call("nd.contrib.dequantize", normal(2, 2), *limits((-2.0, 1.5)), grad=False)
+
+# -- products
+
+for data in (signed(4, 30), unsigned(4, 30)):
+    family.call(
+        "nd.contrib.quantized_fully_connected",
+        *(data, weights(6, 30), signed(6), *limits((-1.0, 2.0), (-0.5, 0.25), (-3.0, 1.0))),
+        num_hidden=6,
+        grad=False,
+    )
+    family.call(
+        "nd.contrib.quantized_fully_connected",
+        *(data, weights(6, 30), *limits((-1.0, 2.0), (-0.5, 0.25))),
+        num_hidden=6,
+        no_bias=True,
+        grad=False,
+    )
+family.call(
+    "nd.contrib.quantized_fully_connected",
+    *(signed(2, 3, 8), weights(5, 8), *limits((-1.0, 2.0), (-0.5, 0.25))),
+    num_hidden=5,
+    no_bias=True,
+    flatten=False,
+    grad=False,
+)
+for options in (
+    {"kernel": (3, 3)},
+    {"kernel": (3, 3), "pad": (1, 1), "stride": (2, 2)},
+    {"kernel": (1, 1)},
+):
+    shape = (8, 12, *options["kernel"])
+    family.call(
+        "nd.contrib.quantized_conv",
+        *(unsigned(*SMALL), weights(*shape), *limits((0.0, 2.0), (-0.5, 0.25))),
+        **{**options, "num_filter": 8, "no_bias": True, "grad": False},
+    )
+family.call(
+    "nd.contrib.quantized_conv",
+    *(unsigned(*SMALL), weights(8, 12, 3, 3), signed(8), *limits((0.0, 2.0), (-0.5, 0.25), (-1.0, 1.0))),
+    kernel=(3, 3),
+    num_filter=8,
+    grad=False,
+)
+family.call(
+    "nd.contrib.quantized_conv",
+    *(signed(*SMALL), weights(8, 12, 3, 3), *limits((-2.0, 2.0), (-0.5, 0.25))),
+    kernel=(3, 3),
+    num_filter=8,
+    no_bias=True,
+    grad=False,
+)
+
+# -- other layers
+
+for data in (signed(*SMALL), unsigned(*SMALL)):
+    for options in (
+        {"kernel": (2, 2), "pool_type": "max", "stride": (2, 2)},
+        {"kernel": (3, 3), "pool_type": "max", "pad": (1, 1)},
+        {"kernel": (2, 2), "pool_type": "avg", "stride": (2, 2)},
+        {"kernel": (3, 3), "pool_type": "avg", "pad": (1, 1)},
+        {"kernel": (3, 3), "pool_type": "avg", "pad": (1, 1), "count_include_pad": False},
+        {"kernel": (1, 1), "pool_type": "avg", "global_pool": True},
+    ):
+        family.call("nd.contrib.quantized_pooling", data, *limits((-1.0, 1.0)), **options, grad=False)
+    family.call("nd.contrib.quantized_act", data, *limits((-1.0, 1.0)), act_type="relu", grad=False)
+    family.call("nd.contrib.quantized_flatten", data, *limits((-1.0, 1.0)), grad=False)
+family.call(
+    "nd.contrib.quantized_pooling", signed(*SMALL), *limits((-1.0, 1.0)), pool_type="sum", kernel=(2, 2), grad=False
+)
+
+for first, second in ((signed, signed), (unsigned, unsigned), (signed, unsigned), (unsigned, signed)):
+    pair = [first(*SMALL), second(*SMALL)]
+    family.call("nd.contrib.quantized_concat", *pair, *limits((-1.0, 2.0), (-3.0, 0.5)), dim=1, num_args=2, grad=False)
+    family.call("nd.contrib.quantized_elemwise_add", *pair, *limits((-1.0, 2.0), (-3.0, 0.5)), grad=False)
+    family.call(
+        "nd.contrib.quantized_elemwise_add",
+        *(*pair, *limits((-1.0, 2.0), (-3.0, 0.5))),
+        min_calib_range=-4.0,
+        max_calib_range=3.0,
+        grad=False,
+    )
+for data in (signed(*SMALL), unsigned(*SMALL)):
+    family.call(
+        "nd.contrib.quantized_batch_norm",
+        *(data, uniform(12, low=0.5, high=2), normal(12), normal(12), uniform(12, low=0.5, high=2)),
+        *limits((-1.0, 2.0)),
+        min_calib_range=-6.0,
+        max_calib_range=6.0,
+        grad=False,
+    )
+family.call(
+    "nd.contrib.quantized_embedding",
+    *(integers(2, 3, low=0, high=7), signed(7, 4), *limits((-1.0, 2.0))),
+    input_dim=7,
+    output_dim=4,
+    grad=False,
+)
+
+# -- calibration
+
+EDGES = [float(edge) / 8 - 4.0625 for edge in range(66)]
+for levels in (15, 31):
+    family.call(
+        "nd.contrib.calibrate_entropy",
+        *(integers(65, low=0, high=50), values(EDGES)),
+        num_quantized_bins=levels,
+        grad=False,
+    )
+BELL = [0, 0, 1, 0, 2, 1, 4, 6, 9, 20, 34, 60, 90, 130, 190, 240, 300, 350, 400, 410, 420, 410, 400]
+family.call(
+    "nd.contrib.calibrate_entropy",
+    *(values([float(count) for count in [*BELL, 405, *BELL[::-1]]]), values([edge / 10 - 2.35 for edge in range(48)])),
+    num_quantized_bins=7,
+    grad=False,
+)
