@@ -38,6 +38,7 @@ ALLOWED = {
     "_INPLACE_WORDS": "MXNet's error texts of in-place operators",
     "_OWN": "functions of sym.np that are written beside it, under their names",
     "SHARED": "arguments, some of which are called like an operator",
+    "CLASSES": "formulas of classes, some of which are called like an operator",
     "_FAMILIES": "modules of operators, some of which are called like an operator",
 }
 

@@ -4,7 +4,7 @@ A key is one or more patterns (:mod:`fnmatch`) separated by spaces. ``test_surfa
 """
 
 C_LIBRARY = "calls MXNet's C library through ctypes"
-LOW_PRECISION = "mixed precision and int8 networks are not available; docs/compatibility.md says what to do instead"
+LOW_PRECISION = "quantized recurrent layers are not available; docs/quantization.md says so"
 ONNX = "the inside of MXNet's converter; export_model and import_model are here, written differently"
 DOCS = "texts of documentation; declarations of operators have them here"
 GENERATED = "a place where MXNet makes its functions; mx.np, mx.npx, mx.nd and mx.sym have them"
@@ -36,6 +36,7 @@ NAMES = {
     ),
     "*:add_fileline_to_docstring *:build_param_doc mxnet.ndarray_doc:* mxnet.symbol_doc:*": DOCS,
     "*:quantize_asym *:quantized_rnn": LOW_PRECISION,
+    "mxnet.contrib.amp.amp:convert_bucketing_module": "convert_model converts the symbol of each bucket",
     "mxnet.kvstore.base:TestStore": "an example of a store, for MXNet's own tests",
     "mxnet.contrib.onnx.* mxnet.onnx.*": ONNX,
     "*:backward_*": "gradients are expressions of operators, not operators; autograd.grad returns them",

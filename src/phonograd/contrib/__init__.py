@@ -10,6 +10,7 @@ __all__ = ["amp", "autograd", "io", "onnx", "quantization", "safetensors", "svrg
 _ELSEWHERE = {
     "nd": "ndarray.contrib",
     "ndarray": "ndarray.contrib",
+    "quant": "contrib.quantization",
     "sym": "symbol.contrib",
     "symbol": "symbol.contrib",
 }

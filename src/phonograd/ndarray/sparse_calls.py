@@ -5,7 +5,8 @@ The rules are MXNet's. Operators without a rule get dense arrays and return one.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -134,6 +135,23 @@ def _update_stored(
 # -- without the dense array
 
 
+_Special = TypeVar("_Special", bound=Callable[..., Any])
+
+#: functions of stored elements that take the place of operators, by name
+_SPECIAL: dict[str, Callable[[list[NDArray], dict[str, Any]], Any]] = {}
+
+
+def _of_stored(name: str) -> Callable[[_Special], _Special]:
+    """Declare a function of stored elements for an operator; None from it means that the operator computes."""
+
+    def declare(function: _Special) -> _Special:
+        _SPECIAL[name] = function
+        return function
+
+    return declare
+
+
+@_of_stored("cast_storage")
 def _cast_stored(arrays: list[NDArray], named: dict[str, Any]) -> Any:
     """Return an array converted to a storage type; if it needs a gradient, its values stay dense."""
     array, stype = arrays[0], named["stype"]
@@ -149,6 +167,7 @@ def _cast_stored(arrays: list[NDArray], named: dict[str, Any]) -> Any:
     return from_record(compress(read(array), stype), array.context)
 
 
+@_of_stored("slice")
 def _slice_stored(arrays: list[NDArray], named: dict[str, Any]) -> Any:
     """Return rows of a csr matrix."""
     array = arrays[0]
@@ -158,6 +177,7 @@ def _slice_stored(arrays: list[NDArray], named: dict[str, Any]) -> Any:
     return array[slice(begin[0], end[0])]
 
 
+@_of_stored("dot")
 def _product_stored(arrays: list[NDArray], named: dict[str, Any]) -> Any:
     """Return a product with a csr matrix, computed from its stored values: gather rows, scale and add them."""
     left, right = arrays
@@ -200,6 +220,7 @@ def _multiply_rows(record: SparseRecord, other: NDArray, transposed: bool) -> ND
     return result
 
 
+@_of_stored("_sparse_retain")
 def _retain_stored(arrays: list[NDArray], named: dict[str, Any]) -> Any:
     """Return some rows of an array."""
     array, wanted = arrays
@@ -215,16 +236,8 @@ def _retain_stored(arrays: list[NDArray], named: dict[str, Any]) -> Any:
     return from_record(rows, array.context)
 
 
+@_of_stored("elemwise_add")
 def _add_stored(arrays: list[NDArray], named: dict[str, Any]) -> Any:
     """Return the sum of two row_sparse arrays."""
     left, right = arrays
     return left._join(right) if isinstance(left, RowSparseNDArray) else None
-
-
-_SPECIAL = {
-    "_sparse_retain": _retain_stored,
-    "cast_storage": _cast_stored,
-    "dot": _product_stored,
-    "elemwise_add": _add_stored,
-    "slice": _slice_stored,
-}

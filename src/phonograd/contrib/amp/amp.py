@@ -34,7 +34,8 @@ from ...core.graph.operator import REGISTRY, Operator
 from ...gluon import HybridBlock, SymbolBlock, Trainer
 from ...optimizer import Optimizer
 from ...symbol import Symbol, load_json
-from .lists import conditional_names, names_of, precision_of
+from . import lists
+from .lists import conditional_names, loss_names, names_of, precision_of
 from .loss_scaler import LossScaler
 
 __all__ = [
@@ -50,9 +51,13 @@ __all__ = [
     "list_lp16_ops",
     "list_lp16_use_fp32_params",
     "list_widest_type_cast",
+    "lists",
     "scale_loss",
     "unscale",
 ]
+
+#: MXNet's name of the dtype
+bfloat16 = BFLOAT16
 
 #: whether :func:`init` was called; other libraries read it
 _amp_initialized = False
@@ -420,8 +425,7 @@ def list_conditional_fp32_ops(target_dtype: Any) -> list[tuple[str, str, list[st
 def list_loss_output_functions(target_dtype: Any) -> list[str]:
     """Return the operators whose gradient is that of a loss, and which have a factor for it."""
     _target(target_dtype)
-    is_loss = [name for name, declared in REGISTRY.items() if declared.family == "loss" and name.endswith("Output")]
-    return sorted([name for name in is_loss if "grad_scale" in REGISTRY[name].parameter_names])
+    return loss_names()
 
 
 def list_lp16_use_fp32_params(target_dtype: Any) -> None:

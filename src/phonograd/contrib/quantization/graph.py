@@ -5,6 +5,7 @@ Ranges are values of the graph. Parameters are quantized before, if their names 
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterable
 
 from ...core.base.errors import MXNetError
@@ -34,13 +35,8 @@ def quantized_form(entry: Entry) -> tuple[Operator, Quantizes] | str:
         return f"operator {entry.operator} has no quantized form"
     known = dict(zip(declared.parameter_names, declared.attributes_of(_own(entry, declared)), strict=True))
     rule = found.quantizes.obstacle
-    problem: str = rule(**{name: known[name] for name in _arguments(rule)})
+    problem: str = rule(**{name: known[name] for name in inspect.signature(rule).parameters})
     return problem or (found, found.quantizes)
-
-
-def _arguments(rule: object) -> tuple[str, ...]:
-    code = rule.__code__  # type: ignore[attr-defined]
-    return tuple(code.co_varnames[: code.co_kwonlyargcount])
 
 
 def _own(entry: Entry, declared: Operator) -> dict[str, str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ....core.graph.operator import REGISTRY, Operator
 
-__all__ = ["conditional_names", "names_of", "precision_of"]
+__all__ = ["conditional_names", "loss_names", "names_of", "precision_of", "symbol_bf16", "symbol_fp16"]
 
 
 def precision_of(declared: Operator) -> str:
@@ -34,3 +34,12 @@ def conditional_names() -> list[tuple[str, str, list[str]]]:
         for name, declared in sorted(REGISTRY.items())
         if declared.float32_when is not None
     ]
+
+
+def loss_names() -> list[str]:
+    """Return the operators whose gradient is that of a loss, and which have a factor for it."""
+    is_loss = [name for name, declared in REGISTRY.items() if declared.family == "loss" and name.endswith("Output")]
+    return sorted([name for name in is_loss if "grad_scale" in REGISTRY[name].parameter_names])
+
+
+from . import symbol_bf16, symbol_fp16  # noqa: E402 - they ask the functions above

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import conditional_names, names_of
+from . import conditional_names, loss_names, names_of
 
 __all__: list[str] = []
 
@@ -11,3 +11,4 @@ FP32_FUNCS = names_of("float32")
 WIDEST_TYPE_CASTS = names_of("widest")
 FP16_FP32_FUNCS = names_of("")
 CONDITIONAL_FP32_FUNCS = conditional_names()
+LOSS_OUTPUT_FUNCTIONS = loss_names()

@@ -3,7 +3,7 @@
 Both add up in int32. Their scaled forms return ``round(sum * scale + bias)`` with one scale and one bias for each
 column or filter, clamped to the limits of int8 or uint8; a float32 result is not rounded. So one kernel multiplies,
 scales, adds the bias, applies ReLU and requantizes. The sums are integers, so they do not depend on the instructions of
-the processor or on their order. See ``docs/decisions/0023-quantized-networks.md``.
+the processor or on their order. See ``docs/decisions/0024-quantized-networks.md``.
 """
 
 from __future__ import annotations
