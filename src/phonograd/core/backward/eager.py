@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from ..base import settings
-from ..base.dtypes import convert_scalar
+from ..base.dtypes import BFLOAT16, convert_scalar
 from ..base.outside import is_from_outside
 from ..derive.gradient import call_of, order_users_first
 from ..graph.node import FORGOTTEN, Node, statistics
@@ -232,7 +232,9 @@ def _total(grads: list[Any], node: Node) -> Array:
         for grad in grads[1:]:
             first = plus(first, grad)
         return first  # type: ignore[no-any-return]
-    if len(grads) > FEW_PARTS and all([grad.__class__ is Deferred and grad.is_part for grad in grads]):
+    # NumPy adds numbers of all types but bfloat16
+    adds = len(grads) > FEW_PARTS and node.dtype != BFLOAT16
+    if adds and all([grad.__class__ is Deferred and grad.is_part for grad in grads]):
         return _total_of_parts(grads, node)
     nodes: list[Node] = []
     values: list[Any] = []
