@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 import phonograd as mx
-from phonograd import autograd, gluon
-from phonograd.contrib import amp, text
+from phonograd.contrib import text
 from phonograd.gluon.contrib import cnn, data
 
 Counter = collections.Counter
@@ -133,27 +132,6 @@ def test_missing_articles_are_named(tmp_path, monkeypatch):
 
 
 # -- parts that are missing
-
-
-def test_scripts_for_mixed_precision_run_in_single_precision():
-    with pytest.warns(UserWarning, match="Networks are trained in float32"):
-        amp.init()
-    assert not amp.amp._amp_initialized
-    net = gluon.nn.Dense(1, in_units=2)
-    net.initialize("ones")
-    trainer = gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.5})
-    amp.init_trainer(trainer)
-    with autograd.record():
-        losses = [net(mx.nd.ones((1, 2))), net(mx.nd.ones((1, 2))) * 2]
-        with amp.scale_loss(losses, trainer) as scaled:
-            autograd.backward(scaled)
-    amp.unscale(trainer)
-    assert net.weight.grad().asnumpy().tolist() == [[3, 3]]
-    trainer.step(1)
-    with pytest.raises(TypeError, match="should be a Gluon Trainer"):
-        amp.init_trainer(net)
-    with pytest.raises(mx.MXNetError, match=r"net\.cast"):
-        amp.convert_hybrid_block(net)
 
 
 def test_a_store_of_several_processes_alone():

@@ -124,9 +124,9 @@ def BatchNormWithReLU(data: NDArray, gamma: NDArray, beta: NDArray, moving_mean:
     cudnn_off : bool, default False
         Has no effect here.
     min_calib_range : float | None, default None
-        Least number of the calibrated range; it has no effect on real data of ``BatchNorm``.
+        Least number of the calibrated range.
     max_calib_range : float | None, default None
-        Greatest number of the calibrated range; it has no effect on real data of ``BatchNorm``.
+        Largest number of the calibrated range.
     out : NDArray | Sequence[NDArray] | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -1672,9 +1672,9 @@ def quantize_v2(data: NDArray, out_type: Literal['auto', 'int8', 'uint8'] = 'int
     out_type : Literal['auto', 'int8', 'uint8'], default 'int8'
         Dtype of the result.
     min_calib_range : float | None, default None
-        Least number of the calibrated range; it has no effect on real data of ``BatchNorm``.
+        Least number of the calibrated range.
     max_calib_range : float | None, default None
-        Greatest number of the calibrated range; it has no effect on real data of ``BatchNorm``.
+        Largest number of the calibrated range.
     out : NDArray | Sequence[NDArray] | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -1755,9 +1755,9 @@ def quantized_batch_norm(data: NDArray, gamma: NDArray, beta: NDArray, moving_me
     cudnn_off : bool, default False
         Has no effect here.
     min_calib_range : float | None, default None
-        Least number of the calibrated range; it has no effect on real data of ``BatchNorm``.
+        Least number of the calibrated range.
     max_calib_range : float | None, default None
-        Greatest number of the calibrated range; it has no effect on real data of ``BatchNorm``.
+        Largest number of the calibrated range.
     out : NDArray | Sequence[NDArray] | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -1894,9 +1894,9 @@ def quantized_elemwise_add(lhs: NDArray, rhs: NDArray, lhs_min: NDArray, lhs_max
     rhs_max : NDArray
         Greatest real number that ``rhs`` represents; an array of one element.
     min_calib_range : float | None, default None
-        Least number of the calibrated range; it has no effect on real data of ``BatchNorm``.
+        Least number of the calibrated range.
     max_calib_range : float | None, default None
-        Greatest number of the calibrated range; it has no effect on real data of ``BatchNorm``.
+        Largest number of the calibrated range.
     out : NDArray | Sequence[NDArray] | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None
@@ -1934,9 +1934,9 @@ def quantized_elemwise_mul(lhs: NDArray, rhs: NDArray, lhs_min: NDArray, lhs_max
     rhs_max : NDArray
         Greatest real number that ``rhs`` represents; an array of one element.
     min_calib_range : float | None, default None
-        Least number of the calibrated range; it has no effect on real data of ``BatchNorm``.
+        Least number of the calibrated range.
     max_calib_range : float | None, default None
-        Greatest number of the calibrated range; it has no effect on real data of ``BatchNorm``.
+        Largest number of the calibrated range.
     enable_float_output : bool, default False
         Whether the result is real.
     out : NDArray | Sequence[NDArray] | None, default None
@@ -2141,9 +2141,9 @@ def requantize(data: NDArray, min_range: NDArray, max_range: NDArray, out_type: 
     out_type : Literal['auto', 'int8', 'uint8'], default 'int8'
         Dtype of the result.
     min_calib_range : float | None, default None
-        Least number of the calibrated range; it has no effect on real data of ``BatchNorm``.
+        Least number of the calibrated range.
     max_calib_range : float | None, default None
-        Greatest number of the calibrated range; it has no effect on real data of ``BatchNorm``.
+        Largest number of the calibrated range.
     out : NDArray | Sequence[NDArray] | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None

@@ -77,9 +77,9 @@ def BatchNorm(data: NDArray, gamma: NDArray, beta: NDArray, moving_mean: NDArray
     cudnn_off : bool, default False
         Has no effect here.
     min_calib_range : float | None, default None
-        Least number of the calibrated range; it has no effect on real data of ``BatchNorm``.
+        Of quantized data; it has no effect.
     max_calib_range : float | None, default None
-        Greatest number of the calibrated range; it has no effect on real data of ``BatchNorm``.
+        Of quantized data; it has no effect.
     out : NDArray | Sequence[NDArray] | None, default None
         Array that receives the result, with its shape and dtype.
     name : str | None, default None

@@ -129,7 +129,8 @@ def test_errors_are_as_documented(name: str, dtype: type) -> None:
         assert errors(evaluate(name, *block), exact)[known].max(initial=0) <= bound
 
 
-ELEMENTWISE = sorted({o.name for o in REGISTRY.values() if isinstance(o.lowering, Elementwise)})
+#: the results of _saturate have another dtype
+ELEMENTWISE = sorted({o.name for o in REGISTRY.values() if isinstance(o.lowering, Elementwise)} - {"_saturate"})
 #: numbers that float16 has too
 PARAMETERS: dict[str, dict[str, Any]] = {
     "clip": {"a_min": -0.5, "a_max": 1.5},

@@ -80,10 +80,11 @@ def test_shape_and_dtype_are_as_inferred(sample: Sample) -> None:
 def test_shape_and_dtype_in_every_precision(sample: Sample, dtype: str) -> None:
     arrays = [a.astype(dtype) if a is not None and a.dtype.kind == "f" else a for a in sample.inputs]
     converted = Sample(sample.name, arrays, sample.parameters)
+    is_quantized = ".ops.quantized." in REGISTRY[sample.name].function.__module__
     try:
         check_inference(converted)
     except MXNetError:
-        assert dtype == "float16", "only half precision may be refused"
+        assert dtype == "float16" or is_quantized, "only half precision may be refused"
 
 
 @by_sample

@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from ...base.dtypes import FLOAT32, INT8, INT32, UINT8, DType
+from ...base.dtypes import FLOAT32, INT8, INT32, UINT8, DType, name_of
+from ...base.errors import MXNetError
 from ...graph.node import Node, Shape
 from ...graph.operator import Array, Spec, nothing, operator
 from ...lower.ir.emitter import Emitter, Value
@@ -166,4 +167,7 @@ def int8_convolution_scaled_shape(data: Node, weight: Node, scale: Node, bias: N
 def _check(data: Node, weight: Node, *vectors: Node) -> None:
     assert data.dtype in (INT8, UINT8), data
     assert weight.dtype == INT8, weight
-    assert all([vector.shape == weight.shape[:1] and vector.dtype == FLOAT32 for vector in vectors]), vectors
+    assert all([vector.shape == weight.shape[:1] for vector in vectors]), vectors
+    for vector in vectors:
+        if vector.dtype != FLOAT32:
+            raise MXNetError(f"scales and biases of quantized products must be float32, not {name_of(vector.dtype)}")
