@@ -32,6 +32,7 @@ def main() -> None:
         group = mx.distributed.world()
         while state.epoch < EPOCHS:
             sampler = gluon.data.SplitSampler(len(dataset), shuffle=True, seed=state.epoch, start=state.taken)
+            loss = mx.nd.zeros((1,))
             for data, label in gluon.data.DataLoader(dataset, BATCH // group.size, sampler=sampler):
                 with autograd.record():
                     loss = loss_of(net(data), label)
