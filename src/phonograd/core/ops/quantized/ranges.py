@@ -55,6 +55,7 @@ def _saturate(data: Array, *, dtype: DType) -> Array:
 
 @_saturate.infer
 def saturate_shape(data: Node, *, dtype: DType) -> Spec:
+    require_dtype("_saturate", "data", data, FLOAT32)
     return data.shape, dtype
 
 
