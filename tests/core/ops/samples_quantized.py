@@ -94,7 +94,7 @@ SAMPLES = [
     _sample("_contrib_calibrate_entropy", _HISTOGRAM, np.linspace(-3, 3, 302, dtype="float32"), num_quantized_bins=31),
     _sample("_int8_product", _signed(3, 5), _signed(4, 5)),
     _sample("_int8_product", _unsigned(3, 5), _signed(4, 5)),
-    _sample("_int8_product_scaled", _signed(3, 5), _signed(4, 5), _scales(4), _real(4), dtype="int8", relu=True),
+    _sample("_int8_product_scaled", _signed(3, 5), _signed(4, 5), _scales(4), _real(4), dtype="float32", relu=False),
     _sample("_int8_convolution", _signed(2, 3, 6, 6), _signed(4, 3, 3, 3), **_WINDOW),
     _sample(
         "_int8_convolution_scaled",
