@@ -217,7 +217,8 @@ def _native_program(wanted: list[Node], known: Container[Node], keep_all: bool) 
 def note_plans() -> None:
     """Emit :data:`REPEATED` if some plans were made."""
     if REPEATED.listeners and statistics.plans > _SOME_PLANS:
-        repeating()
+        # a program of many small graphs is Python, and a helper would take its time from it
+        repeating(at_once=True)
 
 
 def _eager_program(wanted: list[Node], known: Container[Node], keep_all: bool) -> Program | None:
@@ -259,11 +260,11 @@ def _find_eager() -> tuple[Callable[..., Program], Callable[[], bool]] | None:
     return found
 
 
-def repeating() -> None:
-    """Emit :data:`REPEATED`, unless NumPy computes everything; not before :data:`PREPARING` was emitted by a helper."""
+def repeating(at_once: bool = False) -> None:
+    """Emit :data:`REPEATED`, unless NumPy computes everything; a helper emits :data:`PREPARING` before, or nobody."""
     if settings.active.executor == "reference":
         return
-    if settings.current().tiers == "background" and not _preparation.is_done():
+    if not at_once and settings.current().tiers == "background" and not _preparation.is_done():
         return
     run_apart(_repeating)
 
