@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import numpy as np
@@ -204,3 +207,41 @@ def test_masters_of_bfloat16_weights_are_float32() -> None:
         optimizer.update_multi_precision(0, weight, nd.ones((2,), dtype="bfloat16"), state)
     assert weight._dtype == BFLOAT16
     assert float(weight[0]) < 0.95
+
+
+_SWITCHED = """
+import types
+from phonograd import nd
+from phonograd.contrib import amp
+
+x, weight, bias = nd.ones((3, 5)), nd.ones((4, 5)), nd.ones((4,))
+
+
+def found(start, count):
+    # known calls, and new ones of a known kind
+    dtypes = set()
+    for number in range(start, start + count):
+        y = x
+        for _ in range(number):
+            y = nd.tanh(y)
+        for dense in (nd.FullyConnected(y, weight, bias, num_hidden=4), nd.FullyConnected(x, weight, bias, num_hidden=4)):
+            dtypes.add(str(dense.dtype))
+            dense.wait_to_read()
+    return dtypes
+
+
+assert found(0, 25) == {"<class 'numpy.float32'>"}
+assert type(nd.FullyConnected) is types.BuiltinFunctionType
+amp.init("bfloat16")
+assert found(25, 5) == {"[('bfloat16', '<u2')]"}
+amp.amp.reset()
+assert found(30, 5) == {"<class 'numpy.float32'>"}
+"""
+
+
+def test_calls_that_are_machine_code_change_their_precision() -> None:
+    native_call = pytest.importorskip("phonograd.core.array.fastcall.native_call")
+    if not native_call.possible():
+        pytest.skip("this interpreter runs calls in Python")
+    environment = {**os.environ, "PHONOGRAD_EXECUTOR": "native", "PHONOGRAD_TIERS": "blocking"}
+    subprocess.run([sys.executable, "-c", _SWITCHED], env=environment, check=True)

@@ -29,7 +29,7 @@ from typing import Any
 
 from ...core.base.dtypes import BFLOAT16, FLOAT16, FLOAT32, DType, as_array_dtype, name_of
 from ...core.base.errors import MXNetError, nearest
-from ...core.graph.node import Node
+from ...core.graph.node import FORGOTTEN, Node
 from ...core.graph.operator import REGISTRY, Operator
 from ...gluon import HybridBlock, SymbolBlock, Trainer
 from ...optimizer import Optimizer
@@ -142,6 +142,8 @@ def _install(rules: Mapping[Operator, Callable[..., Any]]) -> None:
         declared.several.clear()
         declared.accepted_parameters.clear()
         declared.consequences.clear()
+    # the machine code of calls remembers recent ones, too
+    FORGOTTEN.emit()
 
 
 def init(

@@ -61,7 +61,7 @@ def operate(declared: Operator, lhs: Any, rhs: Any, trace: Trace) -> Node:
     key = first, second
     node: Node | None = declared.calls.get(key)
     if node is None:
-        node = extend(declared, key, ()) if declared.autocast is None else None
+        node = extend(declared, key, ())
         if node is None and declared.autocast is not None:
             node = declared.apply(declared.autocast(key, ()), ())
         elif node is None:

@@ -16,8 +16,11 @@ __all__ = ["extend", "learn"]
 
 
 def extend(declared: Operator, nodes: tuple[Node, ...], parameters: tuple[Any, ...]) -> Any:
-    """Return the node (or nodes) of a call of an operator if its kind is known, else None."""
-    recipe = declared.recipes.find(nodes, parameters)
+    """Return the node (or nodes) of a call of an operator if its kind is known, else None.
+
+    The inputs of operators in mixed precision are converted first, so no recipe holds for them.
+    """
+    recipe = declared.recipes.find(nodes, parameters) if declared.autocast is None else None
     if recipe is None:
         return None
     attributes = recipe.attributes
