@@ -57,7 +57,7 @@ class Deferred:
 
     @property
     def is_part(self) -> bool:
-        """Whether it is zero outside of a region."""
+        """Return whether it is zero outside of a region."""
         return self._operator is _EMBED
 
     def part(self) -> tuple[tuple[Any, ...], Array]:
@@ -146,7 +146,7 @@ class _Rule:
 
 
 class _Sum(NamedTuple):
-    """How a gradient is deferred that is one of several of its kind."""
+    """A gradient that can be deferred: several of its kind are added in another way than as arrays."""
 
     function: Function
     operator: Operator

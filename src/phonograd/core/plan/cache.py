@@ -261,7 +261,10 @@ def _find_eager() -> tuple[Callable[..., Program], Callable[[], bool]] | None:
 
 
 def repeating(at_once: bool = False) -> None:
-    """Emit :data:`REPEATED`, unless NumPy computes everything; a helper emits :data:`PREPARING` before, or nobody."""
+    """Emit :data:`REPEATED`, unless NumPy computes everything.
+
+    Unless it is emitted ``at_once``, a helper emits :data:`PREPARING` first, and the caller does not wait for it.
+    """
     if settings.active.executor == "reference":
         return
     if not at_once and settings.current().tiers == "background" and not _preparation.is_done():

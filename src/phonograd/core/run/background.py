@@ -349,7 +349,7 @@ class Queue:
 
     @property
     def is_running(self) -> bool:
-        """Whether a function is running or waiting."""
+        """Return whether a function is running or waiting."""
         return self._is_running
 
     def finish(self) -> None:
