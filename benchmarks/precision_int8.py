@@ -1,4 +1,4 @@
-"""int8 inference against float32 here, PyTorch's quantized path and onnxruntime: ``python -m benchmarks.precision_int8``.
+"""int8 inference against float32 here, and PyTorch for the perceptron: ``python -m benchmarks.precision_int8``.
 
 Prints milliseconds per batch, the best of several rounds. Peers that are not installed are left out, and named.
 """
