@@ -218,12 +218,12 @@ class Tape:
         """Let plain arrays of an ended trace leave it: they have their values."""
         trace = self._trace()
         for handle in handles:
-            node = handle._node
-            if handle._buffer is not None and (not node.marked or self._is_own(handle)):
+            node, buffer = handle._node, handle._buffer
+            # a signal handler that uses arrays may have settled some of them meanwhile
+            if node is not None and buffer is not None and (not node.marked or self._is_own(node, handle._variable)):
                 handle._settle()
         self.survivors = [r for r in self.survivors if (h := r()) is not None and h._trace is trace]
 
-    def _is_own(self, handle: Any) -> bool:
-        """Return whether a handle is a variable that names its own value, and not just a result equal to it."""
-        node, owner = handle._node, handle._variable
+    def _is_own(self, node: Node, owner: Any) -> bool:
+        """Return whether the node of a variable names its own value, and is not just a result equal to it."""
         return node.operator is VARIABLE and owner is not None and self._trace().targets[node.attributes[0]] is owner
