@@ -11,7 +11,7 @@ import operator
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ..graph.generic import insert, is_inserted
+from ..graph.generic import GenericTemplate, insert, is_inserted, pattern_of
 from ..graph.gradient_rules import gradient_attributes, gradient_call
 from ..graph.node import FORGOTTEN, Node, TensorType, new_node, of_one_call, type_of
 from ..graph.operator import ABSENT, REGISTRY, Array, Operator
@@ -352,10 +352,12 @@ def gradients_of(node: Node, out_grads: Sequence[Any], known: Mapping[Node, Any]
     if found is None:
         if len(_rules) >= MOST_KINDS:
             _rules.clear()
-        asks, found = _make_rule(node, out_grads)
-        if asks and declared not in _curious:
-            _curious.add(declared)
-            key += tuple([source.operator for source in inputs])
+        found = _from_pattern(node)
+        if found is None:
+            asks, found = _make_rule(node, out_grads)
+            if asks and declared not in _curious:
+                _curious.add(declared)
+                key += tuple([source.operator for source in inputs])
         _rules[key] = found
     if found is not _REFUSED:
         if recipe is not None and node.outputs is None and declared not in _curious:
@@ -363,6 +365,26 @@ def gradients_of(node: Node, out_grads: Sequence[Any], known: Mapping[Node, Any]
         others = (node, *inputs) if node.outputs is None else gradient_call(node)[0]
         return found.run(out_grads, others, known)  # type: ignore[no-any-return]
     return _run_rule(node, out_grads, known)
+
+
+#: rules for any extents by operator, attributes and pattern of extents
+_of_patterns: dict[Any, _Rule] = {}
+FORGOTTEN.connect(_of_patterns.clear)
+
+
+def _pattern_key(node: Node) -> Any:
+    """Return the key of a node among the rules for any extents; None if it has none."""
+    if node.operator in _curious or _ABSENT in [source.operator for source in node.inputs]:
+        return None
+    pattern = pattern_of((node, *node.inputs), node.attributes)
+    return None if pattern is None else (node.operator, node.attributes, pattern.key)
+
+
+def _from_pattern(node: Node) -> _Rule | None:
+    """Return the rule of a node if one for any extents is known that fits."""
+    found = _of_patterns.get(_pattern_key(node))
+    # it takes nothing but shapes from the arguments, and the gradient has that of the node
+    return None if found is None else found.for_extents((node, node, *node.inputs))
 
 
 #: operators whose rules ask for the operators of their inputs
@@ -394,12 +416,19 @@ def _make_rule(node: Node, out_grads: Sequence[Any]) -> tuple[bool, Any]:
     templates, attributes = node.operator.leaf_gradient_templates, gradient_attributes(node)
     generic = templates.generic(arguments, attributes)
     if generic is not None and generic.rule is not None:
-        return _asks(templates, out_grads), generic.rule.for_extents(arguments)
+        asks = _asks(templates, out_grads)
+        if not asks and (key := _pattern_key(node)) is not None:
+            if len(_of_patterns) >= MOST_KINDS:
+                _of_patterns.clear()
+            _of_patterns[key] = generic.rule
+        return asks, generic.rule.for_extents(arguments)
     with of_one_call():
         template = templates.find(arguments, attributes, rule, at_once=True)
         asks = _asks(templates, out_grads)
         if template is None:
             return asks, _REFUSED
+        if template.__class__ is GenericTemplate:
+            template = template.template(arguments)
         generic = template.generic
         types = [None if each is None else type_of(each) for each in arguments]
         wanted = [source.marked for source in node.inputs]

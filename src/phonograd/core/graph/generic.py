@@ -22,9 +22,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..base.dtypes import DType, convert_scalar
 from ..base.errors import MXNetError
-from .node import Node, Recipe, new_node, tensor_type, type_of
+from .node import Node, Recipe, Shape, TensorType, creation_facts, new_node, statistics, tensor_type, type_of
 
 if TYPE_CHECKING:
+    from .operator import Operator
     from .templates import Template
 
 __all__ = [
@@ -132,7 +133,7 @@ class GenericTemplate:
     @property
     def attributes(self) -> list[Any]:
         """The attributes of constants and steps; :func:`insert` inserts extents."""
-        return [attributes for _, _, attributes, _ in (*self._constants, *self._steps)]
+        return [part[2] for part in (*self._constants, *self._steps)]
 
     def has_new_shape(self, number: int) -> bool:
         """Return whether the shape of a constant depends on extents."""
@@ -145,16 +146,55 @@ class GenericTemplate:
         constants = self.constants(arguments)
         values: list[Any] = [*arguments, *constants]
         steps: list[Any] = []
-        for declared, places, attributes, item in self._steps:
+        for declared, places, attributes, item, shape, facts in self._steps:
             inputs = tuple([values[place] for place in places])
             attributes = insert(attributes, arguments)
-            type_ = declared.result_type(inputs, attributes)
+            type_ = _type(declared, inputs, attributes, insert(shape, arguments), facts)
             recipe = Recipe(attributes, type_) if item is None else None
             steps.append((declared, places, attributes, type_, item, recipe))
             values.append(new_node(declared, inputs, attributes, type_, None, None))
         made = Template(constants, steps, self._results)
         made.generic = self
         return made
+
+    def apply(self, arguments: Arguments) -> Any:
+        """Return the results of the rule for arguments, as the template for their extents does."""
+        values: list[Any] = [*arguments, *self.constants(arguments)]
+        line, gradient_of = creation_facts()
+        made = 0
+        for declared, places, attributes, item, shape, facts in self._steps:
+            inputs = tuple([values[place] for place in places])
+            if item is None:
+                attributes = insert(attributes, arguments)
+            elif item.__class__ is int:
+                # one output of an operator with several
+                values.append(inputs[0][item])
+                continue
+            else:
+                call = item.operator, tuple([values[place] for place in item.places]), item.attributes
+                attributes = call, item.index
+            key, table = (inputs, attributes), declared.table
+            found = table.get(key)
+            if found is None:
+                made += 1
+                type_ = _type(declared, inputs, attributes, insert(shape, arguments), facts)
+                found = new_node(declared, inputs, attributes, type_, line, gradient_of)
+                if item is not None:
+                    found.call = attributes[0]
+                found = table.setdefault(key, found)
+            values.append(found)
+        statistics.nodes += made
+        results = self._results
+        if results.__class__ is tuple:
+            return tuple([None if place is None else values[place] for place in results])
+        return None if results is None else values[results]
+
+
+def _type(
+    declared: Operator, inputs: tuple[Node, ...], attributes: Any, shape: Shape | None, facts: tuple[Any, ...]
+) -> TensorType:
+    """Return the type of a step's result; its shape is None if it is not made of extents in a simple way."""
+    return declared.result_type(inputs, attributes) if shape is None else tensor_type(shape, *facts)
 
 
 def generalize(
@@ -239,8 +279,17 @@ def _unify(samples: list[tuple[Arguments, Template]]) -> GenericTemplate:
         if item is not None and (item is True or not all([_is_same_item(item, other) for other in items])):
             raise Differ
         attributes = unifier.unify([part[2] for part in parts], type_.dtype) if item is None else ()
-        steps.append((declared, places, attributes, item))
+        try:
+            shape = unifier.unify([part[3].shape for part in parts], type_.dtype)
+        except Differ:
+            shape = None
+        steps.append((declared, places, attributes, item, shape, _facts(type_)))
     return GenericTemplate(constants, steps, first.results)
+
+
+def _facts(type_: TensorType) -> tuple[Any, ...]:
+    """Return what all results of a step have in common, besides the operator: the last arguments of tensor_type."""
+    return type_.dtype, type_.context, type_.marked, type_.outputs
 
 
 def _check_same(values: list[Any]) -> None:

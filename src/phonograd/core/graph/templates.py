@@ -194,8 +194,8 @@ class Templates:
 
     def find(
         self, arguments: Arguments, attributes: tuple[Any, ...], rule: Callable[[Any], Any], at_once: bool = False
-    ) -> Template | None:
-        """Return the template for a call; None if the rule must run.
+    ) -> Template | GenericTemplate | None:
+        """Return the template for a call, or one for any extents at the first of its kind; None if the rule must run.
 
         Parameters
         ----------
@@ -218,13 +218,21 @@ class Templates:
                 kinds.clear()
             generic = self._from_pattern(arguments, attributes, rule)
             if generic is not None:
-                self._keep(kind, arguments, generic)
+                if generic.__class__ is Template:
+                    self._keep(kind, arguments, generic)
+                else:
+                    kinds[kind] = generic
                 return generic
             found = kinds[kind] = _SEEN
             if not at_once:
                 return None
         if found is _REFUSED:
             return None
+        if found.__class__ is GenericTemplate:
+            # the kind comes back: its own template is quicker
+            made = found.template(arguments)
+            self._keep(kind, arguments, made)
+            return made
         if found is _SEEN:
             made = self._record(arguments, rule)
             self._keep(kind, arguments, made)
@@ -256,15 +264,15 @@ class Templates:
 
     def _from_pattern(
         self, arguments: Arguments, attributes: tuple[Any, ...], rule: Callable[[Any], Any]
-    ) -> Template | None:
-        """Return the template of a call whose pattern is known with other extents."""
+    ) -> Template | GenericTemplate | None:
+        """Return a template for a call whose pattern is known with other extents."""
         pattern = pattern_of(arguments, attributes)
         if pattern is None:
             return None
         key = self._pattern_key(pattern, arguments, attributes)
         found = self._patterns.get(key)
         if found.__class__ is GenericTemplate:
-            return found.template(arguments)
+            return found
         if found is None:
             if len(self._patterns) >= MOST_KINDS:
                 self._patterns.clear()

@@ -23,7 +23,7 @@ from ..run import kernel_cache, memory_pool
 from ..run.driver import Row
 from .assembly import choose_loops, collapse_kept_strides, lanes_for
 from .partition import chunk_of, parts_of
-from .products import plan_product
+from .products import plan_new_product
 
 __all__ = ["fold", "launch", "multiply"]
 
@@ -46,6 +46,8 @@ def launch(plans: Sequence[tuple[Plan, dict[str, str]]], names: Sequence[str], s
     shape, dtype
         Those of ``out``.
     """
+    if len(plans) == 1 and len(plans[0][0].launches) == 1 and not plans[0][1] and not plans[0][0].scratch_bytes:
+        return _launch_one(plans[0][0].launches[0], names, shape, dtype)
     temporaries = list(dict.fromkeys([name for _, where in plans for name in where.values() if ":" in name]))
     numbers = {name: (number, 0) for number, name in enumerate(["out", "scratch", *names, *temporaries])}
     tables: list[tuple[Launch, list[int]]] = []
@@ -79,6 +81,38 @@ def launch(plans: Sequence[tuple[Plan, dict[str, str]]], names: Sequence[str], s
     return run
 
 
+def _launch_one(each: Launch, names: Sequence[str], shape: Shape, dtype: DType) -> Function:
+    """Return the function of a single launch without scratch memory: new sizes wait for it."""
+    structure, words, extent, chunk, work = each
+    table: list[int] = []
+    for word in words:
+        if word.__class__ is Reference:
+            operand, offset = word
+            table.append(0 if operand == "out" else 2 + names.index(operand))
+            table.append(offset)
+        else:
+            table.append(word)  # type: ignore[arg-type]
+    kernel = kernel_cache.kernels({structure: max(extent // chunk, work)})[structure]
+    run_row = Row.of_one(kernel, table, extent, chunk, 2 + len(names)).run
+    size = math.prod(shape) * dtype.itemsize
+    if size < memory_pool.SMALLEST_BLOCK:
+
+        def run_small(*arrays: Array) -> Array:
+            out = np.empty(shape, dtype)
+            run_row((out, out, *arrays))
+            return out
+
+        return run_small
+    room = memory_pool.room_for(size)
+
+    def run(*arrays: Array) -> Array:
+        out = memory_pool.allocate(shape, dtype, room)
+        run_row((out, out, *arrays))
+        return out
+
+    return run
+
+
 def multiply(dtype: DType) -> Function:
     """Return the function that multiplies matrices (the last two axes) of a dtype, with any strides."""
     known: dict[Any, Function] = {}
@@ -107,7 +141,7 @@ def _of_contiguous(function: Function) -> Function:
 def _product(lhs: Array, rhs: Array, dtype: DType) -> Function | None:
     size = dtype.itemsize
     patterns = [Pattern(array.shape, tuple([stride // size for stride in array.strides])) for array in (lhs, rhs)]
-    found = plan_product(patterns[0], patterns[1], dtype)
+    found = plan_new_product(patterns[0], patterns[1], dtype)
     if found is None:
         return None
     plans, converted = list[tuple[Plan, dict[str, str]]](), dict[str, str]()

@@ -28,7 +28,7 @@ from ..lower.pattern import Pattern, contiguous_strides
 from ..run.host import host
 from .expansion import Order
 
-__all__ = ["Product", "Sum", "panels_of", "plan_product", "sums_of_products", "uses_of_operands"]
+__all__ = ["Product", "Sum", "panels_of", "plan_new_product", "plan_product", "sums_of_products", "uses_of_operands"]
 
 #: products of few rows for which the transposed matrix that they share is copied to panels: otherwise each of them
 #: copies panels of it, which takes a third of its time
@@ -130,25 +130,33 @@ def plan_product(
     They can for operands that are contiguous. ``adds`` says whether the product is added to a contiguous ``old``,
     ``uses`` how many products of few rows read ``rhs``.
     """
-    return _plan(lhs, rhs, dtype, machine or host(), adds, uses)
+    return _known_plan(lhs, rhs, dtype, machine or host(), adds, uses)
 
 
-@functools.lru_cache(maxsize=1024)
+def plan_new_product(lhs: Pattern, rhs: Pattern, dtype: DType) -> Product | None:
+    """Return how to multiply matrices whose sizes are probably new."""
+    return _plan(lhs, rhs, dtype, host(), False, 1)
+
+
 def _plan(lhs: Pattern, rhs: Pattern, dtype: DType, machine: Machine, adds: bool, uses: int) -> Product | None:
     rows, terms = lhs.shape[-2:]
     columns = rhs.shape[-1]
-    out_strides = contiguous_strides((*lhs.shape[:-2], rows, columns))
-    axes = _merge_axes(lhs.shape[:-2], (lhs.strides[:-2], rhs.strides[:-2], out_strides[:-2]))
-    if len(axes) > 2:
-        return None
-    (outer, outer_strides), (inner, inner_strides) = [(1, (0, 0, 0))] * (2 - len(axes)) + axes
-    left, right, result = [
-        Matrices(strides[-2], strides[-1], outer_stride, inner_stride)
-        for strides, outer_stride, inner_stride in zip(
-            (lhs.strides, rhs.strides, out_strides), outer_strides, inner_strides, strict=True
-        )
-    ]
-    sizes, count, kernel = (rows, terms, columns), (outer, inner), Gemm(np.dtype(dtype), machine)
+    sizes, count, kernel = (rows, terms, columns), (1, 1), Gemm(np.dtype(dtype), machine)
+    if len(lhs.shape) == 2:
+        left, right, result = Matrices(*lhs.strides), Matrices(*rhs.strides), Matrices(columns, 1)
+    else:
+        out_strides = contiguous_strides((*lhs.shape[:-2], rows, columns))
+        axes = _merge_axes(lhs.shape[:-2], (lhs.strides[:-2], rhs.strides[:-2], out_strides[:-2]))
+        if len(axes) > 2:
+            return None
+        (outer, outer_strides), (inner, inner_strides) = [(1, (0, 0, 0))] * (2 - len(axes)) + axes
+        count = outer, inner
+        left, right, result = [
+            Matrices(strides[-2], strides[-1], outer_stride, inner_stride)
+            for strides, outer_stride, inner_stride in zip(
+                (lhs.strides, rhs.strides, out_strides), outer_strides, inner_strides, strict=True
+            )
+        ]
     old, names = result if adds else None, ("lhs", "rhs")
     if machine.matrix_unit and dtype == FLOAT32 and is_worth(sizes):
         ready = split_before(sizes, count, left, right, uses)
@@ -162,6 +170,9 @@ def _plan(lhs: Pattern, rhs: Pattern, dtype: DType, machine: Machine, adds: bool
     shared = shared and (right.column != 1 or uses * rows >= ENOUGH_ROWS)
     plan = product(sizes, count, left, right, result, kernel, old, names, uses, shared)
     return Product(plan, (Before("rhs", "rhs", panels(sizes, count, right, kernel, uses)),) if shared else ())
+
+
+_known_plan = functools.lru_cache(maxsize=1024)(_plan)
 
 
 def _merge_axes(shape: Shape, operands: tuple[Shape, Shape, Shape]) -> list[tuple[int, tuple[int, int, int]]]:
