@@ -96,6 +96,7 @@ _NAMES = {
     "install_as_mxnet": "compat",
     "is_np_array": "util",
     "is_np_shape": "util",
+    "memory_info": "profiler.memory_info",
     "np_array": "util",
     "np_shape": "util",
     "progress": "progress_bar",

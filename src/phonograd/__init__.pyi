@@ -85,6 +85,7 @@ from phonograd.core.capture.compiled import compile as compile
 from phonograd.compat import install_as_mxnet as install_as_mxnet
 from phonograd.util import is_np_array as is_np_array
 from phonograd.util import is_np_shape as is_np_shape
+from phonograd.profiler.memory_info import memory_info as memory_info
 from phonograd.util import np_array as np_array
 from phonograd.util import np_shape as np_shape
 from phonograd.progress_bar import progress as progress
@@ -94,4 +95,4 @@ from phonograd.util import use_np as use_np
 from phonograd.util import use_np_array as use_np_array
 from phonograd.util import use_np_shape as use_np_shape
 
-__all__ = ['AttrScope', 'Context', 'MXNetError', 'NDArray', '__version__', 'attribute', 'autograd', 'base', 'callback', 'compat', 'compile', 'context', 'contrib', 'cpu', 'cpu_pinned', 'current_context', 'curves', 'debug', 'demo', 'distributed', 'engine', 'executor', 'executor_manager', 'explain', 'futures', 'gluon', 'gpu', 'image', 'img', 'init', 'initializer', 'install_as_mxnet', 'io', 'is_np_array', 'is_np_shape', 'kv', 'kvstore', 'libinfo', 'log', 'lr_scheduler', 'metric', 'mod', 'model', 'module', 'mon', 'monitor', 'name', 'nd', 'ndarray', 'notebook', 'np', 'np_array', 'np_shape', 'npx', 'num_gpus', 'numpy', 'numpy_extension', 'onnx', 'operator', 'ops', 'optimizer', 'profiler', 'progress', 'random', 'recordio', 'registry', 'rnd', 'rnn', 'runtime', 'set_np', 'set_np_shape', 'settings', 'sym', 'symbol', 'test_utils', 'testing', 'use_np', 'use_np_array', 'use_np_shape', 'util', 'visualization', 'viz', 'waitall']
+__all__ = ['AttrScope', 'Context', 'MXNetError', 'NDArray', '__version__', 'attribute', 'autograd', 'base', 'callback', 'compat', 'compile', 'context', 'contrib', 'cpu', 'cpu_pinned', 'current_context', 'curves', 'debug', 'demo', 'distributed', 'engine', 'executor', 'executor_manager', 'explain', 'futures', 'gluon', 'gpu', 'image', 'img', 'init', 'initializer', 'install_as_mxnet', 'io', 'is_np_array', 'is_np_shape', 'kv', 'kvstore', 'libinfo', 'log', 'lr_scheduler', 'memory_info', 'metric', 'mod', 'model', 'module', 'mon', 'monitor', 'name', 'nd', 'ndarray', 'notebook', 'np', 'np_array', 'np_shape', 'npx', 'num_gpus', 'numpy', 'numpy_extension', 'onnx', 'operator', 'ops', 'optimizer', 'profiler', 'progress', 'random', 'recordio', 'registry', 'rnd', 'rnn', 'runtime', 'set_np', 'set_np_shape', 'settings', 'sym', 'symbol', 'test_utils', 'testing', 'use_np', 'use_np_array', 'use_np_shape', 'util', 'visualization', 'viz', 'waitall']

@@ -16,18 +16,23 @@ from ..core.observe.allocations import Allocation, live_allocations, roles_of
 from .events import EventList
 from .tables import bytes_text, printable, text_table
 
-__all__ = ["HeldMemory", "MemoryTimeline", "inventory"]
+__all__ = ["HeldMemory", "MemoryTimeline", "inventory", "live_objects"]
 
 
 def inventory() -> list[Allocation]:
     """Return the allocations that arrays hold now, each with its category."""
-    tracked = gc.get_objects()
-    kinds = {kind for kind in set(map(type, tracked)) if issubclass(kind, Handle)}
-    arrays: list[Any] = [found for found in tracked if type(found) in kinds]
+    arrays = live_objects(Handle)
     roles = roles_of(arrays)
     held = [(buffer_of(array), roles.get(id(array), "input")) for array in arrays]
     known = [(buffer, role) for buffer, role in held if buffer is not None]
     return live_allocations(known)
+
+
+def live_objects(kind: type[Any]) -> list[Any]:
+    """Return all objects of a class and of classes derived from it."""
+    tracked = gc.get_objects()
+    kinds = {found for found in set(map(type, tracked)) if issubclass(found, kind)}
+    return [found for found in tracked if type(found) in kinds]
 
 
 class HeldMemory(NamedTuple):

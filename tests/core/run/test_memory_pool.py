@@ -198,3 +198,86 @@ def test_a_program_says_how_much_memory_it_takes() -> None:
     assert 0 < program.memory.arena <= 40_960
     assert program.memory.other == 0
     assert all(part.kernels for part in program.parts)
+
+
+# -- memory returns to the system
+
+
+class Clock:
+    """A clock that tests move."""
+
+    now = 1e6
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(pool: memory_pool.Pool, monkeypatch: pytest.MonkeyPatch) -> Clock:
+    found = Clock()
+    monkeypatch.setattr(memory_pool, "time", found)
+    monkeypatch.setattr(pool, "_window", memory_pool.WINDOW_SECONDS)
+    monkeypatch.setattr(pool, "_window_end", 0.0)
+    monkeypatch.setattr(pool, "_calm_windows", 0)
+    pass_windows(found, 3)
+    return found
+
+
+def pass_windows(clock: Clock, count: int) -> None:
+    """Let some windows of the pool end, with nothing but a small array made in each."""
+    for _ in range(count):
+        clock.now += memory_pool.pool._window + 0.01
+        for _ in range(2):
+            step([LARGE])
+
+
+def step(blocks: list[int]) -> None:
+    """Take blocks and free them, as a step of a loop does."""
+    taken = [memory_pool.take(room) for room in blocks]
+    del taken
+
+
+def test_the_memory_of_a_dropped_model_returns_at_once(pool: memory_pool.Pool, clock: Clock) -> None:
+    pool.sort_in()
+    used = pool.used_bytes
+    model: list[object] = [memory_pool.take(1 << 23) for _ in range(8 + 4 * used // (1 << 23))]
+    for _ in range(3):
+        step([1 << 24] * 4)
+        pass_windows(clock, 1)
+    step([1 << 24] * 4)
+    assert pool.spare_bytes >= 4 << 24
+    model.clear()
+    assert pool.used_bytes == used
+    assert pool.spare_bytes == 0
+
+
+def test_a_loop_keeps_its_memory_and_no_more(pool: memory_pool.Pool, clock: Clock) -> None:
+    step([1 << 22] * 10)
+    made = pool.blocks_made
+    for _ in range(12):
+        step([1 << 22] * 3)
+        clock.now += 0.03
+    assert pool.blocks_made == made
+    step([1 << 22] * 3)
+    assert len(pool._free[1 << 22]) == 3
+
+
+def test_blocks_freed_too_early_are_kept_longer(pool: memory_pool.Pool, clock: Clock) -> None:
+    # a step takes ten times as long as a window
+    for _ in range(6):
+        step([1 << 24] * 2)
+        pass_windows(clock, 1)
+        clock.now += 10 * memory_pool.WINDOW_SECONDS
+    made = pool.blocks_made
+    assert pool._window > memory_pool.WINDOW_SECONDS
+    for _ in range(5):
+        step([1 << 24] * 2)
+        clock.now += 10 * memory_pool.WINDOW_SECONDS
+    assert pool.blocks_made - made <= 2
+
+
+def test_users_return_memory(pool: memory_pool.Pool) -> None:
+    step([1 << 22] * 3)
+    assert pool.spare_bytes >= 3 << 22
+    mx.cpu().empty_cache()
+    assert pool.spare_bytes == 0

@@ -10,7 +10,7 @@ so the bits are the same. See docs/decisions/0018.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -26,16 +26,19 @@ from ..ops.math.arithmetic import add
 from ..ops.math.structural import LEAF, VARIABLE, leaf
 from ..ops.reduce.accumulation import FEW_PARTS, total
 from ..plan.cache import EVALUATED, MOST_NUMBERS_PER_NODE, is_numbered_leaf, note_plans
-from ..plan.eager import Function, compute_into, function_of, memory_of, own
+from ..plan.eager import Function, compute_into, compute_sparingly, function_of, memory_of, own
 from ..run import kernel_cache
 from ..run.reference import locate_error, resolve
 from ..trace.evaluation import PROGRESS
 from ..trace.trace import Trace
-from .eager_rules import Deferred, gradients_of
+from .eager_rules import Deferred, gradients_of, values_read
 
 __all__ = ["EagerGradient", "differentiate_at_once"]
 
 _ITEM = item_operator()
+
+#: numbers of a record from which on values are dropped as soon as nothing reads them any more: 16 MB of float32
+MANY_NUMBERS = 1 << 22
 
 #: heads that were differentiated at once; the next time they are differentiated as graphs
 _seen: set[Node] = set()
@@ -77,14 +80,15 @@ def differentiate_at_once(trace: Trace, head: Node, is_fit: Callable[[list[Node]
     if not variables or not is_fit(variables):
         return None
     _seen.add(head)
-    if sum([math.prod(node.shape) for node in visited]) > MOST_NUMBERS_PER_NODE * len(visited):
+    numbers = sum([math.prod(node.shape) for node in visited])
+    if numbers > MOST_NUMBERS_PER_NODE * len(visited):
         return None
     with trace.lock:
         wanted = list(dict.fromkeys([resolve(node) for _, node in trace.live()]))
         wanted = [node for node in wanted if node.operator is not LEAF and node not in trace.values]
         with trace.computing():
             try:
-                return _run(trace, head, visited, wanted)
+                return _run(trace, head, visited, wanted, numbers > MANY_NUMBERS)
             except (_Unknown, _Failed, kernel_cache.CompilerLost):
                 # an error is raised where the value is needed
                 return None
@@ -120,7 +124,7 @@ class _Known(dict[Node, Any]):
         return value
 
 
-def _run(trace: Trace, head: Node, visited: list[Node], wanted: list[Node]) -> EagerGradient:
+def _run(trace: Trace, head: Node, visited: list[Node], wanted: list[Node], is_large: bool) -> EagerGradient:
     if EVALUATED.listeners:
         EVALUATED.emit("eager gradient", [node for node in visited if not node.operator.is_view], "the record is new")
     statistics.gradients += 1
@@ -129,16 +133,28 @@ def _run(trace: Trace, head: Node, visited: list[Node], wanted: list[Node]) -> E
     note_plans()
     known = _Known(trace.values)
     known.leaves = trace.leaves
+    last_reads: dict[Node, int] = {}
     try:
-        compute_into(known, [resolve(head), *wanted], trace.leaves)
+        heads = [resolve(head), *wanted]
+        if is_large:
+            for place, node in enumerate(visited):
+                if node.operator is not VARIABLE and call_of(node).operator is not _ITEM:
+                    last_reads.update(dict.fromkeys(values_read(call_of(node)), place))
+            compute_sparingly(known, heads, trace.leaves, {*heads, *last_reads})
+        else:
+            compute_into(known, heads, trace.leaves)
     except kernel_cache.CompilerLost:
         raise
     except Exception as error:
         if is_from_outside(error):
             raise
         raise _Failed from error
+    dropped: dict[int, list[Node]] = {}
+    for node, place in last_reads.items():
+        if node not in wanted and node not in trace.values:
+            dropped.setdefault(place, []).append(node)
     with np.errstate(all="ignore"):
-        targets = _Pass(known).run(head, visited)
+        targets = _Pass(known, dropped).run(head, visited)
     taken = memory_of(known.values())
     found = {node: None if grad is None else own(grad, taken, True) for node, grad in targets.items()}
     taken = memory_of([*trace.leaves, *trace.values.values()])
@@ -150,8 +166,10 @@ def _run(trace: Trace, head: Node, visited: list[Node], wanted: list[Node]) -> E
 class _Pass:
     """The gradients received so far, as :class:`phonograd.core.derive.gradient._Pass` has them, of arrays."""
 
-    def __init__(self, known: _Known) -> None:
+    def __init__(self, known: _Known, dropped: Mapping[int, list[Node]]) -> None:
         self._known = known
+        #: the nodes whose values no rule reads after that of a visited one, by its number
+        self._dropped = dropped
         self._grads: dict[Node, list[Any]] = {}
         self._items: dict[Node, list[Any]] = {}
 
@@ -159,7 +177,11 @@ class _Pass:
         """Return the gradient of each variable node."""
         known, grads, targets = self._known, self._grads, dict[Node, Array | None]()
         grads[head] = [np.full(head.shape, convert_scalar(1, head.dtype), head.dtype)]
-        for node in visited:
+        dropped = self._dropped
+        for place, node in enumerate(visited):
+            if dropped and place:
+                for done in dropped.get(place - 1, ()):
+                    known.pop(done, None)
             arrived = grads.pop(node, None)
             if node.operator is VARIABLE:
                 targets[node] = None if arrived is None else _total(arrived, node)

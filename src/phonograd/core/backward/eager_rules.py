@@ -22,7 +22,7 @@ from ..ops.reduce.accumulation import are_few_terms
 from ..plan.eager import EagerProgram, Function, function_for_any_shapes
 from ..run.reference import resolve
 
-__all__ = ["Deferred", "gradients_of"]
+__all__ = ["Deferred", "gradients_of", "values_read"]
 
 #: kinds of nodes whose rules are kept
 MOST_KINDS = 8192
@@ -327,16 +327,46 @@ def gradients_of(node: Node, out_grads: Sequence[Any], known: Mapping[Node, Any]
     known
         The values of nodes.
     """
-    declared, inputs = node.operator, node.inputs
-    if declared.is_view:
-        if declared not in _passing:
-            _passing[declared] = _passes(declared, node)
-        passes = _passing[declared]
+    if node.operator.is_view:
+        passes = _passes_of(node)
         if passes is not None:
             return [out_grads[0] if passed else None for passed in passes]
     recipe = node.recipe
     if recipe is not None and recipe.rule is not None:
-        return recipe.rule.run(out_grads, (node, *inputs), known)  # type: ignore[no-any-return]
+        return recipe.rule.run(out_grads, (node, *node.inputs), known)  # type: ignore[no-any-return]
+    found = _rule_of(node, out_grads)
+    if found is not _REFUSED:
+        others = (node, *node.inputs) if node.outputs is None else gradient_call(node)[0]
+        return found.run(out_grads, others, known)  # type: ignore[no-any-return]
+    return _run_rule(node, out_grads, known)
+
+
+def values_read(node: Node) -> list[Node]:
+    """Return the nodes whose values :func:`gradients_of` reads if all outputs of a node have gradients."""
+    if node.operator.is_view and _passes_of(node) is not None:
+        return []
+    out_grads = [True] * (1 if node.outputs is None else len(node.outputs))
+    found = _rule_of(node, out_grads)
+    others: Sequence[Node | None] = (node, *node.inputs)
+    if found is not _REFUSED:
+        others = others if node.outputs is None else gradient_call(node)[0]
+        others = [others[place - len(out_grads)] for place in found.reads]
+    return [resolve(other) for other in others if other is not None and other.operator is not _ABSENT]
+
+
+def _passes_of(node: Node) -> list[bool] | None:
+    """Return to which inputs of a node that stands for an input its gradient passes; None if not unchanged."""
+    declared = node.operator
+    if declared not in _passing:
+        _passing[declared] = _passes(declared, node)
+    return _passing[declared]
+
+
+def _rule_of(node: Node, out_grads: Sequence[Any]) -> Any:
+    """Return the rule of a node, or the mark for none, given which of its outputs have gradients."""
+    declared, inputs, recipe = node.operator, node.inputs, node.recipe
+    if recipe is not None and recipe.rule is not None:
+        return recipe.rule
     key = (
         declared,
         node.attributes,
@@ -359,12 +389,9 @@ def gradients_of(node: Node, out_grads: Sequence[Any], known: Mapping[Node, Any]
                 _curious.add(declared)
                 key += tuple([source.operator for source in inputs])
         _rules[key] = found
-    if found is not _REFUSED:
-        if recipe is not None and node.outputs is None and declared not in _curious:
-            recipe.rule = found
-        others = (node, *inputs) if node.outputs is None else gradient_call(node)[0]
-        return found.run(out_grads, others, known)  # type: ignore[no-any-return]
-    return _run_rule(node, out_grads, known)
+    if found is not _REFUSED and recipe is not None and node.outputs is None and declared not in _curious:
+        recipe.rule = found
+    return found
 
 
 #: rules for any extents by operator, attributes and pattern of extents
@@ -427,7 +454,7 @@ def _make_rule(node: Node, out_grads: Sequence[Any]) -> tuple[bool, Any]:
         asks = _asks(templates, out_grads)
         if template is None:
             return asks, _REFUSED
-        if template.__class__ is GenericTemplate:
+        if isinstance(template, GenericTemplate):
             template = template.template(arguments)
         generic = template.generic
         types = [None if each is None else type_of(each) for each in arguments]

@@ -357,6 +357,11 @@ class Plans:
         #: nodes of dropped plans that came back of late
         self._returned = 0
 
+    @property
+    def count(self) -> int:
+        """The number of plans."""
+        return self._count
+
     def count_plan(self) -> None:
         """Count one more plan."""
         self._count += 1

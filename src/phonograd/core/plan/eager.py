@@ -234,6 +234,36 @@ def compute_into(values: dict[Node, Any], wanted: Iterable[Node], leaves: Sequen
             raise locate_error(error, node) from error
 
 
+def compute_sparingly(
+    values: dict[Node, Any], wanted: list[Node], leaves: Sequence[Any], kept: Container[Node]
+) -> None:
+    """Compute resolved nodes as :func:`compute_into` does, and drop each value but kept ones after its last use."""
+    given, computed = order(wanted, values.__contains__)
+    for node in given:
+        if node.operator is LEAF and node not in values:
+            values[node] = leaves[node.attributes[0]]
+    last_uses: dict[Node, Node] = {}
+    for node in computed:
+        for source in node.inputs:
+            last_uses[_source(source)] = node
+    made = set(computed)
+    with np.errstate(all="ignore"):
+        for node in computed:
+            sources = [_source(source) for source in node.inputs]
+            try:
+                values[node] = _function(node)(*[values[source] for source in sources])
+            except kernel_cache.CompilerLost:
+                raise
+            except Exception as error:
+                if is_from_outside(error):
+                    raise
+                raise locate_error(error, node) from error
+            for source in sources:
+                if last_uses[source] is node and source in made and source not in kept:
+                    # an input may occur twice
+                    values.pop(source, None)
+
+
 def memory_of(arrays: Iterable[Any]) -> set[int]:
     """Return what :func:`own` needs to know of arrays in use."""
     taken = set()

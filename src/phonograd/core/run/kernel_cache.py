@@ -61,6 +61,8 @@ __all__ = [
 
 #: maximum number of cached kernels; about 6 KB each
 KERNEL_LIMIT = 4096
+#: the most that their code may take
+KERNEL_BYTES = 256 << 20
 #: maximum number of kernels in one library; an empty library takes 0.8 MB
 LIBRARY_SIZE = 256
 #: chunks of work above which a kernel is compiled in full at once: a quick kernel would lose more than it saves
@@ -102,7 +104,7 @@ statistics = Statistics()
 class Kernel:
     """The machine code of one kernel; its address is valid as long as this object lives."""
 
-    __slots__ = ("__weakref__", "_memory", "_word", "cell", "improvable", "key", "structure")
+    __slots__ = ("__weakref__", "_memory", "_word", "cell", "improvable", "key", "nbytes", "structure")
 
     def __init__(
         self,
@@ -111,8 +113,11 @@ class Kernel:
         key: str | None = None,
         improvable: bool = False,
         structure: Written | None = None,
+        nbytes: int = 0,
     ) -> None:
         self._word = pointers.Word(address)
+        #: the size of its code
+        self.nbytes = nbytes
         #: address of the word that contains the address of the code
         self.cell = self._word.address
         #: whether the kernel was compiled quickly and can tier up
@@ -128,9 +133,10 @@ class Kernel:
         """The address of the code. Tier-up changes it."""
         return self._word.value
 
-    def replace(self, address: int, memory: elf_loader.LoadedCode | Library) -> None:
+    def replace(self, address: int, memory: elf_loader.LoadedCode | Library, nbytes: int = 0) -> None:
         """Use other code from now on. The old code stays in memory, because a thread may be running it."""
         self._memory = (*self._memory, memory)
+        self.nbytes += nbytes
         self.improvable, self.structure = False, None
         self._word.value = address
 
@@ -168,8 +174,11 @@ class _KernelCache:
             for structure in wanted:
                 known.move_to_end(structure)
             results = {structure: known[structure] for structure in wanted}
-            while len(known) > KERNEL_LIMIT:
-                known.popitem(last=False)
+            if missing:
+                held = sum([kernel.nbytes for kernel in known.values()])
+                while len(known) > max(len(wanted), 1) and (len(known) > KERNEL_LIMIT or held > KERNEL_BYTES):
+                    _, dropped = known.popitem(last=False)
+                    held -= dropped.nbytes
         for structure, kernel in results.items():
             if kernel.improvable and wanted[structure] > MUCH_WORK:
                 # it was compiled quickly for a smaller launch
@@ -219,7 +228,9 @@ class _KernelCache:
             memory = self._load_code({entry.name: entry.code for entry in part})
             for number, (name, key, _, quick, compiled) in enumerate(part, start):
                 structure = structures[number] if structures else None
-                made.append(Kernel(memory.addresses[name], memory, key, quick, structure))
+                made.append(
+                    Kernel(memory.addresses[name], memory, key, quick, structure, len(part[number - start].code))
+                )
                 if key is not None:
                     self._by_key[key] = made[-1]
                 if compiled:
@@ -252,8 +263,13 @@ class _KernelCache:
                 kernel.improvable = False
             elif kernel.improvable:
                 memory = self._load_code({found.name: found.code})
-                kernel.replace(memory.addresses[found.name], memory)
+                kernel.replace(memory.addresses[found.name], memory, len(found.code))
                 statistics.kernels_improved += 1
+
+
+def code_in_memory() -> list[int]:
+    """Return the size of the code of every kernel in memory."""
+    return [] if _kernels is None else [kernel.nbytes for kernel in list(_kernels._kernels.values())]
 
 
 def _is_quick(work: int) -> bool:

@@ -7,15 +7,21 @@ share a place, and a value may take the place of one of its operands.
 when the last array on a block is freed, the block waits for the next request of its size. So the second iteration of a
 loop takes no memory from the system: a page fault costs more than most kernels take to fill the page. Blocks begin at
 multiples of 64 bytes. ``settings.spare_bytes`` bounds the waiting memory; the least recently requested sizes are freed
-first.
+first. Waiting memory returns to the system
+
+* when a model is dropped: the memory in use falls far below the least of the last seconds, as it does in no loop,
+* when a block has waited for some seconds in which others of its size sufficed,
+* and when the user asks for it (:meth:`phonograd.Context.empty_cache`).
 """
 
 from __future__ import annotations
 
 import bisect
+import functools
 import heapq
 import sys
 import threading
+import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -27,13 +33,20 @@ from ..base.dtypes import DType
 from ..graph.node import Shape
 from ..graph.operator import Array
 from ..kernels.launch import align_up
-from .pointers import address
+from .pointers import address, system_function
 
 __all__ = ["Lifetime", "Pool", "allocate", "arrange", "is_block", "pool", "room_for", "take"]
 
 ALIGNMENT = 64
 #: NumPy allocates smaller arrays: a block costs 1.3 us more, a quarter of the time to fill it
 SMALLEST_BLOCK = 1 << 16
+#: how long blocks must have waited, and for how long the least memory in use is noted: at first, and at most. It grows
+#: when blocks were freed too early, because the steps of a loop take longer
+WINDOW_SECONDS, LONGEST_WINDOW_SECONDS = 0.1, 60.0
+#: windows without that after which it shrinks
+CALM_WINDOWS = 16
+#: a model was dropped if the memory in use falls to this part of its least in the window before; less is not looked at
+DROPPED_PART, LEAST_DROPPED_BYTES = 1 / 4, 1 << 24
 
 
 class Lifetime(NamedTuple):
@@ -178,6 +191,16 @@ class Pool:
         self.peak_bytes = 0
         #: number of blocks made because none was waiting
         self.blocks_made = 0
+        #: seconds of a window, when the present one ends, the least memory in use in it, and in the one before
+        self._window = WINDOW_SECONDS
+        self._window_end = 0.0
+        self._least_used = self._least_used_before = 0
+        #: the least number of waiting blocks of each size in the present window
+        self._least_waiting: dict[int, int] = {}
+        #: numbers of blocks by size that were freed in this window or the one before, bytes of those that were made
+        #: again since, and windows without any
+        self._freed: dict[int, int] = {}
+        self._made_again_bytes = self._calm_windows = 0
 
     def after_fork(self) -> None:
         """Replace the lock: a thread of the parent may hold the old one."""
@@ -194,9 +217,14 @@ class Pool:
                 self._free.move_to_end(room)
                 memory = waiting.pop()
                 self.spare_bytes -= room
+                if len(waiting) < self._least_waiting.get(room, 0):
+                    self._least_waiting[room] = len(waiting)
             self.used_bytes += room
             if self.used_bytes > self.peak_bytes:
                 self.peak_bytes = self.used_bytes
+            elif self._freed.get(room):
+                self._freed[room] -= 1
+                self._made_again_bytes += room
         if memory is not None:
             return memory.view(_Block)
         try:
@@ -226,6 +254,14 @@ class Pool:
                 free[room].append(memory)
             else:
                 free[room] = [memory]
+        if self.used_bytes < self._least_used:
+            self._least_used = self.used_bytes
+            if self.used_bytes <= DROPPED_PART * self._least_used_before >= LEAST_DROPPED_BYTES * DROPPED_PART:
+                self._least_used_before = self.used_bytes
+                self._free_waiting({room: len(waiting) for room, waiting in free.items()})
+                return
+        if time.monotonic() > self._window_end:
+            self._begin_window()
         limit = settings.current().spare_bytes
         while self.spare_bytes > limit:
             room, waiting = next(iter(free.items()))
@@ -235,12 +271,58 @@ class Pool:
             else:
                 del free[room]
 
+    def _begin_window(self) -> None:
+        """Free the blocks that have waited for a whole window, and begin the next one."""
+        if self._made_again_bytes >= LEAST_DROPPED_BYTES:
+            self._window = min(4 * self._window, LONGEST_WINDOW_SECONDS)
+            self._calm_windows = 0
+        else:
+            self._calm_windows += 1
+            if self._calm_windows % CALM_WINDOWS == 0:
+                self._window = max(self._window / 2, WINDOW_SECONDS)
+        self._freed, self._made_again_bytes = {}, 0
+        self._free_waiting({room: least for room, least in self._least_waiting.items() if least})
+        self._window_end = time.monotonic() + self._window
+        self._least_used_before, self._least_used = self._least_used, self.used_bytes
+        self._least_waiting = {room: len(waiting) for room, waiting in self._free.items() if waiting}
+
+    def _free_waiting(self, counts: dict[int, int]) -> None:
+        """Free waiting blocks, given how many of each size."""
+        freed = 0
+        for room, count in counts.items():
+            waiting = self._free.get(room, [])
+            # the last ones are taken first
+            count = min(count, len(waiting))
+            del waiting[:count]
+            self._freed[room] = self._freed.get(room, 0) + count
+            self._least_waiting[room] = len(waiting)
+            freed += count * room
+        self.spare_bytes -= freed
+        if freed >= LEAST_DROPPED_BYTES:
+            _trim()
+
     def clear(self) -> None:
         """Free all waiting blocks."""
         with self._lock:
             self._sort_in()
+            self._free_waiting({room: len(waiting) for room, waiting in self._free.items()})
             self._free.clear()
-            self.spare_bytes = 0
+
+
+@functools.cache
+def _trimming() -> Callable[..., int] | None:
+    try:
+        return system_function("malloc_trim")
+    except (AttributeError, OSError):
+        # only the C library of GNU has it; others return large blocks anyway
+        return None
+
+
+def _trim() -> None:
+    """Let the C library return the pages of freed blocks to the system: it keeps those of up to 32 MB."""
+    trim = _trimming()
+    if trim is not None:
+        trim(0)
 
 
 def _new_block(room: int) -> Array:
