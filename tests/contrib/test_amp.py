@@ -240,6 +240,7 @@ assert found(30, 5) == {"<class 'numpy.float32'>"}
 
 
 def test_calls_that_are_machine_code_change_their_precision() -> None:
+    pytest.importorskip("llvmlite")
     native_call = pytest.importorskip("phonograd.core.array.fastcall.native_call")
     if not native_call.possible():
         pytest.skip("this interpreter runs calls in Python")
