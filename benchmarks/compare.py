@@ -43,14 +43,14 @@ def python_of(peer: str) -> str | None:
 class Worker:
     """Time workloads of one library in a process."""
 
-    def __init__(self, python: str, library: str, threads: int) -> None:
+    def __init__(self, python: str, library: str, threads: int, tables: str = "workloads") -> None:
         self.python = python
         self.library = library
         counts = dict.fromkeys(
             ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "PHONOGRAD_NUM_THREADS"), str(threads)
         )
         self.process = subprocess.Popen(
-            [python, "-W", "ignore", str(HERE / "worker.py"), library, str(threads)],
+            [python, "-W", "ignore", str(HERE / "worker.py"), library, str(threads), tables],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env={**os.environ, **counts},

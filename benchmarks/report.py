@@ -96,6 +96,23 @@ def _place(results: Results) -> str:
     return f"{facts['processor']}, {results['threads']} threads, best of {results['rounds']} rounds{load}."
 
 
+def models(every: dict[str, Results]) -> list[str]:
+    """Return the times of whole models, and the relative times of peers."""
+    from benchmarks.workloads_models_nd import WORKLOADS as MODELS
+
+    results = every["models"]
+    titles = {"mxnet": "MXNet", "torch": "PyTorch", "onnxruntime": "onnxruntime"}
+    peers = [peer for peer in titles if any([peer in times for times in results["seconds"].values()])]
+    rows = []
+    for name, times in results["seconds"].items():
+        described = (getattr(MODELS[name], "__doc__", None) or "").partition(":")[0] if "infer" not in name else ""
+        rows.append([name, duration(times["phonograd"]), *[ratio(times, peer) for peer in peers], described])
+    lines = table(["model", "phonograd", *[titles[peer] for peer in peers], "what"], rows)
+    lines[1] = lines[1][: -len("---: |")] + "--- |"
+    versions = ", ".join([f"{titles[peer]} {results['machine'][peer]}" for peer in peers])
+    return ["", *lines, "", f"{_place(results)} {versions}.", ""]
+
+
 def novel(every: dict[str, Results]) -> list[str]:
     """Return the times of steps of programs that are new in every step."""
     from benchmarks.workloads_novel_nd import WORKLOADS as NOVEL
@@ -227,6 +244,7 @@ def loader(every: dict[str, Results]) -> list[str]:
 
 TABLES: dict[str, Callable[[dict[str, Results]], list[str]]] = {
     "speed": speed,
+    "models": models,
     "novel": novel,
     "cold": cold,
     "workloads": workloads,

@@ -1,7 +1,8 @@
 """Time workloads in one library, in a separate process.
 
-Run by ``python -m benchmarks``, not by hand: ``python worker.py LIBRARY THREADS`` reads questions from standard input,
-one a line, and answers each with one line of JSON. The library is phonograd, mxnet, torch or jax. On one thread the
+Run by ``python -m benchmarks``, not by hand: ``python worker.py LIBRARY THREADS TABLES`` reads questions from standard
+input, one a line, and answers each with one line of JSON. The library is phonograd, mxnet, torch, jax or onnxruntime;
+its workloads are in the module ``TABLES_nd``, ``TABLES_torch`` and so on. On one thread the
 processor time of the process is measured, which other programs disturb least; on several threads the wall time.
 
 ==================  ==================================================================================================
@@ -33,11 +34,11 @@ def resident():
 class Library:
     """Hold a library and the steps of its workloads."""
 
-    def __init__(self, name, threads):
+    def __init__(self, name, threads, tables):
         self.clock = time.process_time if threads == 1 else time.perf_counter
         self.module = importlib.import_module(name)
         self.is_ours = name == "phonograd"
-        tables = importlib.import_module("workloads_" + ("nd" if name in ("phonograd", "mxnet") else name))
+        tables = importlib.import_module(f"{tables}_" + ("nd" if name in ("phonograd", "mxnet") else name))
         missing = tables.ONLY_PHONOGRAD if name == "mxnet" else ()
         self.workloads = {workload: make for workload, make in tables.WORKLOADS.items() if workload not in missing}
         self.steps = {}
@@ -90,10 +91,10 @@ class Library:
 
 def main():
     """Answer questions until the input ends."""
-    name, threads = sys.argv[1], int(sys.argv[2])
+    name, threads, tables = sys.argv[1], int(sys.argv[2]), sys.argv[3]
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])
-    library = Library(name, threads)
+    library = Library(name, threads, tables)
     for line in sys.stdin:
         question, _, workload = line.strip().partition(" ")
         print(json.dumps(library.answer(question, workload)), flush=True)
