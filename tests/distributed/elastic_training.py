@@ -27,7 +27,7 @@ KIND = OPTIONS.pop("kind", "trainer")
 
 def say(**values):
     """Print a line at once, and whole."""
-    sys.stdout.write(json.dumps({"time": time.time(), **values}) + "\n")
+    sys.stdout.write(json.dumps({"time": time.monotonic(), **values}) + "\n")
     sys.stdout.flush()
 
 
