@@ -66,7 +66,7 @@ def check_groups_of_several_machines():
     from phonograd.distributed.rounds import MessageRounds
 
     group = MPICommunicator(MPI, MPI.COMM_WORLD)
-    group._is_one_machine, group._rounds = False, MessageRounds(MPI, MPI.COMM_WORLD.Dup())
+    group._shared, group._rounds = None, MessageRounds(MPI, MPI.COMM_WORLD.Dup())
     for size in (1, 1000, 20_000, SIZE * PIECE_BYTES // 4, 30 * PIECE_BYTES // 4 + 7):
         values = np.random.RandomState(RANK).randn(size).astype("f")
         everywhere = [np.random.RandomState(rank).randn(size).astype("f") for rank in range(SIZE)]

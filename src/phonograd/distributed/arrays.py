@@ -68,7 +68,10 @@ class _Reductions(Progress):
     """Reductions of buckets, each begun when its last array is final and the ones before it have begun."""
 
     def __init__(self, group: Communicator, buckets: list[list[int]], nodes: dict[Node, list[int]], label: str) -> None:
-        super().__init__()
+        by_number = {number: node for node, numbers in nodes.items() for number in numbers}
+        super().__init__(
+            tuple([tuple([by_number[number] for number in bucket if number in by_number]) for bucket in buckets])
+        )
         self._group = group
         self._buckets = buckets
         self._nodes = nodes

@@ -23,7 +23,7 @@ from .agreement import END, Disagreement
 from .communicator import Array, Work, check_operation, check_parts, check_rank
 from .observation import observe, observe_background_wait
 
-__all__ = ["LEAST_DIRECT_BYTES", "Group"]
+__all__ = ["LEAST_DIRECT_BYTES", "Group", "empty", "kind_of_reduction"]
 
 #: arrays from this size on are sent from their own memory; smaller ones are packed, because a message costs more than
 #: the copies. Not decided by measurement yet (decision 0022)
@@ -124,14 +124,17 @@ class Group:
         check_operation(operation)
         given = [_contiguous(array) for array in arrays]
         description = self._descriptions.of(label, operation, given)
-        return self._run(description, label, _bytes(given), lambda: self._reduce(given, operation))
+        prepare, transfer = self._plan_reduction(description, given, operation)
+        return self._run(description, label, _bytes(given), transfer, prepare)
 
     def begin_all_reduce(self, arrays: Sequence[Array], label: str) -> Work:
         """Start to add up arrays in the background. The caller leaves them unchanged until the work is done."""
         self._check_caller()
         given = [_contiguous(array) for array in arrays]
-        description = self._descriptions.of(label, "sum", given)
-        work = _BackgroundWork(self, description, label, _bytes(given), lambda: self._reduce(given, "sum"))
+        description = self._descriptions.of(label, "sum in the background", given)
+        work = _BackgroundWork(
+            self, description, label, _bytes(given), lambda: self._reduce(description, given, "sum")
+        )
         if self._thread is None:
             self._thread = threading.Thread(target=self._serve, name="phonograd communication", daemon=True)
             self._thread.start()
@@ -147,7 +150,7 @@ class Group:
         given = [_contiguous(array) for array in arrays]
 
         def transfer() -> list[Array]:
-            results = [_empty(array.shape, array.dtype) for array in given]
+            results = [empty(array.shape, array.dtype) for array in given]
             for array, result in zip(given, results):
                 if self.rank == root:
                     np.copyto(result, array)
@@ -165,7 +168,7 @@ class Group:
 
         def transfer() -> list[Array]:
             lengths = self._exchange_numbers([len(given)] * self.size)
-            results = [_empty((int(length), *given.shape[1:]), given.dtype) for length in lengths]
+            results = [empty((int(length), *given.shape[1:]), given.dtype) for length in lengths]
             for rank, result in enumerate(results):
                 if rank == self.rank:
                     np.copyto(result, given)
@@ -186,7 +189,7 @@ class Group:
 
         def transfer() -> list[Array]:
             lengths = self._exchange_numbers([len(part) for part in given])
-            results = [_empty((int(length), *given[0].shape[1:]), given[0].dtype) for length in lengths]
+            results = [empty((int(length), *given[0].shape[1:]), given[0].dtype) for length in lengths]
             self._exchange([_as_bytes(part) for part in given], [_as_bytes(result) for result in results])
             return results
 
@@ -302,13 +305,17 @@ class Group:
 
     # -- internals
 
+    def _is_caller(self) -> bool:
+        """Return whether this is the thread of the program, not that for reductions in the background."""
+        return threading.get_ident() == self._thread_number
+
     def _check_caller(self) -> None:
         if os.getpid() != self._process:
             raise MXNetError(
                 "a forked process is no rank and cannot communicate: workers of a DataLoader must leave that to "
                 "the process that started them"
             )
-        if threading.get_ident() != self._thread_number:
+        if not self._is_caller():
             raise MXNetError(
                 "only the thread that created the group may communicate: operations of several threads have no order "
                 "that all ranks share"
@@ -316,12 +323,16 @@ class Group:
         if self._ended:
             raise MXNetError("the group has ended")
 
-    def _run(self, description: str, label: str, size: int, transfer: Transfer) -> list[Array]:
-        """Return the results of a transfer, after all ranks have agreed to it."""
+    def _run(
+        self, description: str, label: str, size: int, transfer: Transfer, prepare: Callable[[], None] | None = None
+    ) -> list[Array]:
+        """Return the results of a transfer, after all ranks have agreed to it; each has prepared it before."""
         self._check_caller()
         if self._outstanding:
             self.drain()
         begin = perf_counter_ns()
+        if prepare is not None:
+            prepare()
         self._begin_round(description)
         self._end_round(description)
         agreed = perf_counter_ns()
@@ -370,14 +381,20 @@ class Group:
         observe(work.label, work.bytes, begin, agreed, perf_counter_ns(), False)
         return results
 
-    def _reduce(self, arrays: list[Array], operation: str) -> list[Array]:
+    def _plan_reduction(
+        self, description: str, arrays: list[Array], operation: str
+    ) -> tuple[Callable[[], None] | None, Transfer]:
+        """Return what each rank does before all agree to a reduction, and the transfer."""
+        return None, lambda: self._reduce(description, arrays, operation)
+
+    def _reduce(self, description: str, arrays: list[Array], operation: str) -> list[Array]:
         """Return reductions of arrays: large ones straight from their memory, the small ones of a dtype packed."""
-        if len(arrays) == 1 and _kind_of_reduction(arrays[0].dtype) == arrays[0].dtype:
+        if len(arrays) == 1 and kind_of_reduction(arrays[0].dtype) == arrays[0].dtype:
             return [self._reduce_one(arrays[0], operation)]
         results: list[Any] = [None] * len(arrays)
         packs: dict[Any, list[int]] = {}
         for number, array in enumerate(arrays):
-            kind = _kind_of_reduction(array.dtype)
+            kind = kind_of_reduction(array.dtype)
             if array.nbytes < LEAST_DIRECT_BYTES or kind != array.dtype:
                 packs.setdefault((kind, array.dtype), []).append(number)
             else:
@@ -387,19 +404,19 @@ class Group:
                 results[numbers[0]] = self._reduce_one(arrays[numbers[0]], operation)
                 continue
             packed = np.concatenate([arrays[number].reshape(-1) for number in numbers]).astype(kind, copy=False)
-            reduced = _empty(packed.shape, kind)
+            reduced = empty(packed.shape, kind)
             self._reduce_into(packed, reduced, operation)
             start = 0
             for number in numbers:
                 array = arrays[number]
                 part = reduced[start : start + array.size].reshape(array.shape)
-                results[number] = _empty(array.shape, array.dtype)
+                results[number] = empty(array.shape, array.dtype)
                 np.copyto(results[number], part, casting="unsafe")
                 start += array.size
         return results
 
     def _reduce_one(self, array: Array, operation: str) -> Array:
-        result = _empty(array.shape, array.dtype)
+        result = empty(array.shape, array.dtype)
         self._reduce_into(array, result, operation)
         return result
 
@@ -410,7 +427,7 @@ class Group:
         return received
 
 
-def _kind_of_reduction(dtype: Any) -> Any:
+def kind_of_reduction(dtype: Any) -> Any:
     """Return the dtype in which MPI reduces a dtype: it knows neither half precision nor sums of booleans."""
     if dtype.kind in "iu" or (dtype.kind == "f" and dtype.itemsize in (4, 8)):
         return dtype
@@ -443,7 +460,7 @@ def _bytes(arrays: Sequence[Array]) -> int:
     return sum([array.nbytes for array in arrays])
 
 
-def _empty(shape: tuple[int, ...], dtype: Any) -> Array:
+def empty(shape: tuple[int, ...], dtype: Any) -> Array:
     """Return memory for a result: from the pool if it is large."""
     size = dtype.itemsize
     for extent in shape:

@@ -1,8 +1,8 @@
 """MPICommunicator: a group over mpi4py.
 
-Takes an MPI communicator; passes the memory of arrays to MPI as it is. On one machine MPI reduces arrays; between
-machines :mod:`phonograd.distributed.ring` does. Errors of ranks that differ come from
-:mod:`phonograd.distributed.rounds` (decision 0022).
+Takes an MPI communicator; passes the memory of arrays to MPI as it is. On one machine ranks reduce arrays in shared
+memory (:mod:`phonograd.distributed.shared`); between machines :mod:`phonograd.distributed.ring` does. Errors of ranks
+that differ come from :mod:`phonograd.distributed.rounds` (decision 0022).
 """
 
 from __future__ import annotations
@@ -13,11 +13,12 @@ from typing import Any
 import numpy as np
 
 from ..core.base.settings import current
-from .agreement import MissingRanks
+from .agreement import MissingRanks, name_missing
 from .communicator import Array
-from .group import Group
+from .group import Group, Transfer, empty, kind_of_reduction
 from .ring import Ring
-from .rounds import MessageRounds, Rounds, SharedRounds, share_memory, wait_for
+from .rounds import BACKGROUND, FOREGROUND, MessageRounds, Pace, Rounds, SharedRounds, wait_for
+from .shared import SharedReduction, share_memory
 
 __all__ = ["MPICommunicator"]
 
@@ -51,34 +52,86 @@ class MPICommunicator(Group):
         is_beside_first = local.allreduce(communicator.rank, mpi.MIN) == 0
         super().__init__(communicator.rank, communicator.size, local.rank, local.size, is_beside_first)
         # the same on all ranks: no machine has all of them, or one has
-        self._is_one_machine = local.size == communicator.size
+        is_one_machine = local.size == communicator.size
         local.Free()
         self._mpi = mpi
         self._operations = {name: getattr(mpi, each) for name, each in _NAMES.items()}
         self._communicator = communicator.Dup()
         self._ring = Ring(self._communicator, self._wait)
-        self._rounds = _make_rounds(mpi, communicator.Dup(), self._is_one_machine)
+        self._rounds: Rounds
+        self._shared: SharedReduction | None = None
+        of_rounds = communicator.Dup()
+        memory = share_memory(of_rounds) if is_one_machine else None
+        if memory is None:
+            self._rounds = MessageRounds(mpi, of_rounds)
+        else:
+            self._rounds = SharedRounds(of_rounds, memory.words)
+            self._shared = SharedReduction(self.rank, memory, self._wait_for_counts)
 
     def _begin_round(self, description: str) -> None:
         self._rounds.begin(description)
 
     def _end_round(self, description: str) -> None:
-        self._rounds.end(description, current().rank_timeout)
+        self._rounds.end(description, current().rank_timeout, self._pace())
+
+    def _pace(self) -> Pace:
+        """Return how to wait: the program computes while the thread for reductions waits."""
+        return FOREGROUND if self._is_caller() else BACKGROUND
 
     def _wait(self, is_done: Callable[[], bool]) -> None:
         """Wait for a message, and leave the core to others meanwhile."""
-        waited = wait_for(is_done, current().rank_timeout)
+        waited = wait_for(is_done, current().rank_timeout, self._pace())
         if waited:
             raise MissingRanks(
                 f"a transfer to rank {self.rank} of {self.size} made no progress for {waited:.0f} s: another rank has "
                 "stopped, or the network is down"
             )
 
+    def _wait_for_counts(self, counts: Array, number: int) -> None:
+        """Wait until the counts of all ranks, in shared memory, have reached a number."""
+        waited = wait_for(lambda: min(counts.tolist()) >= number, current().rank_timeout, self._pace())
+        if waited:
+            arrived = {rank for rank, count in enumerate(counts.tolist()) if count >= number}
+            raise MissingRanks(name_missing("a transfer", waited, arrived, self.size))
+
+    def _plan_reduction(
+        self, description: str, arrays: list[Array], operation: str
+    ) -> tuple[Callable[[], None] | None, Transfer]:
+        shared = self._shared
+        if shared is None:
+            return super()._plan_reduction(description, arrays, operation)
+        chunks = shared.layout(description, arrays, [kind_of_reduction(array.dtype) for array in arrays])
+        if len(chunks) != 1:
+            return super()._plan_reduction(description, arrays, operation)
+        # the announcement of the round says that the rooms are filled, too
+        chunk = chunks[0]
+
+        def prepare() -> None:
+            shared.put(chunk, [array.reshape(-1) for array in arrays])
+
+        def transfer() -> list[Array]:
+            results = [empty(array.shape, array.dtype) for array in arrays]
+            shared.combine(chunk, [result.reshape(-1) for result in results], _FUNCTIONS[operation])
+            return results
+
+        return prepare, transfer
+
+    def _reduce(self, description: str, arrays: list[Array], operation: str) -> list[Array]:
+        if self._shared is None:
+            return super()._reduce(description, arrays, operation)
+        chunks = self._shared.layout(description, arrays, [kind_of_reduction(array.dtype) for array in arrays])
+        results = [empty(array.shape, array.dtype) for array in arrays]
+        self._shared.reduce(
+            chunks,
+            [array.reshape(-1) for array in arrays],
+            [result.reshape(-1) for result in results],
+            _FUNCTIONS[operation],
+        )
+        return results
+
     def _reduce_into(self, array: Array, result: Array, operation: str) -> None:
         for source, target in _chunks(array, result):
-            if self._is_one_machine:
-                self._communicator.Allreduce(source, target, self._operations[operation])
-            elif source.nbytes < _LEAST_BYTES_OF_RING:
+            if source.nbytes < _LEAST_BYTES_OF_RING:
                 self._wait(self._communicator.Iallreduce(source, target, self._operations[operation]).Test)
             else:
                 self._ring.reduce(source.reshape(-1), target.reshape(-1), _FUNCTIONS[operation])
@@ -102,18 +155,13 @@ class MPICommunicator(Group):
             self._wait(request.Test)
 
     def _send(self, data: Array, rank: int) -> None:
-        self._communicator.Send(data, dest=rank, tag=_TAG_OF_MESSAGES)
+        self._wait(self._communicator.Isend(data, dest=rank, tag=_TAG_OF_MESSAGES).Test)
 
     def _receive(self, data: Array, rank: int) -> None:
-        self._communicator.Recv(data, source=rank, tag=_TAG_OF_MESSAGES)
+        self._wait(self._communicator.Irecv(data, source=rank, tag=_TAG_OF_MESSAGES).Test)
 
     def _split(self, color: int, key: int) -> Group:
         return MPICommunicator(self._mpi, self._communicator.Split(color, key))
-
-
-def _make_rounds(mpi: Any, communicator: Any, is_one_machine: bool) -> Rounds:
-    memory = share_memory(communicator) if is_one_machine else None
-    return MessageRounds(mpi, communicator) if memory is None else SharedRounds(communicator, memory)
 
 
 def _chunks(first: Array, second: Array) -> list[tuple[Array, Array]]:

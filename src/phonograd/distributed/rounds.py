@@ -8,22 +8,18 @@ MPI communicators; raises the errors of :mod:`phonograd.distributed.agreement` (
 
 from __future__ import annotations
 
-import os
-import tempfile
 import time
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from .agreement import Digests, Disagreement, MissingRanks, describe_difference, name_missing
 from .communicator import Array
 
-__all__ = ["MessageRounds", "Rounds", "SharedRounds", "share_memory", "wait_for"]
+__all__ = ["BACKGROUND", "FOREGROUND", "MessageRounds", "Pace", "Rounds", "SharedRounds", "wait_for"]
 
-#: tests before the first pause, about 30 us: ranks usually arrive together
-_TESTS_AT_ONCE = 100
-_SHORTEST_PAUSE, _LONGEST_PAUSE = 2e-5, 1e-3
+_LONGEST_PAUSE = 1e-3
 #: seconds in which ranks that wait for others announce themselves before the missing ones are named
 _ANNOUNCING = 2.0
 _TAG = 17
@@ -34,26 +30,41 @@ _COUNT_BITS = 15
 _COUNTS = (1 << _COUNT_BITS) - 1
 
 
-def wait_for(is_done: Callable[[], bool], timeout: float = 0.0, tests: int = _TESTS_AT_ONCE) -> float:
-    """Wait until a function returns true; return 0, or the seconds that passed if they exceed a timeout other than 0.
+class Pace(NamedTuple):
+    """How often a rank that waits looks whether others have arrived."""
 
-    A number of tests comes before the first pause.
+    tests: int
+    """Tests before the first pause."""
+    pause: float
+    """Seconds of the first pause."""
+    growth: float
+    """The share of the time waited so far of which later pauses consist."""
+
+
+#: the program stands still, and ranks usually arrive together: 100 tests take about 30 us
+FOREGROUND = Pace(100, 2e-5, 1 / 20)
+#: the program computes on the same core, so that each test delays it
+BACKGROUND = Pace(3, 1e-4, 1 / 8)
+
+
+def wait_for(is_done: Callable[[], bool], timeout: float = 0.0, pace: Pace = FOREGROUND) -> float:
+    """Wait until a function returns true; return 0, or the seconds that passed if they exceed a timeout other than 0.
 
     >>> answers = [True, False]
     >>> wait_for(answers.pop)
     0.0
     """
-    for _ in range(tests):
+    for _ in range(pace.tests):
         if is_done():
             return 0.0
-    begin, pause = time.monotonic(), _SHORTEST_PAUSE
+    begin, pause = time.monotonic(), pace.pause
     while not is_done():
         waited = time.monotonic() - begin
         if timeout and waited > timeout:
             return waited
         time.sleep(pause)
         # a long wait may take a little longer; a short one must not
-        pause = min(max(pause, waited / 20), _LONGEST_PAUSE)
+        pause = min(max(pause, waited * pace.growth), _LONGEST_PAUSE)
     return 0.0
 
 
@@ -63,7 +74,7 @@ class Rounds(Protocol):
     def begin(self, description: str) -> None:
         """Announce an operation."""
 
-    def end(self, description: str, timeout: float) -> None:
+    def end(self, description: str, timeout: float, pace: Pace) -> None:
         """Wait until all ranks have announced an operation.
 
         Raises
@@ -97,9 +108,9 @@ class MessageRounds:
         self._mine[:] = digest, -digest
         self._request = self._communicator.Iallreduce(self._mine, self._found, self._mpi.MIN)
 
-    def end(self, description: str, timeout: float) -> None:
+    def end(self, description: str, timeout: float, pace: Pace) -> None:
         """Wait until all ranks have announced an operation."""
-        waited = wait_for(self._request.Test, timeout)
+        waited = wait_for(self._request.Test, timeout, pace)
         if waited:
             self._name_missing(self._request, description, waited)
         if self._found[0] != -self._found[1]:
@@ -123,27 +134,6 @@ class MessageRounds:
         raise MissingRanks(name_missing(description, waited, arrived, size))
 
 
-def share_memory(communicator: Any) -> Array | None:
-    """Return zeros that all ranks of one machine share, for :class:`SharedRounds`; None if they see different files.
-
-    The file of the memory has no name any more when this returns, so nothing is left behind by ranks that are killed.
-    """
-    size = 2 * 64 * -(-8 * communicator.size // 64)
-    path = None
-    if communicator.rank == 0:
-        number, path = tempfile.mkstemp(prefix="phonograd-", dir="/dev/shm" if os.path.isdir("/dev/shm") else None)
-        os.ftruncate(number, size)
-        os.close(number)
-    path = communicator.bcast(path)
-    memory = None
-    if os.path.exists(path) and os.path.getsize(path) == size:
-        memory = np.memmap(path, np.int64, "r+")
-    is_shared = communicator.allreduce(int(memory is not None)) == communicator.size
-    if communicator.rank == 0:
-        os.unlink(path)
-    return memory if is_shared else None
-
-
 class SharedRounds:
     """Rounds of ranks on one machine: each rank writes a word into memory that all of them read.
 
@@ -155,14 +145,13 @@ class SharedRounds:
     ----------
     communicator
         An MPI communicator that is used for rounds only.
-    memory
-        What :func:`share_memory` returned.
+    words
+        Two rows of zeros, with a word for each rank, in shared memory.
     """
 
-    def __init__(self, communicator: Any, memory: Array) -> None:
+    def __init__(self, communicator: Any, words: Array) -> None:
         self._communicator = communicator
         self._rank, self._size = communicator.rank, communicator.size
-        words = np.asarray(memory).reshape(2, -1)[:, : self._size]
         self._rows = (words[0], words[1])
         self._digests = Digests()
         self._count = 0
@@ -175,11 +164,11 @@ class SharedRounds:
         self._word = (self._digests.of(description) >> _COUNT_BITS) << _COUNT_BITS | self._count % _COUNTS + 1
         self._rows[self._count & 1][self._rank] = self._word
 
-    def end(self, description: str, timeout: float) -> None:
+    def end(self, description: str, timeout: float, pace: Pace) -> None:
         """Wait until all ranks have announced an operation."""
         row, own = self._rows[self._count & 1], self._word
         agreed = [own] * self._size
-        for _ in range(_TESTS_AT_ONCE):
+        for _ in range(pace.tests):
             if row.tolist() == agreed:
                 return
         count = own & _COUNTS
@@ -187,7 +176,7 @@ class SharedRounds:
         def is_complete() -> bool:
             return all([word & _COUNTS == count for word in row.tolist()])
 
-        waited = wait_for(is_complete, timeout, 1)
+        waited = wait_for(is_complete, timeout, pace._replace(tests=1))
         words = row.tolist()
         if waited:
             arrived = {rank for rank, word in enumerate(words) if word & _COUNTS == count}

@@ -49,7 +49,7 @@ class NativeProgram(RecipeProgram):
     computed again if they are needed, with the same bits.
     """
 
-    __slots__ = ("_apart", "_final", "_maker", "kernels", "parts", "recipe", "work")
+    __slots__ = ("_apart", "_final", "_maker", "_stretched", "kernels", "parts", "recipe", "work")
 
     def __init__(self, targets: Iterable[Node], available: Callable[[Node], bool], keep_all: bool = False) -> None:
         wanted = list(targets)
@@ -86,6 +86,8 @@ class NativeProgram(RecipeProgram):
         self.kernels = _kernels(self.work)
         self._maker = _Steps(jobs, layout, {structure: number for number, structure in enumerate(self.work)})
         self._apart: list[tuple[Part, Segment]] | None = None
+        #: the last stretches, and the groups for which they were made
+        self._stretched: tuple[Any, list[tuple[list[Segment], list[tuple[Node, int]]]]] = (None, [])
         #: what a run does, in order
         self.parts = [_part(job) for job in jobs]
         others = arrays.difference(map(seen_as, made), self.inputs)
@@ -115,6 +117,23 @@ class NativeProgram(RecipeProgram):
             }
             self._apart = list(zip(self.parts, segments, strict=True))
         return self._apart
+
+    def _stretches(self, groups: tuple[tuple[Node, ...], ...]) -> list[tuple[list[Segment], list[tuple[Node, int]]]]:
+        found, stretches = self._stretched
+        if found == groups:
+            return stretches
+        final = self._final_results()
+        numbers = {node: number for number, results in final.items() for node, _ in results}
+        ends = {max([numbers[node] for node in group if node in numbers], default=-1) for group in groups}
+        stops = sorted({*ends, len(self.parts) - 1} - {-1})
+        kernels = list(self.kernels.values())
+        stretches, begin = [], 0
+        for stop in stops:
+            segments = [segment_of(step, kernels) for step in self._maker.between(begin, stop + 1)]
+            stretches.append((segments, [each for number in range(begin, stop + 1) for each in final.get(number, ())]))
+            begin = stop + 1
+        self._stretched = groups, stretches
+        return stretches
 
     def _final_results(self) -> dict[int, list[tuple[Node, int]]]:
         self._part_segments()
@@ -221,9 +240,14 @@ class _Steps:
 
     def all(self) -> list[RowStep | NumpyStep | AliasStep]:
         """Return the steps of a run, with consecutive launches in one row."""
+        return self.between(0, len(self._jobs))
+
+    def between(self, begin: int, end: int) -> list[RowStep | NumpyStep | AliasStep]:
+        """Return the steps of some jobs, with consecutive launches in one row."""
         steps: list[RowStep | NumpyStep | AliasStep] = []
         row: list[tuple[int, Job]] = []
-        for index, job in enumerate(self._jobs):
+        for index in range(begin, end):
+            job = self._jobs[index]
             if isinstance(job, Job):
                 row.append((index, job))
                 continue

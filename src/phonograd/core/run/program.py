@@ -234,6 +234,14 @@ class RecipeProgram:
         return [values[slot] for slot in self._kept_slots]
 
     def _run_parts(self, values: list[Any], note: Note) -> None:
+        if isinstance(note, Progress) and note.seen_by is None:
+            with np.errstate(all="ignore"):
+                for segments, results in self._stretches(note.groups):
+                    for segment in segments:
+                        segment(values)
+                    for node, slot in results:
+                        note.receive(node, values[slot])
+            return
         final = self._final_results() if isinstance(note, Progress) else None
         with np.errstate(all="ignore"):
             for number, (part, segment) in enumerate(self._part_segments()):
@@ -246,6 +254,13 @@ class RecipeProgram:
 
     def _part_segments(self) -> list[tuple[Part, Segment]]:
         """Return the parts of the program, each with the segment that runs only this part."""
+        raise NotImplementedError
+
+    def _stretches(self, groups: tuple[tuple[Node, ...], ...]) -> list[tuple[list[Segment], list[tuple[Node, int]]]]:
+        """Return segments, and the kept nodes with their slots that are final after them.
+
+        A stretch ends where the last node of a group is final.
+        """
         raise NotImplementedError
 
     def _final_results(self) -> dict[int, list[tuple[Node, int]]]:

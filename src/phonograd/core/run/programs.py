@@ -54,10 +54,12 @@ Note = Callable[[Part, int, int], None]
 class Progress:
     """A note that also receives results while the program still runs. Programs without parts of their own ignore it.
 
-    ``seen_by`` is another note of the same run.
+    ``seen_by`` is another note of the same run. ``groups`` are nodes that are needed together: a program may run on
+    until the last of a group is final.
     """
 
-    def __init__(self, seen_by: Note | None = None) -> None:
+    def __init__(self, groups: tuple[tuple[Node, ...], ...] = (), seen_by: Note | None = None) -> None:
+        self.groups = groups
         self.seen_by = seen_by
 
     def __call__(self, part: Part, start_ns: int, end_ns: int) -> None:
@@ -123,5 +125,5 @@ class Program(Protocol):
             Numbers of inputs that may be written over; a :class:`~phonograd.core.run.donation.Donation` also notes the
             progress.
         note
-            Called after each part. The parts then run one by one.
+            Called after each part. The parts then run one by one, unless it is a :class:`Progress` alone.
         """
