@@ -3,9 +3,11 @@
 import os
 import signal
 import sys
+import threading
 import time
 
 import mxnet as mx
+import numpy as np
 
 store = mx.kv.create("dist_sync")
 store.init("a", mx.nd.ones((3,)))
@@ -23,6 +25,13 @@ if last and fault == "sleep":
     time.sleep(3600)
 if fault == "wait":
     time.sleep(3600)
+if fault == "stop in a transfer":
+    if last:
+        # in the middle of one of many reductions
+        threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGSTOP)).start()
+    values = [np.ones(4_000_000, "f")]
+    while True:
+        mx.distributed.world().all_reduce(values)
 for number in range(20):
     if last and fault == "kill later" and number == 10:
         os.kill(os.getpid(), signal.SIGKILL)

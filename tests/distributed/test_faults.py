@@ -87,18 +87,33 @@ def _processes(word: str) -> set[int]:
     }
 
 
+def run_without_launcher(ranks: int, fault: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    mpiexec = os.path.join(os.path.dirname(sys.executable), "mpiexec")
+    options = ["--oversubscribe", *(["--allow-run-as-root"] if os.getuid() == 0 else []), "-n", str(ranks)]
+    command = [mpiexec, *options, sys.executable, "-m", "phonograd", "run", str(FOLDER / "faulty.py"), fault]
+    return subprocess.run(
+        command, capture_output=True, text=True, check=False, timeout=120, env={**environment(), **variables}
+    )
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("fault", ["raise", "kill", "exit"])
 def test_without_the_launcher(fault) -> None:
-    mpiexec = os.path.join(os.path.dirname(sys.executable), "mpiexec")
-    options = ["--oversubscribe", *(["--allow-run-as-root"] if os.getuid() == 0 else [])]
-    command = [mpiexec, *options, "-n", "2", sys.executable, "-m", "phonograd", "run", str(FOLDER / "faulty.py"), fault]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60, env=environment())
+    done = run_without_launcher(2, fault)
     assert done.returncode != 0
     if fault == "raise":
         assert "ValueError: this rank cannot go on\nrank 1 of 2 failed; all ranks end" in done.stderr
     if fault == "exit":
         assert "the end of the program" in done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", ["stop", "stop in a transfer"])
+def test_a_rank_that_stops_without_the_launcher(fault) -> None:
+    done = run_without_launcher(3, fault, PHONOGRAD_RANK_SILENCE="5")
+    assert done.returncode != 0
+    assert done.stderr.count("has given no sign of life") == 1, done.stderr
+    assert "phonograd: rank 2 of 3 has given no sign of life for 6 s (is it stopped?); all ranks end." in done.stderr
 
 
 @pytest.mark.slow

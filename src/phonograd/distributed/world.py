@@ -21,6 +21,7 @@ from ..core.base.launchers import find_place
 from ..core.trace import rng
 from . import channel, membership
 from .communicator import Communicator, LocalCommunicator
+from .watch import Watch
 
 __all__ = ["is_main", "local_rank", "local_size", "rank", "size", "use", "world"]
 
@@ -123,7 +124,15 @@ def _connect(promised: int) -> Communicator:
     sys.excepthook = _Hook(everyone, sys.excepthook)
     group = MPICommunicator(MPI, everyone)
     rng.set_rank(group.rank)
-    atexit.register(group.end)
+    # the same on all ranks: one launcher started all of them
+    watch = None if channel.VARIABLE in os.environ else Watch(everyone.Dup())
+
+    def end() -> None:
+        group.end()
+        if watch is not None:
+            watch.end()
+
+    atexit.register(end)
     return group
 
 

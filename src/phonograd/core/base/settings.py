@@ -111,6 +111,9 @@ class Settings:
     rank_timeout: float = 600.0
     """Seconds that such a process waits for the others before it raises an error that names those that are missing; 0
     waits for ever."""
+    rank_silence: float = 30.0
+    """Seconds without a sign of life from a process after which all end, where `phonograd launch` does not watch them;
+    0 waits for ever."""
     gpu_as_cpu: bool = False
     """Let ``mx.gpu(i)`` mean ``mx.cpu(i)``, with one warning, so that scripts that name GPUs run unchanged."""
     states_format: str = "safetensors"
@@ -143,8 +146,8 @@ def _from_environment() -> Settings:
 def _check(settings: Settings) -> Settings:
     if settings.executor not in ("reference", "native", "auto"):
         raise ValueError(f"executor must be 'auto', 'native' or 'reference', not {settings.executor!r}")
-    if settings.bucket_bytes < 1 or settings.rank_timeout < 0:
-        raise ValueError("bucket_bytes must be positive, and rank_timeout must not be negative")
+    if settings.bucket_bytes < 1 or min(settings.rank_timeout, settings.rank_silence) < 0:
+        raise ValueError("bucket_bytes must be positive, and rank_timeout and rank_silence must not be negative")
     if settings.winograd not in (0, 4, 6, 8):
         raise ValueError(f"winograd must be 0, 4, 6 or 8, not {settings.winograd!r}")
     if settings.tiers not in ("background", "blocking", "plan"):
