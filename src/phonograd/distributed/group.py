@@ -23,7 +23,7 @@ from .agreement import END, Disagreement
 from .communicator import Array, Work, check_operation, check_parts, check_rank
 from .observation import observe, observe_background_wait
 
-__all__ = ["LEAST_DIRECT_BYTES", "Group", "empty", "kind_of_reduction"]
+__all__ = ["LEAST_DIRECT_BYTES", "Described", "Group", "kind_of_reduction"]
 
 #: arrays from this size on are sent from their own memory; smaller ones are packed, because a message costs more than
 #: the copies. Not decided by measurement yet (decision 0022)
@@ -81,7 +81,7 @@ class Group:
         self._outstanding = 0
         self._failure: BaseException | None = None
         self._ended = False
-        self._descriptions = _Descriptions()
+        self._described = _DescribedOperations()
 
     # -- transfers, which subclasses define
 
@@ -122,18 +122,18 @@ class Group:
     def all_reduce(self, arrays: Sequence[Array], operation: str = "sum", label: str = "all_reduce") -> list[Array]:
         """Return new arrays with the element-wise reductions over all ranks: the same bits on all of them."""
         check_operation(operation)
-        given = [_contiguous(array) for array in arrays]
-        description = self._descriptions.of(label, operation, given)
-        prepare, transfer = self._plan_reduction(description, given, operation)
-        return self._run(description, label, _bytes(given), transfer, prepare)
+        given = [array if array.flags.c_contiguous else np.ascontiguousarray(array) for array in arrays]
+        described = self._described.find(label, operation, given)
+        prepare, transfer = self._plan_reduction(described, given, operation)
+        return self._run(described.text, label, described.bytes, transfer, prepare)
 
     def begin_all_reduce(self, arrays: Sequence[Array], label: str) -> Work:
         """Start to add up arrays in the background. The caller leaves them unchanged until the work is done."""
         self._check_caller()
         given = [_contiguous(array) for array in arrays]
-        description = self._descriptions.of(label, "sum in the background", given)
+        described = self._described.find(label, "sum in the background", given)
         work = _BackgroundWork(
-            self, description, label, _bytes(given), lambda: self._reduce(description, given, "sum")
+            self, described.text, label, described.bytes, lambda: self._reduce(described, given, "sum")
         )
         if self._thread is None:
             self._thread = threading.Thread(target=self._serve, name="phonograd communication", daemon=True)
@@ -150,15 +150,15 @@ class Group:
         given = [_contiguous(array) for array in arrays]
 
         def transfer() -> list[Array]:
-            results = [empty(array.shape, array.dtype) for array in given]
+            results = [_empty(array.shape, array.dtype) for array in given]
             for array, result in zip(given, results):
                 if self.rank == root:
                     np.copyto(result, array)
                 self._broadcast_into(_as_bytes(result), root)
             return results
 
-        description = self._descriptions.of(label, f"from rank {root}", given)
-        return self._run(description, label, _bytes(given), transfer)
+        described = self._described.find(label, f"from rank {root}", given)
+        return self._run(described.text, label, described.bytes, transfer)
 
     def all_gather(self, array: Array, label: str = "all_gather") -> list[Array]:
         """Return the arrays of all ranks in order; their first axes may differ."""
@@ -168,7 +168,7 @@ class Group:
 
         def transfer() -> list[Array]:
             lengths = self._exchange_numbers([len(given)] * self.size)
-            results = [empty((int(length), *given.shape[1:]), given.dtype) for length in lengths]
+            results = [_empty((int(length), *given.shape[1:]), given.dtype) for length in lengths]
             for rank, result in enumerate(results):
                 if rank == self.rank:
                     np.copyto(result, given)
@@ -189,7 +189,7 @@ class Group:
 
         def transfer() -> list[Array]:
             lengths = self._exchange_numbers([len(part) for part in given])
-            results = [empty((int(length), *given[0].shape[1:]), given[0].dtype) for length in lengths]
+            results = [_empty((int(length), *given[0].shape[1:]), given[0].dtype) for length in lengths]
             self._exchange([_as_bytes(part) for part in given], [_as_bytes(result) for result in results])
             return results
 
@@ -382,12 +382,12 @@ class Group:
         return results
 
     def _plan_reduction(
-        self, description: str, arrays: list[Array], operation: str
+        self, described: Described, arrays: list[Array], operation: str
     ) -> tuple[Callable[[], None] | None, Transfer]:
         """Return what each rank does before all agree to a reduction, and the transfer."""
-        return None, lambda: self._reduce(description, arrays, operation)
+        return None, lambda: self._reduce(described, arrays, operation)
 
-    def _reduce(self, description: str, arrays: list[Array], operation: str) -> list[Array]:
+    def _reduce(self, described: Described, arrays: list[Array], operation: str) -> list[Array]:
         """Return reductions of arrays: large ones straight from their memory, the small ones of a dtype packed."""
         if len(arrays) == 1 and kind_of_reduction(arrays[0].dtype) == arrays[0].dtype:
             return [self._reduce_one(arrays[0], operation)]
@@ -404,19 +404,19 @@ class Group:
                 results[numbers[0]] = self._reduce_one(arrays[numbers[0]], operation)
                 continue
             packed = np.concatenate([arrays[number].reshape(-1) for number in numbers]).astype(kind, copy=False)
-            reduced = empty(packed.shape, kind)
+            reduced = _empty(packed.shape, kind)
             self._reduce_into(packed, reduced, operation)
             start = 0
             for number in numbers:
                 array = arrays[number]
                 part = reduced[start : start + array.size].reshape(array.shape)
-                results[number] = empty(array.shape, array.dtype)
+                results[number] = _empty(array.shape, array.dtype)
                 np.copyto(results[number], part, casting="unsafe")
                 start += array.size
         return results
 
     def _reduce_one(self, array: Array, operation: str) -> Array:
-        result = empty(array.shape, array.dtype)
+        result = _empty(array.shape, array.dtype)
         self._reduce_into(array, result, operation)
         return result
 
@@ -434,21 +434,33 @@ def kind_of_reduction(dtype: Any) -> Any:
     return np.dtype(np.int32) if dtype.kind == "b" else np.dtype(np.float32)
 
 
-class _Descriptions:
-    """Texts that all ranks must agree on, kept for the next time: making one takes longer than a round."""
+class Described:
+    """An operation on arrays of certain shapes and dtypes."""
+
+    __slots__ = ("bytes", "layout", "text")
+
+    def __init__(self, text: str, size: int) -> None:
+        #: the text that all ranks must agree on, and the bytes of this rank
+        self.text, self.bytes = text, size
+        #: what a transport keeps for the next time
+        self.layout: Any = None
+
+
+class _DescribedOperations:
+    """Operations that are kept for the next time: describing one takes longer than a round."""
 
     def __init__(self) -> None:
-        self._known: dict[Any, str] = {}
+        self._known: dict[Any, Described] = {}
 
-    def of(self, label: str, manner: str, arrays: Sequence[Array]) -> str:
-        """Return the text for an operation on arrays."""
+    def find(self, label: str, manner: str, arrays: Sequence[Array]) -> Described:
+        """Return an operation on arrays."""
         key = (label, manner, *[(array.dtype, array.shape) for array in arrays])
         found = self._known.get(key)
         if found is None:
             if len(self._known) > 1_000:
                 self._known.clear()
             kinds = ", ".join([f"{array.dtype}{list(array.shape)}" for array in arrays])
-            found = self._known[key] = f"{label} ({manner}): {kinds}"
+            found = self._known[key] = Described(f"{label} ({manner}): {kinds}", _bytes(arrays))
         return found
 
 
@@ -460,7 +472,7 @@ def _bytes(arrays: Sequence[Array]) -> int:
     return sum([array.nbytes for array in arrays])
 
 
-def empty(shape: tuple[int, ...], dtype: Any) -> Array:
+def _empty(shape: tuple[int, ...], dtype: Any) -> Array:
     """Return memory for a result: from the pool if it is large."""
     size = dtype.itemsize
     for extent in shape:

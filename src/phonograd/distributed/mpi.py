@@ -15,10 +15,10 @@ import numpy as np
 from ..core.base.settings import current
 from .agreement import MissingRanks, name_missing
 from .communicator import Array
-from .group import Group, Transfer, empty, kind_of_reduction
+from .group import Described, Group, Transfer, kind_of_reduction
 from .ring import Ring
 from .rounds import BACKGROUND, FOREGROUND, MessageRounds, Pace, Rounds, SharedRounds, wait_for
-from .shared import SharedReduction, share_memory
+from .shared import Layout, SharedReduction, share_memory
 
 __all__ = ["MPICommunicator"]
 
@@ -95,39 +95,36 @@ class MPICommunicator(Group):
             raise MissingRanks(name_missing("a transfer", waited, arrived, self.size))
 
     def _plan_reduction(
-        self, description: str, arrays: list[Array], operation: str
+        self, described: Described, arrays: list[Array], operation: str
     ) -> tuple[Callable[[], None] | None, Transfer]:
-        shared = self._shared
-        if shared is None:
-            return super()._plan_reduction(description, arrays, operation)
-        chunks = shared.layout(description, arrays, [kind_of_reduction(array.dtype) for array in arrays])
-        if len(chunks) != 1:
-            return super()._plan_reduction(description, arrays, operation)
-        # the announcement of the round says that the rooms are filled, too
-        chunk = chunks[0]
+        layout, shared = described.layout, self._shared
+        if layout is None and shared is not None:
+            layout = described.layout = self._lay_out(shared, arrays)
+        if layout is None or shared is None or len(layout.chunks) != 1:
+            return super()._plan_reduction(described, arrays, operation)
 
+        # the announcement of the round says that the rooms are filled, too
         def prepare() -> None:
-            shared.put(chunk, [array.reshape(-1) for array in arrays])
+            shared.put(layout.chunks[0], arrays)
 
         def transfer() -> list[Array]:
-            results = [empty(array.shape, array.dtype) for array in arrays]
-            shared.combine(chunk, [result.reshape(-1) for result in results], _FUNCTIONS[operation])
+            results = layout.make_results()
+            shared.combine(layout.chunks[0], results, _FUNCTIONS[operation])
             return results
 
         return prepare, transfer
 
-    def _reduce(self, description: str, arrays: list[Array], operation: str) -> list[Array]:
+    def _reduce(self, described: Described, arrays: list[Array], operation: str) -> list[Array]:
         if self._shared is None:
-            return super()._reduce(description, arrays, operation)
-        chunks = self._shared.layout(description, arrays, [kind_of_reduction(array.dtype) for array in arrays])
-        results = [empty(array.shape, array.dtype) for array in arrays]
-        self._shared.reduce(
-            chunks,
-            [array.reshape(-1) for array in arrays],
-            [result.reshape(-1) for result in results],
-            _FUNCTIONS[operation],
-        )
+            return super()._reduce(described, arrays, operation)
+        if described.layout is None:
+            described.layout = self._lay_out(self._shared, arrays)
+        results: list[Array] = described.layout.make_results()
+        self._shared.reduce(described.layout, arrays, results, _FUNCTIONS[operation])
         return results
+
+    def _lay_out(self, shared: SharedReduction, arrays: list[Array]) -> Layout:
+        return shared.lay_out(arrays, [kind_of_reduction(array.dtype) for array in arrays])
 
     def _reduce_into(self, array: Array, result: Array, operation: str) -> None:
         for source, target in _chunks(array, result):

@@ -17,9 +17,10 @@ from typing import Any
 
 import numpy as np
 
+from ..core.run import memory_pool
 from .communicator import Array
 
-__all__ = ["SharedMemory", "SharedReduction", "share_memory"]
+__all__ = ["Layout", "SharedMemory", "SharedReduction", "share_memory"]
 
 #: bytes of a room, and of the rooms of all ranks together at most; one machine may have many ranks and little memory
 _ROOM_BYTES, _MOST_BYTES = 1 << 20, 64 << 20
@@ -28,8 +29,6 @@ _ROOMS = 2
 _LINE = 64
 #: chunks with fewer bytes are combined as a whole by each rank; of larger ones each rank combines a part
 _LEAST_BYTES_OF_PARTS = 32 << 10
-#: layouts that are kept: as many as a program has kinds of reductions
-_MOST_LAYOUTS = 200
 Combine = Callable[..., Array]
 #: waits until all ranks have reached a count; takes the counts of all ranks, and the count
 Wait = Callable[[Array, int], None]
@@ -101,18 +100,24 @@ def share_memory(communicator: Any) -> SharedMemory | None:
 class _Piece:
     """Elements of one array that are in a chunk, and their places in the rooms of all ranks."""
 
-    __slots__ = ("bounds", "dtype", "number", "places", "slice")
+    __slots__ = ("bounds", "dtype", "elements", "number", "places")
 
-    def __init__(self, number: int, elements: slice, dtype: Any, places: list[list[Array]], ranks: int) -> None:
-        self.number, self.slice, self.dtype = number, elements, dtype
+    def __init__(self, number: int, elements: slice | None, dtype: Any, places: list[list[Array]]) -> None:
+        #: the number of the array, and the elements; None if they are all
+        self.number, self.elements, self.dtype = number, elements, dtype
         #: for each turn, the places in the rooms of all ranks
         self.places = places
-        count = elements.stop - elements.start
+        count, ranks = places[0][0].size, len(places[0])
         self.bounds = [count * rank // ranks for rank in range(ranks + 1)]
+
+    def of(self, arrays: Sequence[Array]) -> Array:
+        """Return the elements of an array."""
+        array = arrays[self.number]
+        return array if self.elements is None else array.reshape(-1)[self.elements]
 
 
 class _Chunk:
-    """Pieces that fit into a room."""
+    """Pieces that fit into a room; of a large chunk each rank combines a part."""
 
     __slots__ = ("has_parts", "pieces")
 
@@ -120,11 +125,32 @@ class _Chunk:
         self.pieces, self.has_parts = pieces, has_parts
 
 
+class Layout:
+    """The chunks in which arrays of certain shapes and dtypes are reduced."""
+
+    __slots__ = ("_kinds", "chunks")
+
+    def __init__(self, arrays: Sequence[Array], chunks: list[_Chunk]) -> None:
+        self.chunks = chunks
+        #: shapes and dtypes of results, and their bytes in the memory pool; 0 for small ones, which are not from there
+        self._kinds = []
+        for array in arrays:
+            room = memory_pool.room_for(array.nbytes)
+            self._kinds.append((array.shape, array.dtype, room if room >= memory_pool.SMALLEST_BLOCK else 0))
+
+    def make_results(self) -> list[Array]:
+        """Return memory for the results."""
+        return [
+            memory_pool.allocate(shape, dtype, room) if room else np.empty(shape, dtype)
+            for shape, dtype, room in self._kinds
+        ]
+
+
 class SharedReduction:
     """Reductions of one group through shared memory. All ranks make the same ones in the same order.
 
-    Chunk k is in room ``k % 2``. A rank announces chunk k + 1 after it has read chunk k of all ranks; so a rank that has
-    seen the announcements of chunk k + 1 may write chunk k + 2 over chunk k.
+    Chunk k is in room ``k % 2``. A rank announces chunk k + 1 after it has read chunk k of all ranks; so a rank that
+    has seen the announcements of chunk k + 1 may write chunk k + 2 over chunk k.
 
     Parameters
     ----------
@@ -141,18 +167,9 @@ class SharedReduction:
         self._size = len(memory.counts)
         self._turn = 0
         self._count = 0
-        self._layouts: dict[str, list[_Chunk]] = {}
 
-    def layout(self, description: str, arrays: Sequence[Array], dtypes: Sequence[Any]) -> list[_Chunk]:
-        """Return the chunks of arrays that are reduced in dtypes, by the description of the operation."""
-        found = self._layouts.get(description)
-        if found is None:
-            if len(self._layouts) >= _MOST_LAYOUTS:
-                self._layouts.clear()
-            found = self._layouts[description] = self._lay_out(arrays, dtypes)
-        return found
-
-    def _lay_out(self, arrays: Sequence[Array], dtypes: Sequence[Any]) -> list[_Chunk]:
+    def lay_out(self, arrays: Sequence[Array], dtypes: Sequence[Any]) -> Layout:
+        """Return the chunks of arrays that are reduced in dtypes."""
         room = self._rooms.shape[-1]
         chunks: list[list[_Piece]] = [[]]
         used = 0
@@ -165,25 +182,27 @@ class SharedReduction:
                 end = min(array.size, begin + (room - used) // dtype.itemsize)
                 size = (end - begin) * dtype.itemsize
                 places = [[each[used : used + size].view(dtype) for each in turn] for turn in self._rooms]
-                chunks[-1].append(_Piece(number, slice(begin, end), dtype, places, self._size))
+                whole = end - begin == array.size
+                if whole:
+                    places = [[place.reshape(array.shape) for place in turn] for turn in places]
+                chunks[-1].append(_Piece(number, None if whole else slice(begin, end), dtype, places))
                 used += -(-size // _LINE) * _LINE
                 begin = end
-        whole = self._size <= 2
-        return [
-            _Chunk(pieces, not whole and sum([each.places[0][0].nbytes for each in pieces]) >= _LEAST_BYTES_OF_PARTS)
-            for pieces in chunks
-            if pieces
-        ]
+        return Layout(arrays, [_Chunk(pieces, self._has_parts(pieces)) for pieces in chunks if pieces])
+
+    def _has_parts(self, pieces: Sequence[_Piece]) -> bool:
+        """Return whether each rank combines a part of a chunk: if that saves more than another meeting costs."""
+        return self._size > 2 and sum([each.places[0][0].nbytes for each in pieces]) >= _LEAST_BYTES_OF_PARTS
 
     def put(self, chunk: _Chunk, sources: Sequence[Array]) -> None:
-        """Copy the pieces of a chunk from flat arrays into the room of this rank."""
+        """Copy the pieces of a chunk from contiguous arrays into the room of this rank."""
         turn, rank = self._turn, self._rank
         for piece in chunk.pieces:
-            np.copyto(piece.places[turn][rank], sources[piece.number][piece.slice], casting="unsafe")
+            np.copyto(piece.places[turn][rank], piece.of(sources), casting="unsafe")
         fence()
 
     def combine(self, chunk: _Chunk, results: Sequence[Array], function: Combine) -> None:
-        """Combine a chunk of all ranks, whose rooms are filled, into flat arrays."""
+        """Combine a chunk of all ranks, whose rooms are filled, into contiguous arrays."""
         fence()
         turn = self._turn
         self._turn = 1 - turn
@@ -191,34 +210,33 @@ class SharedReduction:
             self._combine_parts(chunk, turn, results, function)
             return
         for piece in chunk.pieces:
-            target, result = _target(piece, results)
+            result = piece.of(results)
+            if piece.dtype == result.dtype:
+                _combine_all(piece.places[turn], result, function)
+                continue
+            target = np.empty(result.shape, piece.dtype)
             _combine_all(piece.places[turn], target, function)
-            if target is not result:
-                np.copyto(result, target, casting="unsafe")
+            np.copyto(result, target, casting="unsafe")
 
     def _combine_parts(self, chunk: _Chunk, turn: int, results: Sequence[Array], function: Combine) -> None:
         """Combine one part of each piece, put it into the room of this rank, and take the other parts from others."""
         rank = self._rank
-        targets = [_target(piece, results) for piece in chunk.pieces]
-        for piece, (target, _) in zip(chunk.pieces, targets):
+        for piece in chunk.pieces:
             own = slice(*piece.bounds[rank : rank + 2])
-            part = target[own]
-            _combine_all([place[own] for place in piece.places[turn]], part, function)
-            np.copyto(piece.places[turn][rank][own], part)
+            parts = [place.reshape(-1)[own] for place in piece.places[turn]]
+            part = np.empty(parts[0].shape, piece.dtype)
+            _combine_all(parts, part, function)
+            np.copyto(parts[rank], part)
         self._meet()
-        for piece, (target, result) in zip(chunk.pieces, targets):
+        for piece in chunk.pieces:
+            result = piece.of(results).reshape(-1)
             for other, place in enumerate(piece.places[turn]):
-                if other != rank:
-                    part_of_other = slice(*piece.bounds[other : other + 2])
-                    np.copyto(target[part_of_other], place[part_of_other])
-            if target is not result:
-                np.copyto(result, target, casting="unsafe")
+                part_of_other = slice(*piece.bounds[other : other + 2])
+                np.copyto(result[part_of_other], place.reshape(-1)[part_of_other], casting="unsafe")
 
-    def reduce(
-        self, chunks: Sequence[_Chunk], sources: Sequence[Array], results: Sequence[Array], function: Combine
-    ) -> None:
-        """Reduce flat arrays of all ranks into flat arrays, chunk by chunk."""
-        for chunk in chunks:
+    def reduce(self, layout: Layout, sources: Sequence[Array], results: Sequence[Array], function: Combine) -> None:
+        """Reduce contiguous arrays of all ranks into others, chunk by chunk."""
+        for chunk in layout.chunks:
             self.put(chunk, sources)
             self._meet()
             self.combine(chunk, results, function)
@@ -240,12 +258,6 @@ def _combine_all(values: Sequence[Array], target: Array, function: Combine) -> N
     function(values[0], values[1], out=target)
     for value in values[2:]:
         function(target, value, out=target)
-
-
-def _target(piece: _Piece, results: Sequence[Array]) -> tuple[Array, Array]:
-    """Return where a piece is combined, and where its result belongs: the same memory if their dtypes are the same."""
-    result = results[piece.number][piece.slice]
-    return (result if piece.dtype == result.dtype else np.empty(result.shape, piece.dtype)), result
 
 
 _lock = threading.Lock()
