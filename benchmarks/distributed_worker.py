@@ -22,8 +22,8 @@ WORDS, LENGTH, UNITS = 1000, 35, 200
 
 
 def main() -> None:
-    """Do what the arguments say: ``train model compression bucket_bytes seconds``, ``reduce seconds``, or ``torch
-    model rank size address seconds``."""
+    """Do what the arguments say: ``train model manner bucket_bytes seconds``, ``reduce seconds``, or ``torch model rank
+    size address seconds``. A manner is "none", a kind of compression, or "apart" for ranks that do not communicate."""
     what, *rest = sys.argv[1:]
     if what == "train":
         train(rest[0], rest[1], int(rest[2]), float(rest[3]))
@@ -80,10 +80,13 @@ def network_of(mx: Any, name: str) -> tuple[Any, Any, Any]:
     return net, mx.nd.array(images), mx.nd.array(random.randint(0, 10, batch))
 
 
-def train(name: str, compression: str, bucket_bytes: int, seconds: float) -> None:
+def train(name: str, manner: str, bucket_bytes: int, seconds: float) -> None:
     """Train one model; rank 0 prints the figures of the group."""
     import phonograd as mx
 
+    group = mx.distributed.world()
+    if manner == "apart":
+        mx.distributed.use(mx.distributed.LocalCommunicator())
     if bucket_bytes:
         mx.settings.update(bucket_bytes=bucket_bytes)
     batch = MODELS[name]
@@ -91,7 +94,7 @@ def train(name: str, compression: str, bucket_bytes: int, seconds: float) -> Non
     net.initialize(mx.init.Xavier())
     net.hybridize()
     loss_of = mx.gluon.loss.SoftmaxCrossEntropyLoss()
-    parameters = None if compression == "none" else {"type": compression, "threshold": 0.5}
+    parameters = None if manner in ("none", "apart") else {"type": manner, "threshold": 0.5}
     trainer = mx.gluon.Trainer(
         net.collect_params(), "sgd", {"learning_rate": 0.01}, kvstore="dist_sync", compression_params=parameters
     )
@@ -103,7 +106,6 @@ def train(name: str, compression: str, bucket_bytes: int, seconds: float) -> Non
         trainer.step(batch * mx.distributed.size())
         mx.nd.waitall()
 
-    group = mx.distributed.world()
     best = measure(step, lambda go_on: bool(group.all_reduce([np.array([go_on])], "min")[0][0]), seconds)
     before, cpu, count = mx.distributed.statistics(), time.process_time(), 10
     for _ in range(count):

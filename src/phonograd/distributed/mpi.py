@@ -108,7 +108,7 @@ class MPICommunicator(Group):
             shared.put(layout.chunks[0], arrays)
 
         def transfer() -> list[Array]:
-            results = layout.make_results()
+            results: list[Array] = layout.make_results()
             shared.combine(layout.chunks[0], results, _FUNCTIONS[operation])
             return results
 

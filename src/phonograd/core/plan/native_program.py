@@ -9,7 +9,7 @@ run goes through *segments*: rows of kernels (one native call each), and NumPy c
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ..base.dtypes import DType
 from ..graph.node import Node, Shape
