@@ -88,7 +88,9 @@ def train(name: str, manner: str, bucket_bytes: int, seconds: float) -> None:
     if manner == "apart":
         mx.distributed.use(mx.distributed.LocalCommunicator())
     if bucket_bytes:
+        # overlap with the backward pass, also where there is no free core
         mx.settings.update(bucket_bytes=bucket_bytes)
+        group.hides_transfers = True
     batch = MODELS[name]
     net, data, classes = network_of(mx, name)
     net.initialize(mx.init.Xavier())

@@ -20,6 +20,8 @@ from phonograd.gluon.contrib.nn import SyncBatchNorm
 
 GROUP = world()
 RANK, SIZE = GROUP.rank, GROUP.size
+# as where ranks leave cores free: reductions in the background are checked, too
+GROUP.hides_transfers = True
 
 
 def batch(count=12, width=6):
@@ -56,6 +58,45 @@ def check_protocol():
     assert GROUP.clock_offset_ns() == 0
     work = [GROUP.begin_all_reduce([np.full(100_000, RANK + 1.0)], f"work {number}") for number in range(3)]
     assert [each.wait()[0][0] for each in work] == [SIZE * (SIZE + 1) / 2] * 3
+
+
+def check_reductions_in_shared_memory():
+    from phonograd.distributed.shared import room_bytes
+
+    assert GROUP._shared is not None
+    whole = room_bytes(SIZE) // 4
+    for sizes in ([3, 0, 1000], [whole], [whole + 1], [whole - 20, 7, 3 * whole + 5, 100]):
+        everywhere = [[np.random.RandomState(rank).randn(size).astype("f") for size in sizes] for rank in range(SIZE)]
+        for name, function in (("sum", np.sum), ("max", np.max), ("min", np.min), ("product", np.prod)):
+            found = GROUP.all_reduce(everywhere[RANK], name)
+            for number, values in enumerate(found):
+                expected = function([each[number] for each in everywhere], axis=0)
+                np.testing.assert_allclose(values, expected, rtol=1e-5, atol=1e-5)
+                assert np.array_equal(GROUP.broadcast([values])[0], values), "bits differ between ranks"
+    half = GROUP.all_reduce([np.full((2, whole), 0.5, np.float16), np.full(9, RANK, np.int64)])
+    assert half[0].dtype == np.float16
+    assert (half[0] == 0.5 * SIZE).all()
+    assert (half[1] == SIZE * (SIZE - 1) // 2).all()
+    # a difference leaves the rooms in step
+    with pytest.raises(Disagreement):
+        GROUP.all_reduce([np.zeros(5 + (RANK == 0), "f")])
+    for number in range(4):
+        work = GROUP.begin_all_reduce([np.full(2 * whole, number, "f")], "work")
+        assert (GROUP.all_reduce([np.full(3, number)])[0] == number * SIZE).all()
+        assert (work.wait()[0] == number * SIZE).all()
+
+
+def check_groups_without_a_free_core():
+    x = nd.ones((300,)) * (RANK + 1)
+    before = mx.distributed.statistics().operations
+    GROUP.hides_transfers = False
+    try:
+        with mx.settings.override(bucket_bytes=8):
+            sums = add_up(GROUP, [x, x * 2], "sums after the computation")
+    finally:
+        GROUP.hides_transfers = True
+    assert mx.distributed.statistics().operations == before + 1
+    assert (sums[1].asnumpy() == SIZE * (SIZE + 1)).all()
 
 
 def check_groups_of_several_machines():

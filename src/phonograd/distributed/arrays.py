@@ -1,7 +1,8 @@
 """Sums and broadcasts of NDArrays over a group of processes.
 
 Takes arrays that may be pending, and hands new arrays back. :func:`add_up` evaluates pending arrays in buckets and
-reduces each bucket as soon as its last array is final, while the rest is still computed (decision 0022).
+reduces each bucket as soon as its last array is final, while the rest is still computed. Where each core has a rank
+that computes, one reduction after the computation is faster (decision 0022).
 """
 
 from __future__ import annotations
@@ -110,7 +111,9 @@ def add_up(group: Communicator, arrays: Sequence[NDArray], label: str) -> list[N
     if group.size == 1 or not arrays:
         return list(arrays)
     sizes = [array.size * as_array_dtype(array.dtype).itemsize for array in arrays]
-    buckets = buckets_of(sizes, bucket_limit(sum(sizes), current().bucket_bytes))
+    buckets = [list(range(len(arrays)))]
+    if group.hides_transfers:
+        buckets = buckets_of(sizes, bucket_limit(sum(sizes), current().bucket_bytes))
     if len(buckets) == 1:
         values = group.all_reduce([read(array) for array in arrays], label=label)
         return [make_concrete(value, array.context) for value, array in zip(values, arrays)]

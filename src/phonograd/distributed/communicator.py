@@ -61,6 +61,10 @@ class Communicator(Protocol):
     def local_size(self) -> int:
         """The number of processes on the same machine."""
 
+    @property
+    def hides_transfers(self) -> bool:
+        """Whether reductions in the background save time. They do not where each core has a rank that computes."""
+
     def all_reduce(self, arrays: Sequence[Array], operation: str = "sum", label: str = "all_reduce") -> list[Array]:
         """Return new arrays with the element-wise reductions over all ranks: the same bits on all of them."""
 
@@ -103,6 +107,7 @@ class LocalCommunicator:
     size = 1
     local_rank = 0
     local_size = 1
+    hides_transfers = False
 
     def all_reduce(self, arrays: Sequence[Array], operation: str = "sum", label: str = "all_reduce") -> list[Array]:
         """Return copies of the arrays."""

@@ -72,6 +72,7 @@ class Group:
     def __init__(self, rank: int, size: int, local_rank: int, local_size: int, shares_clock: bool) -> None:
         self.rank, self.size = rank, size
         self.local_rank, self.local_size = local_rank, local_size
+        self.hides_transfers = True
         self._shares_clock = shares_clock
         self._process, self._thread_number = os.getpid(), threading.get_ident()
         #: None ends the thread

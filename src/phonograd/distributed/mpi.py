@@ -7,6 +7,7 @@ that differ come from :mod:`phonograd.distributed.rounds` (decision 0022).
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -66,6 +67,8 @@ class MPICommunicator(Group):
             self._rounds = MessageRounds(mpi, of_rounds)
         else:
             self._rounds = SharedRounds(of_rounds, memory.words)
+            # the same on all ranks, because it decides about buckets
+            self.hides_transfers = bool(communicator.allreduce(int(_has_spare_core(self.local_size)), mpi.MIN))
             self._shared = SharedReduction(self.rank, memory, self._wait_for_counts)
 
     def _begin_round(self, description: str) -> None:
@@ -159,6 +162,13 @@ class MPICommunicator(Group):
 
     def _split(self, color: int, key: int) -> Group:
         return MPICommunicator(self._mpi, self._communicator.Split(color, key))
+
+
+def _has_spare_core(ranks: int) -> bool:
+    """Return whether this process may use more cores than its threads, and those of other ranks beside it, take."""
+    cores, all_cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 0, os.cpu_count() or 1
+    is_bound = 0 < cores < all_cores
+    return (cores or all_cores) > current().num_threads * (1 if is_bound else ranks)
 
 
 def _chunks(first: Array, second: Array) -> list[tuple[Array, Array]]:
