@@ -13,7 +13,7 @@ import pytest
 import phonograd as mx
 from phonograd.core.array.call import python_function_of
 from phonograd.core.graph.operator import REGISTRY
-from phonograd.core.graph.signature import signature_of, text_of
+from phonograd.core.graph.signature import signature_of
 
 ROOT = Path(__file__).resolve().parents[2]
 TYPING = ROOT / "tests" / "typing"
@@ -77,8 +77,7 @@ def test_machine_code_has_the_same_signature():
     for _ in range(6):
         (mx.nd.softsign(x) + 1).wait_to_read()
     declared = REGISTRY["softsign"]
-    assert inspect.signature(mx.nd.softsign).parameters.keys() == signature_of(declared).parameters.keys()
-    assert text_of(signature_of(declared)) == "(data, out=None, name=None)"
+    assert inspect.signature(mx.nd.softsign) == signature_of(declared)
     assert python_function_of(declared, "softsign").__doc__ == mx.nd.softsign.__doc__
 
 

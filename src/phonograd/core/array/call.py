@@ -437,12 +437,6 @@ def function_of(declared: Operator, name: str) -> Callable[..., Any]:
     return python_function_of(declared, name)
 
 
-def method_of(declared: Operator, name: str) -> Any:
-    """Return the function of an operator in a form that can be a method."""
-    function, functions = function_of(declared, name), MACHINE_CODE.functions
-    return functions.as_method(function) if functions is not None and remembers(declared) else function
-
-
 def remembers(declared: Operator) -> bool:
     """Return whether the function of an operator looks for calls made before."""
     return not declared.variadic and declared.required_inputs > 0 and _repeatable(declared)
