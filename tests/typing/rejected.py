@@ -52,3 +52,5 @@ mx.gluon.los.L2Loss()  # error: the name is loss
 mx.autograd.recording()  # error: the name is record
 mx.ndarray.linalg.gemm3(x, x)  # error: no such operator
 mx.nd.random.norm(shape=(2,))  # error: the name is normal
+nd.zeros(2, 3)  # error: two extents in place of a shape
+nd.random.uniform(shape="3")  # error: text for a shape

@@ -7489,81 +7489,306 @@ def unravel_index(data: NDArray, shape: int | Sequence[int] | None = None, out: 
     """
 
 def add(lhs: NDArray | float, rhs: NDArray | float) -> NDArray:
-    """Return the sum of two arrays, with broadcasting. Either operand may be a number."""
+    """Return the sum of two arrays, with broadcasting. Either operand may be a number.
+
+    Parameters
+    ----------
+    lhs
+        The first operand.
+    rhs
+        The second operand; shapes broadcast.
+
+    Examples
+    --------
+    >>> mx.nd.add(mx.nd.array([1.0, 4.0]), 2).asnumpy()
+    array([3., 6.], dtype=float32)
+    """
 
 def divide(lhs: NDArray | float, rhs: NDArray | float) -> NDArray:
     """Return the quotient of two arrays, with broadcasting; integers divide towards zero. Either operand may be a number.
 
+    Parameters
+    ----------
+    lhs
+        The first operand.
+    rhs
+        The second operand; shapes broadcast.
+
+    Examples
+    --------
+    >>> mx.nd.divide(mx.nd.array([1.0, 4.0]), 2).asnumpy()
+    array([0.5, 2. ], dtype=float32)
     """
 
 def equal(lhs: NDArray | float, rhs: NDArray | float) -> NDArray:
-    """Return 1 where the operands are equal, else 0, with broadcasting. Either operand may be a number."""
+    """Return 1 where the operands are equal, else 0, with broadcasting. Either operand may be a number.
+
+    Parameters
+    ----------
+    lhs
+        The first operand.
+    rhs
+        The second operand; shapes broadcast.
+
+    Examples
+    --------
+    >>> mx.nd.equal(mx.nd.array([1.0, 4.0]), 2).asnumpy()
+    array([0., 0.], dtype=float32)
+    """
 
 def greater(lhs: NDArray | float, rhs: NDArray | float) -> NDArray:
-    """Return 1 where lhs is greater than rhs, else 0, with broadcasting. Either operand may be a number."""
+    """Return 1 where lhs is greater than rhs, else 0, with broadcasting. Either operand may be a number.
+
+    Parameters
+    ----------
+    lhs
+        The first operand.
+    rhs
+        The second operand; shapes broadcast.
+
+    Examples
+    --------
+    >>> mx.nd.greater(mx.nd.array([1.0, 4.0]), 2).asnumpy()
+    array([0., 1.], dtype=float32)
+    """
 
 def greater_equal(lhs: NDArray | float, rhs: NDArray | float) -> NDArray:
     """Return 1 where lhs is greater than or equal to rhs, else 0, with broadcasting. Either operand may be a number.
 
+    Parameters
+    ----------
+    lhs
+        The first operand.
+    rhs
+        The second operand; shapes broadcast.
+
+    Examples
+    --------
+    >>> mx.nd.greater_equal(mx.nd.array([1.0, 4.0]), 2).asnumpy()
+    array([0., 1.], dtype=float32)
     """
 
 def hypot(lhs: NDArray | float, rhs: NDArray | float) -> NDArray:
     """Return ``sqrt(lhs**2 + rhs**2)``, with broadcasting: the hypotenuse of a right triangle. Either operand may be a number.
 
+    Parameters
+    ----------
+    lhs
+        The first operand.
+    rhs
+        The second operand; shapes broadcast.
+
+    Examples
+    --------
+    >>> mx.nd.hypot(mx.nd.array([1.0, 4.0]), 2).asnumpy()
+    array([2.236068, 4.472136], dtype=float32)
     """
 
 def lesser(lhs: NDArray | float, rhs: NDArray | float) -> NDArray:
-    """Return 1 where lhs is less than rhs, else 0, with broadcasting. Either operand may be a number."""
+    """Return 1 where lhs is less than rhs, else 0, with broadcasting. Either operand may be a number.
+
+    Parameters
+    ----------
+    lhs
+        The first operand.
+    rhs
+        The second operand; shapes broadcast.
+
+    Examples
+    --------
+    >>> mx.nd.lesser(mx.nd.array([1.0, 4.0]), 2).asnumpy()
+    array([1., 0.], dtype=float32)
+    """
 
 def lesser_equal(lhs: NDArray | float, rhs: NDArray | float) -> NDArray:
     """Return 1 where lhs is less than or equal to rhs, else 0, with broadcasting. Either operand may be a number.
 
+    Parameters
+    ----------
+    lhs
+        The first operand.
+    rhs
+        The second operand; shapes broadcast.
+
+    Examples
+    --------
+    >>> mx.nd.lesser_equal(mx.nd.array([1.0, 4.0]), 2).asnumpy()
+    array([1., 0.], dtype=float32)
     """
 
 def logical_and(lhs: NDArray | float, rhs: NDArray | float) -> NDArray:
     """Return 1 where both operands are nonzero, else 0, with broadcasting. Either operand may be a number.
 
+    Parameters
+    ----------
+    lhs
+        The first operand.
+    rhs
+        The second operand; shapes broadcast.
+
+    Examples
+    --------
+    >>> mx.nd.logical_and(mx.nd.array([1.0, 4.0]), 2).asnumpy()
+    array([1., 1.], dtype=float32)
     """
 
 def logical_or(lhs: NDArray | float, rhs: NDArray | float) -> NDArray:
     """Return 1 where at least one operand is nonzero, else 0, with broadcasting. Either operand may be a number.
 
+    Parameters
+    ----------
+    lhs
+        The first operand.
+    rhs
+        The second operand; shapes broadcast.
+
+    Examples
+    --------
+    >>> mx.nd.logical_or(mx.nd.array([1.0, 4.0]), 2).asnumpy()
+    array([1., 1.], dtype=float32)
     """
 
 def logical_xor(lhs: NDArray | float, rhs: NDArray | float) -> NDArray:
     """Return 1 where exactly one operand is nonzero, else 0, with broadcasting. Either operand may be a number.
 
+    Parameters
+    ----------
+    lhs
+        The first operand.
+    rhs
+        The second operand; shapes broadcast.
+
+    Examples
+    --------
+    >>> mx.nd.logical_xor(mx.nd.array([1.0, 4.0]), 2).asnumpy()
+    array([0., 0.], dtype=float32)
     """
 
 def maximum(lhs: NDArray | float, rhs: NDArray | float) -> NDArray:
     """Return the elementwise maximum of two arrays, with broadcasting; NaN propagates. Either operand may be a number.
 
+    Parameters
+    ----------
+    lhs
+        The first operand.
+    rhs
+        The second operand; shapes broadcast.
+
+    Examples
+    --------
+    >>> mx.nd.maximum(mx.nd.array([1.0, 4.0]), 2).asnumpy()
+    array([2., 4.], dtype=float32)
     """
 
 def minimum(lhs: NDArray | float, rhs: NDArray | float) -> NDArray:
     """Return the elementwise minimum of two arrays, with broadcasting; NaN propagates. Either operand may be a number.
 
+    Parameters
+    ----------
+    lhs
+        The first operand.
+    rhs
+        The second operand; shapes broadcast.
+
+    Examples
+    --------
+    >>> mx.nd.minimum(mx.nd.array([1.0, 4.0]), 2).asnumpy()
+    array([1., 2.], dtype=float32)
     """
 
 def modulo(lhs: NDArray | float, rhs: NDArray | float) -> NDArray:
     """Return the remainder of a division, with the sign of the divisor; zero if the divisor is zero. Either operand may be a number.
 
+    Parameters
+    ----------
+    lhs
+        The first operand.
+    rhs
+        The second operand; shapes broadcast.
+
+    Examples
+    --------
+    >>> mx.nd.modulo(mx.nd.array([1.0, 4.0]), 2).asnumpy()
+    array([1., 0.], dtype=float32)
     """
 
 def multiply(lhs: NDArray | float, rhs: NDArray | float) -> NDArray:
-    """Return the product of two arrays, with broadcasting. Either operand may be a number."""
+    """Return the product of two arrays, with broadcasting. Either operand may be a number.
+
+    Parameters
+    ----------
+    lhs
+        The first operand.
+    rhs
+        The second operand; shapes broadcast.
+
+    Examples
+    --------
+    >>> mx.nd.multiply(mx.nd.array([1.0, 4.0]), 2).asnumpy()
+    array([2., 8.], dtype=float32)
+    """
 
 def not_equal(lhs: NDArray | float, rhs: NDArray | float) -> NDArray:
-    """Return 1 where the operands differ, else 0, with broadcasting. Either operand may be a number."""
+    """Return 1 where the operands differ, else 0, with broadcasting. Either operand may be a number.
+
+    Parameters
+    ----------
+    lhs
+        The first operand.
+    rhs
+        The second operand; shapes broadcast.
+
+    Examples
+    --------
+    >>> mx.nd.not_equal(mx.nd.array([1.0, 4.0]), 2).asnumpy()
+    array([1., 1.], dtype=float32)
+    """
 
 def power(base: NDArray | float, exp: NDArray | float) -> NDArray:
-    """Return lhs raised to the power of rhs, with broadcasting. Either operand may be a number."""
+    """Return lhs raised to the power of rhs, with broadcasting. Either operand may be a number.
+
+    Parameters
+    ----------
+    base
+        The first operand.
+    exp
+        The second operand; shapes broadcast.
+
+    Examples
+    --------
+    >>> mx.nd.power(mx.nd.array([1.0, 4.0]), 2).asnumpy()
+    array([ 1., 16.], dtype=float32)
+    """
 
 def subtract(lhs: NDArray | float, rhs: NDArray | float) -> NDArray:
-    """Return the difference of two arrays, with broadcasting. Either operand may be a number."""
+    """Return the difference of two arrays, with broadcasting. Either operand may be a number.
+
+    Parameters
+    ----------
+    lhs
+        The first operand.
+    rhs
+        The second operand; shapes broadcast.
+
+    Examples
+    --------
+    >>> mx.nd.subtract(mx.nd.array([1.0, 4.0]), 2).asnumpy()
+    array([-1.,  2.], dtype=float32)
+    """
 
 def true_divide(lhs: NDArray | float, rhs: NDArray | float) -> NDArray:
     """Return the quotient of two arrays, with broadcasting; integers divide towards zero. Either operand may be a number.
 
+    Parameters
+    ----------
+    lhs
+        The first operand.
+    rhs
+        The second operand; shapes broadcast.
+
+    Examples
+    --------
+    >>> mx.nd.divide(mx.nd.array([1.0, 4.0]), 2).asnumpy()
+    array([0.5, 2. ], dtype=float32)
     """
 

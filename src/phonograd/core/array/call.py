@@ -41,7 +41,7 @@ class _Null:
         return "_Null"
 
 
-NULL = _Null()
+NULL: Any = _Null()
 
 
 def write(out: Any, node: Node, trace: Trace) -> Any:
