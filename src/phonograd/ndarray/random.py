@@ -489,7 +489,10 @@ def rand_zipfian(
 
 
 if TYPE_CHECKING:
+    from . import random_like
     from .random_like import *  # noqa: F403
+
+    __all__ += random_like.__all__
 else:
 
     def __getattr__(name: str) -> Any:
