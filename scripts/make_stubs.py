@@ -393,7 +393,19 @@ def stubs() -> dict[str, str]:
     for name, prefix in {"op": "", "contrib": "_contrib_", "linalg": "_linalg_", "image": "_image_"}.items():
         made[f"ndarray/{name}.pyi"] = array_namespace(prefix, getattr(mx.nd, name))
         made[f"symbol/{name}.pyi"] = symbol_namespace(prefix, getattr(mx.sym, name))
-    return made | {"ndarray/sparse_names.pyi": sparse_names()} | random_likes()
+    made |= {"ndarray/sparse_names.pyi": sparse_names()} | random_likes()
+    return {name: text + exported(text) if Path(name).stem in _SPREAD else text for name, text in made.items()}
+
+
+#: stubs whose names other modules take over with an asterisk; type checkers want to know that those are meant for users
+_SPREAD = ("op", "random_like", "sparse_names")
+
+
+def exported(text: str) -> str:
+    """Return the ``__all__`` of a stub: what it defines, assigns, and imports under its own name."""
+    names = set(re.findall(r"^def (\w+)|^from \S+ import \w+ as (\w+)|^(\w+) = ", text, re.MULTILINE))
+    listed = sorted({name for found in names for name in found if name and not name.startswith("_")})
+    return f"\n__all__: list[str] = {listed}\n"
 
 
 def main() -> None:

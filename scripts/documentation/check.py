@@ -6,6 +6,8 @@
 from __future__ import annotations
 
 import re
+import shutil
+import subprocess
 import sys
 from collections.abc import Iterator
 from html.parser import HTMLParser
@@ -26,6 +28,23 @@ _LOADED = {
 #: relations of <link> that a browser loads
 _RELATIONS = {"stylesheet", "icon", "preload", "modulepreload", "preconnect", "dns-prefetch", "manifest"}
 _IN_STYLES = re.compile(r"""url\(\s*['"]?(https?:|//)[^)]*\)|@import\s+['"](https?:|//)""")
+
+
+#: what the search finds first, by query
+_FOUND_FIRST = {
+    "Dense": "#mx.gluon.nn.Dense",
+    "Conv2D": "#mx.gluon.nn.Conv2D",
+    "softmax": "#mx.nd.Softmax",
+    "record": "#mx.autograd.record",
+    "backward": "#mx.autograd.backward",
+    "attach_grad": "NDArray.attach_grad",
+    "Trainer": "#mx.gluon.Trainer",
+    "DataLoader": "#mx.gluon.data.DataLoader",
+    "Adam": "#mx.optimizer.Adam",
+    "zeros": "#mx.nd.zeros",
+    "profile": "#mx.profiler.profile",
+    "recordio": "reference/recordio.html",
+}
 
 
 class _Page(HTMLParser):
@@ -85,9 +104,23 @@ def _missing(path: Path, shown: str, address: str, pages: dict[Path, _Page], sit
         yield f"{shown} links to {address}, which has no such anchor"
 
 
+def lost_names(site: Path) -> Iterator[str]:
+    """Return the names that the search does not find first; nothing without node, which runs the site's search."""
+    node = shutil.which("node")
+    if node is None:
+        print("the search was not tried: there is no node")
+        return
+    command = [node, str(Path(__file__).with_name("search.js")), str(site), *_FOUND_FIRST]
+    lines = subprocess.run(command, check=True, capture_output=True, text=True, timeout=300).stdout.splitlines()
+    for (query, wanted), found in zip(_FOUND_FIRST.items(), lines, strict=True):
+        if not found.endswith(wanted):
+            yield f"the search for {query} finds {found} first, not {wanted}"
+
+
 def main() -> int:
     """Print the problems of the site that the command line names."""
-    found = list(problems(Path(sys.argv[1])))
+    site = Path(sys.argv[1])
+    found = [*problems(site), *lost_names(site)]
     for problem in found:
         print(problem)
     print(f"{len(found)} problems")

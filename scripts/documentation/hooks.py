@@ -114,7 +114,7 @@ def on_post_build(config: MkDocsConfig) -> None:
     """Order the results of the search. The plugin "offline" copies the index afterwards."""
     path = Path(config.site_dir, "search", "search_index.json")
     index = json.loads(path.read_text(encoding="utf-8"))
-    rank(index["docs"])
+    rank(index["docs"], index["config"]["separator"])
     path.write_text(json.dumps(index, ensure_ascii=False, separators=(",", ":")), encoding="utf-8")
 
 

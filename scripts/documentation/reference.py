@@ -123,11 +123,8 @@ def _callable(path: str, value: Any, resolve: Callable[[str], str | None]) -> st
 
 def _signature(path: str, value: Any, without_first: bool = False) -> str:
     """Return a code block with a call, one line for each argument if it is long."""
-    # a call that became machine code keeps its Python function, which has the types
-    kept = getattr(value, "__self__", None)
-    origin = kept[1] if inspect.isbuiltin(value) and isinstance(kept, tuple) and callable(kept[1]) else value
     try:
-        signature = inspect.signature(origin)
+        signature = inspect.signature(value)
     except (TypeError, ValueError):
         return f"```python\n{path}(...)\n```"
     arguments = list(signature.parameters.values())[1 if without_first else 0 :]

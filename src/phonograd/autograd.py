@@ -69,7 +69,22 @@ Callee = TypeVar("Callee", bound=Callable[..., Any])
 
 
 def get_symbol(x: NDArray) -> Symbol:
-    """Return the recorded computation of an array as a Symbol; see :mod:`phonograd.symbol.tape_to_symbol`."""
+    """Return the recorded computation of an array as a Symbol; see :mod:`phonograd.symbol.tape_to_symbol`.
+
+    Parameters
+    ----------
+    x
+        An array that was computed while recording.
+
+    Examples
+    --------
+    >>> x = mx.nd.ones(2)
+    >>> x.attach_grad()
+    >>> with mx.autograd.record():
+    ...     y = mx.nd.exp(x) * 2
+    >>> len(mx.autograd.get_symbol(y).list_arguments())
+    1
+    """
     # lazy import: symbols load on first use
     from .symbol.tape_to_symbol import get_symbol as read_record
 
@@ -89,7 +104,19 @@ else:
 
 
 def set_recording(is_recording: bool) -> bool:
-    """Switch recording on or off and return the previous state."""
+    """Switch recording on or off and return the previous state.
+
+    Parameters
+    ----------
+    is_recording
+        Whether to record.
+
+    Examples
+    --------
+    >>> before = mx.autograd.set_recording(True)
+    >>> mx.autograd.is_recording(), mx.autograd.set_recording(before)
+    (True, True)
+    """
     value = _truth(is_recording)
     if value:
         _before_recording()
@@ -97,7 +124,19 @@ def set_recording(is_recording: bool) -> bool:
 
 
 def set_training(train_mode: bool) -> bool:
-    """Switch training mode on or off and return the previous state."""
+    """Switch training mode on or off and return the previous state.
+
+    Parameters
+    ----------
+    train_mode
+        Whether Dropout, BatchNorm and the like behave as in training.
+
+    Examples
+    --------
+    >>> before = mx.autograd.set_training(True)
+    >>> mx.autograd.is_training(), mx.autograd.set_training(before)
+    (True, True)
+    """
     return set_flag(TRAINING, _truth(train_mode))
 
 
@@ -232,22 +271,65 @@ def _run_steps_inside(scope: Callable[[], Any], generator: Generator[Any, Any, A
 
 
 def record(train_mode: bool | None = True) -> _RecordingStateScope:
-    """Return a scope that records operators; it sets training mode to ``train_mode``."""
+    """Return a scope that records operators; it sets training mode to ``train_mode``.
+
+    Parameters
+    ----------
+    train_mode
+        Whether Dropout, BatchNorm and the like behave as in training; None leaves the mode unchanged.
+
+    Examples
+    --------
+    >>> x = mx.nd.array([1.0, 2.0])
+    >>> x.attach_grad()
+    >>> with mx.autograd.record():
+    ...     y = (x * x).sum()
+    >>> y.backward()
+    >>> x.grad.asnumpy()
+    array([2., 4.], dtype=float32)
+    """
     return _RecordingStateScope(True, train_mode)
 
 
 def pause(train_mode: bool | None = False) -> _RecordingStateScope:
-    """Return a scope that records nothing; it sets training mode to ``train_mode``."""
+    """Return a scope that records nothing; it sets training mode to ``train_mode``.
+
+    Parameters
+    ----------
+    train_mode
+        Whether Dropout, BatchNorm and the like behave as in training; None leaves the mode unchanged.
+
+    Examples
+    --------
+    >>> with mx.autograd.record():
+    ...     with mx.autograd.pause():
+    ...         print(mx.autograd.is_recording())
+    False
+    """
     return _RecordingStateScope(False, train_mode)
 
 
 def train_mode() -> _RecordingStateScope:
-    """Return a scope in training mode that leaves recording unchanged."""
+    """Return a scope in training mode that leaves recording unchanged.
+
+    Examples
+    --------
+    >>> with mx.autograd.train_mode():
+    ...     print(mx.autograd.is_recording(), mx.autograd.is_training())
+    False True
+    """
     return _RecordingStateScope(None, True)
 
 
 def predict_mode() -> _RecordingStateScope:
-    """Return a scope in prediction mode that leaves recording unchanged."""
+    """Return a scope in prediction mode that leaves recording unchanged.
+
+    Examples
+    --------
+    >>> with mx.autograd.record(), mx.autograd.predict_mode():
+    ...     print(mx.autograd.is_recording(), mx.autograd.is_training())
+    True False
+    """
     return _RecordingStateScope(None, False)
 
 
@@ -280,12 +362,35 @@ class detect_anomaly:  # noqa: N801 - a scope, used like a function
 
 
 def set_detect_anomaly(mode: bool, check_nan: bool = True, check_inf: bool = True) -> None:
-    """Switch the detection of NaN and infinity on or off; see :class:`detect_anomaly`."""
+    """Switch the detection of NaN and infinity on or off; see :class:`detect_anomaly`.
+
+    Parameters
+    ----------
+    mode
+        Whether to detect.
+    check_nan
+        Whether to report NaN.
+    check_inf
+        Whether to report infinity.
+
+    Examples
+    --------
+    >>> mx.autograd.set_detect_anomaly(True)
+    >>> mx.autograd.is_anomaly_enabled()
+    True
+    >>> mx.autograd.set_detect_anomaly(False)
+    """
     _switch_detection(_truth(mode), bool(check_nan), bool(check_inf))
 
 
 def is_anomaly_enabled() -> bool:
-    """Return whether the detection of NaN and infinity is on."""
+    """Return whether the detection of NaN and infinity is on.
+
+    Examples
+    --------
+    >>> mx.autograd.is_anomaly_enabled()
+    False
+    """
     return detection.on
 
 
@@ -324,6 +429,16 @@ def mark_variables(variables: Any, gradients: Any, grad_reqs: Any = "write") -> 
         matters for 'add'.
     grad_reqs
         'write', 'add' or 'null', for all or one per variable.
+
+    Examples
+    --------
+    >>> x, gradient = mx.nd.ones(2), mx.nd.zeros(2)
+    >>> mx.autograd.mark_variables([x], [gradient])
+    >>> with mx.autograd.record():
+    ...     y = 3 * x
+    >>> y.backward()
+    >>> gradient.asnumpy()
+    array([3., 3.], dtype=float32)
     """
     if isinstance(variables, NDArray):
         if not isinstance(gradients, NDArray):
@@ -348,6 +463,16 @@ def backward(heads: Any, head_grads: Any = None, retain_graph: bool = False, tra
         Keep the recorded graph, so that the heads can be differentiated again.
     train_mode
         The training flag while user code (``Function.backward``) runs.
+
+    Examples
+    --------
+    >>> x = mx.nd.array([1.0, 2.0])
+    >>> x.attach_grad()
+    >>> with mx.autograd.record():
+    ...     y, z = x * x, 3 * x
+    >>> mx.autograd.backward([y, z])
+    >>> x.grad.asnumpy()
+    array([5., 7.], dtype=float32)
     """
     heads, head_grads = _pairs(heads, head_grads)
     backward_pass(heads, head_grads, bool(retain_graph), bool(train_mode))
@@ -365,14 +490,22 @@ def grad(
 
     Parameters
     ----------
+    heads
+        An array or a list of arrays. Gradients of several heads are summed.
     variables
         An array or a list of arrays, each marked for gradients and an ancestor of a head.
+    head_grads
+        The gradient of each head to start from; ones where it is None.
     retain_graph
         Keep the recorded graph; defaults to ``create_graph``.
     create_graph
         Record the gradients themselves, so that they can be differentiated again, to any order: with respect to the
         variables, and to head gradients that are variables.
+    train_mode
+        The training flag while user code (``Function.backward``) runs.
 
+    Examples
+    --------
     >>> import phonograd as mx
     >>> x = mx.nd.array([2.0])
     >>> x.attach_grad()

@@ -150,15 +150,39 @@ def test_every_shared_description_of_numpy_is_used():
     assert sorted(set(RESULTS) - set(SPACES["np"])) == []
 
 
-def test_functions_of_images_are_documented():
-    from phonograd.image import functions
+# -- plain functions: creation, random numbers, autograd, images
 
+PLAIN = {
+    "nd": {name: one for name, one in functions_of(mx.nd).items() if not hasattr(one, "facts")},
+    "nd.random": functions_of(mx.nd.random, mx.nd.random.__all__),
+    "random": functions_of(mx.random, mx.nd.random.__all__),
+    "autograd": functions_of(mx.autograd, mx.autograd.__all__),
+    "gluon.utils": functions_of(mx.gluon.utils, {*mx.gluon.utils.__all__} - {"shape_is_known"}),
+    "image": functions_of(mx.image),
+}
+
+
+@pytest.mark.parametrize("space", PLAIN)
+def test_plain_functions_are_documented(space):
+    assert len(PLAIN[space]) > 5
     missing = []
-    for name in set(functions.__all__) - {"pixels_of", "size_of", "to_array"}:
-        function = getattr(functions, name)
+    for name, function in PLAIN[space].items():
         sections = sections_of(inspect.getdoc(function))
         described = own_descriptions(sections.get("Parameters", ""))
         missing += [f"{name}({one})" for one in inspect.signature(function).parameters if not described.get(one)]
-        if ">>>" not in sections.get("Examples", ""):
+        # an example of download would need the network
+        if ">>>" not in sections.get("Examples", "") and name != "download":
             missing.append(f"{name}: an example")
     assert missing == []
+
+
+def test_functions_of_two_operands_show_what_happens():
+    """Their docstrings are made at run time; the tests of modules run all others."""
+    report = []
+    words = {one.with_scalars for one in REGISTRY.values() if one.with_scalars}
+    assert len(words) > 10
+    for word in words:
+        test = doctest.DocTestParser().get_doctest(getattr(mx.nd, word).__doc__, {"mx": mx}, word, None, 0)
+        assert test.examples, word
+        doctest.DocTestRunner(optionflags=FLAGS).run(test, out=report.append)
+    assert not report, "".join(report)

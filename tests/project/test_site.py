@@ -149,7 +149,7 @@ def test_the_search_finds_names_before_longer_ones():
     from ranking import rank
 
     places = ["reference/nn.html#mx.Dense", "reference/zoo.html#mx.densenet121", "reference/nn.html", "training.html"]
-    documents = [{"location": place, "title": place.rpartition(".")[2]} for place in places]
+    documents = [{"location": place, "title": place.rpartition(".")[2], "text": ""} for place in places]
     rank(documents)
     first, second, page, other = [entry.get("boost", 1.0) for entry in documents]
     assert first > second > other

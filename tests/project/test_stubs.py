@@ -6,14 +6,16 @@ import json
 import re
 import subprocess
 import sys
+import venv
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import phonograd as mx
 from phonograd.core.array.call import python_function_of
 from phonograd.core.graph.operator import REGISTRY
-from phonograd.core.graph.signature import signature_of, text_of
+from phonograd.core.graph.signature import signature_of
 
 ROOT = Path(__file__).resolve().parents[2]
 TYPING = ROOT / "tests" / "typing"
@@ -77,8 +79,7 @@ def test_machine_code_has_the_same_signature():
     for _ in range(6):
         (mx.nd.softsign(x) + 1).wait_to_read()
     declared = REGISTRY["softsign"]
-    assert inspect.signature(mx.nd.softsign).parameters.keys() == signature_of(declared).parameters.keys()
-    assert text_of(signature_of(declared)) == "(data, out=None, name=None)"
+    assert inspect.signature(mx.nd.softsign) == signature_of(declared)
     assert python_function_of(declared, "softsign").__doc__ == mx.nd.softsign.__doc__
 
 
@@ -98,12 +99,24 @@ def test_mypy_rejects_mistakes():
     assert {int(line) for line in re.findall(r"rejected\.py:(\d+): error", report)} == expected_lines(), report
 
 
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory):
+    """Return the Python of an environment that has the package: of an installed one, pyright hides private imports."""
+    folder = tmp_path_factory.mktemp("installed")
+    venv.create(folder, with_pip=False, symlinks=True)
+    packages = next(folder.glob("lib/python*/site-packages"))
+    (packages / "phonograd").symlink_to(PACKAGE)
+    for name in ("numpy", "typing_extensions.py"):
+        found = Path(np.__file__).parents[1] / name
+        (packages / name).symlink_to(found)
+    return folder / "bin" / "python"
+
+
 @pytest.mark.slow
-def test_pyright_accepts_users_code_and_rejects_mistakes(tmp_path):
+def test_pyright_accepts_users_code_and_rejects_mistakes(tmp_path, installed):
     pytest.importorskip("basedpyright")
     config = {
         "include": [str(TYPING), str(ROOT / "examples")],
-        "extraPaths": [str(ROOT / "src")],
         "typeCheckingMode": "standard",
         "reportMissingModuleSource": False,
     }
@@ -114,7 +127,7 @@ def test_pyright_accepts_users_code_and_rejects_mistakes(tmp_path):
         "basedpyright",
         "--outputjson",
         "--pythonpath",
-        sys.executable,
+        str(installed),
         "-p",
         str(tmp_path),
     ]
@@ -126,6 +139,7 @@ def test_pyright_accepts_users_code_and_rejects_mistakes(tmp_path):
 
 # -- editors
 
+START = "import phonograd as mx\nx = mx.nd.array([1.0])\na = mx.np.array([1.0])\ns = mx.sym.var('s')\n"
 COMPLETIONS = [
     ("mx.nd.Conv", {"Convolution"}),
     ("x.soft", {"softmax", "softmin"}),
@@ -144,7 +158,66 @@ COMPLETIONS = [
 @pytest.mark.parametrize("text, names", COMPLETIONS, ids=[text for text, _ in COMPLETIONS])
 def test_jedi_completes(text, names):
     jedi = pytest.importorskip("jedi")
-    source = "import phonograd as mx\nx = mx.nd.array([1.0])\na = mx.np.array([1.0])\ns = mx.sym.var('s')\n" + text
+    source = START + text
     project = jedi.Project(ROOT, added_sys_path=[str(ROOT / "src")])
     found = {one.name for one in jedi.Script(source, project=project).complete()}
     assert found >= names
+
+
+class LanguageServer:
+    """A conversation with a language server, as an editor has it."""
+
+    def __init__(self, command, python):
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self._settings = {"python": {"pythonPath": str(python)}}
+        self._number = 0
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception):
+        self._process.kill()
+        self._process.communicate()
+
+    def send(self, **message):
+        text = json.dumps({"jsonrpc": "2.0", **message}).encode()
+        self._process.stdin.write(b"Content-Length: %d\r\n\r\n%s" % (len(text), text))
+        self._process.stdin.flush()
+
+    def _receive(self):
+        length = 0
+        while line := self._process.stdout.readline().strip():
+            if line.lower().startswith(b"content-length:"):
+                length = int(line.partition(b":")[2])
+        return json.loads(self._process.stdout.read(length))
+
+    def ask(self, method, **parameters):
+        """Return the answer to a request; meanwhile, answer those of the server."""
+        self._number += 1
+        self.send(id=self._number, method=method, params=parameters)
+        while True:
+            message = self._receive()
+            if message.get("id") == self._number and "method" not in message:
+                return message["result"]
+            if "id" in message:
+                sections = [one.get("section") for one in message.get("params", {}).get("items", ())]
+                self.send(id=message["id"], result=[self._settings.get(section, {}) for section in sections] or None)
+
+
+@pytest.mark.slow
+def test_pyright_completes(tmp_path, installed):
+    server = Path(sys.executable).with_name("basedpyright-langserver")
+    if not server.exists():
+        pytest.skip("the language server is not installed")
+    folder = tmp_path.as_uri()
+    with LanguageServer([str(server), "--stdio"], installed) as editor:
+        abilities = {"workspace": {"configuration": True, "workspaceFolders": True}}
+        folders = [{"uri": folder, "name": "project"}]
+        editor.ask("initialize", processId=None, rootUri=folder, workspaceFolders=folders, capabilities=abilities)
+        editor.send(method="initialized", params={})
+        for number, (text, names) in enumerate(COMPLETIONS):
+            document = {"uri": f"{folder}/{number}.py", "languageId": "python", "version": 1, "text": START + text}
+            editor.send(method="textDocument/didOpen", params={"textDocument": document})
+            place = {"line": START.count("\n"), "character": len(text)}
+            found = editor.ask("textDocument/completion", textDocument={"uri": document["uri"]}, position=place)
+            assert {item["label"] for item in found["items"]} >= names, text

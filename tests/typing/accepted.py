@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy
 
 import phonograd as mx
@@ -72,6 +74,23 @@ def symbols() -> list[str]:
     shape = net.infer_shape(data=(1, 1, 28, 28))
     assert shape
     return net.reshape((2, 3)).sum(axis=1).list_arguments()
+
+
+class Residual(gluon.HybridBlock):
+    def __init__(self, units: int, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        with self.name_scope():
+            self.inner = nn.Dense(units, use_bias=False, in_units=units, prefix="inner_", params=None)
+            self.norm = nn.BatchNorm(epsilon=1e-3)
+
+    def hybrid_forward(self, F: Any, x: Any) -> Any:
+        return x + self.norm(self.inner(x))
+
+
+def optimizers() -> list[mx.optimizer.Optimizer]:
+    schedule = mx.lr_scheduler.FactorScheduler(step=10, factor=0.5)
+    made = [mx.optimizer.SGD(momentum=0.9, learning_rate=0.1, wd=1e-4, clip_gradient=1.0)]
+    return [*made, mx.optimizer.Adam(beta1=0.8, rescale_grad=0.5, lr_scheduler=schedule, multi_precision=True)]
 
 
 def network() -> float:

@@ -39,7 +39,18 @@ s.list_argument()  # error: the name is list_arguments
 mx.gluon.nn.Dens(3)  # error: the name is Dense
 mx.gluon.nn.Dense()  # error: units is missing
 mx.gluon.nn.Dense("10")  # error: text for a number
+mx.gluon.nn.Dense(3, bias=False)  # error: the name is use_bias
+mx.gluon.nn.Conv2D(3, 3, in_channel=1)  # error: the name is in_channels
+mx.gluon.nn.Dropout(0.5, axis=1)  # error: the name is axes
+mx.gluon.nn.BatchNorm(eps=1e-5)  # error: the name is epsilon
+mx.gluon.nn.Embedding(3, 4, sparse=True)  # error: the name is sparse_grad
+mx.gluon.rnn.LSTM(3, layers=2)  # error: the name is num_layers
+mx.gluon.loss.L2Loss(reduction="mean")  # error: losses are means
+mx.optimizer.Adam(lr=0.1)  # error: the name is learning_rate
+mx.optimizer.SGD(weight_decay=0.1)  # error: the name is wd
 mx.gluon.los.L2Loss()  # error: the name is loss
 mx.autograd.recording()  # error: the name is record
 mx.ndarray.linalg.gemm3(x, x)  # error: no such operator
 mx.nd.random.norm(shape=(2,))  # error: the name is normal
+nd.zeros(2, 3)  # error: two extents in place of a shape
+nd.random.uniform(shape="3")  # error: text for a shape

@@ -15,6 +15,11 @@ from ..core.base.foreign_names import unknown_name
 from ..ndarray.array import NDArray
 from .block import HybridBlock
 
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from .block.naming import BlockArguments
+
 __all__ = [
     "CTCLoss",
     "CosineEmbeddingLoss",
@@ -78,7 +83,7 @@ class Loss(HybridBlock):
         The axis of samples. Losses are means over all other axes.
     """
 
-    def __init__(self, weight: float | None, batch_axis: int, **kwargs: Any) -> None:
+    def __init__(self, weight: float | None, batch_axis: int, **kwargs: Unpack[BlockArguments]) -> None:
         super().__init__(**kwargs)
         self._weight = weight
         self._batch_axis = batch_axis
@@ -104,7 +109,7 @@ class Loss(HybridBlock):
 class L2Loss(Loss):
     """Compute half the mean squared error: ``weight / 2 * mean((label - pred)²)``."""
 
-    def __init__(self, weight: float | None = 1.0, batch_axis: int = 0, **kwargs: Any) -> None:
+    def __init__(self, weight: float | None = 1.0, batch_axis: int = 0, **kwargs: Unpack[BlockArguments]) -> None:
         super().__init__(weight, batch_axis, **kwargs)
 
     def hybrid_forward(self, F: Any, pred: Any, label: Any, sample_weight: Any = None) -> Any:
@@ -115,7 +120,7 @@ class L2Loss(Loss):
 class L1Loss(Loss):
     """Compute the mean absolute error: ``mean(|label - pred|)``."""
 
-    def __init__(self, weight: float | None = None, batch_axis: int = 0, **kwargs: Any) -> None:
+    def __init__(self, weight: float | None = None, batch_axis: int = 0, **kwargs: Unpack[BlockArguments]) -> None:
         super().__init__(weight, batch_axis, **kwargs)
 
     def hybrid_forward(self, F: Any, pred: Any, label: Any, sample_weight: Any = None) -> Any:
@@ -136,7 +141,11 @@ class SigmoidBinaryCrossEntropyLoss(Loss):
     """
 
     def __init__(
-        self, from_sigmoid: bool = False, weight: float | None = None, batch_axis: int = 0, **kwargs: Any
+        self,
+        from_sigmoid: bool = False,
+        weight: float | None = None,
+        batch_axis: int = 0,
+        **kwargs: Unpack[BlockArguments],
     ) -> None:
         super().__init__(weight, batch_axis, **kwargs)
         self._from_sigmoid = from_sigmoid
@@ -183,7 +192,7 @@ class SoftmaxCrossEntropyLoss(Loss):
         from_logits: bool = False,
         weight: float | None = None,
         batch_axis: int = 0,
-        **kwargs: Any,
+        **kwargs: Unpack[BlockArguments],
     ) -> None:
         super().__init__(weight, batch_axis, **kwargs)
         self._axis = axis
@@ -222,7 +231,7 @@ class KLDivLoss(Loss):
         axis: int = -1,
         weight: float | None = None,
         batch_axis: int = 0,
-        **kwargs: Any,
+        **kwargs: Unpack[BlockArguments],
     ) -> None:
         super().__init__(weight, batch_axis, **kwargs)
         self._from_logits = from_logits
@@ -244,7 +253,11 @@ class CTCLoss(Loss):
     """
 
     def __init__(
-        self, layout: str = "NTC", label_layout: str = "NT", weight: float | None = None, **kwargs: Any
+        self,
+        layout: str = "NTC",
+        label_layout: str = "NT",
+        weight: float | None = None,
+        **kwargs: Unpack[BlockArguments],
     ) -> None:
         assert layout in ("NTC", "TNC"), f"Only 'NTC' and 'TNC' layouts for pred are supported. Got: {layout}"
         assert label_layout in ("NT", "TN"), f"Only 'NT' and 'TN' layouts for label are supported. Got: {label_layout}"
@@ -284,7 +297,9 @@ class HuberLoss(Loss):
     ``e² / (2 * rho)`` where ``e = |label - pred|`` is at most `rho`, and ``e - rho / 2`` elsewhere.
     """
 
-    def __init__(self, rho: float = 1, weight: float | None = None, batch_axis: int = 0, **kwargs: Any) -> None:
+    def __init__(
+        self, rho: float = 1, weight: float | None = None, batch_axis: int = 0, **kwargs: Unpack[BlockArguments]
+    ) -> None:
         super().__init__(weight, batch_axis, **kwargs)
         self._rho = rho
 
@@ -298,7 +313,9 @@ class HuberLoss(Loss):
 class HingeLoss(Loss):
     """Compute the hinge loss for labels 1 and -1: ``mean(max(0, margin - pred * label))``."""
 
-    def __init__(self, margin: float = 1, weight: float | None = None, batch_axis: int = 0, **kwargs: Any) -> None:
+    def __init__(
+        self, margin: float = 1, weight: float | None = None, batch_axis: int = 0, **kwargs: Unpack[BlockArguments]
+    ) -> None:
         super().__init__(weight, batch_axis, **kwargs)
         self._margin = margin
 
@@ -310,7 +327,9 @@ class HingeLoss(Loss):
 class SquaredHingeLoss(Loss):
     """Compute the squared hinge loss for labels 1 and -1: ``mean(max(0, margin - pred * label)²)``."""
 
-    def __init__(self, margin: float = 1, weight: float | None = None, batch_axis: int = 0, **kwargs: Any) -> None:
+    def __init__(
+        self, margin: float = 1, weight: float | None = None, batch_axis: int = 0, **kwargs: Unpack[BlockArguments]
+    ) -> None:
         super().__init__(weight, batch_axis, **kwargs)
         self._margin = margin
 
@@ -327,7 +346,11 @@ class LogisticLoss(Loss):
     """
 
     def __init__(
-        self, weight: float | None = None, batch_axis: int = 0, label_format: str = "signed", **kwargs: Any
+        self,
+        weight: float | None = None,
+        batch_axis: int = 0,
+        label_format: str = "signed",
+        **kwargs: Unpack[BlockArguments],
     ) -> None:
         super().__init__(weight, batch_axis, **kwargs)
         self._label_format = label_format
@@ -345,7 +368,9 @@ class LogisticLoss(Loss):
 class TripletLoss(Loss):
     """Compute the triplet margin loss: ``max(0, |pred - positive|² - |pred - negative|² + margin)``."""
 
-    def __init__(self, margin: float = 1, weight: float | None = None, batch_axis: int = 0, **kwargs: Any) -> None:
+    def __init__(
+        self, margin: float = 1, weight: float | None = None, batch_axis: int = 0, **kwargs: Unpack[BlockArguments]
+    ) -> None:
         super().__init__(weight, batch_axis, **kwargs)
         self._margin = margin
 
@@ -370,7 +395,7 @@ class PoissonNLLLoss(Loss):
         from_logits: bool = True,
         batch_axis: int = 0,
         compute_full: bool = False,
-        **kwargs: Any,
+        **kwargs: Unpack[BlockArguments],
     ) -> None:
         super().__init__(weight, batch_axis, **kwargs)
         self._from_logits = from_logits
@@ -395,7 +420,9 @@ class CosineEmbeddingLoss(Loss):
     ``1 - cos(input1, input2)`` for label 1, and ``max(0, cos(input1, input2) - margin)`` for label -1.
     """
 
-    def __init__(self, weight: float | None = None, batch_axis: int = 0, margin: float = 0, **kwargs: Any) -> None:
+    def __init__(
+        self, weight: float | None = None, batch_axis: int = 0, margin: float = 0, **kwargs: Unpack[BlockArguments]
+    ) -> None:
         super().__init__(weight, batch_axis, **kwargs)
         self._margin = margin
 
@@ -421,7 +448,11 @@ class SDMLLoss(Loss):
     """
 
     def __init__(
-        self, smoothing_parameter: float = 0.3, weight: float | None = 1.0, batch_axis: int = 0, **kwargs: Any
+        self,
+        smoothing_parameter: float = 0.3,
+        weight: float | None = 1.0,
+        batch_axis: int = 0,
+        **kwargs: Unpack[BlockArguments],
     ) -> None:
         super().__init__(weight, batch_axis, **kwargs)
         self.kl_loss = KLDivLoss(from_logits=True)

@@ -46,11 +46,24 @@ _brief_print_list = brief_list
 def split_data(data: Any, num_slice: int, batch_axis: int = 0, even_split: bool = True) -> list[Any]:
     """Return an array in `num_slice` parts along an axis.
 
+    Parameters
+    ----------
+    data
+        The array.
+    num_slice
+        The number of parts.
+    batch_axis
+        The axis.
+    even_split
+        Whether all parts must have the same size.
+
     Raises
     ------
     ValueError
         If `even_split` is set and the parts differ in size.
 
+    Examples
+    --------
     >>> import phonograd as mx
     >>> [part.shape for part in split_data(mx.nd.ones((5, 2)), 2, even_split=False)]
     [(3, 2), (2, 2)]
@@ -73,7 +86,25 @@ def split_data(data: Any, num_slice: int, batch_axis: int = 0, even_split: bool 
 def split_and_load(
     data: Any, ctx_list: Sequence[Context], batch_axis: int = 0, even_split: bool = True
 ) -> list[NDArray]:
-    """Return an array in as many parts as there are contexts, one part on each context."""
+    """Return an array in as many parts as there are contexts, one part on each context.
+
+    Parameters
+    ----------
+    data
+        An array, or values for one.
+    ctx_list
+        The contexts.
+    batch_axis
+        The axis that is split.
+    even_split
+        Whether all parts must have the same size.
+
+    Examples
+    --------
+    >>> parts = mx.gluon.utils.split_and_load(mx.nd.ones((4, 2)), [mx.cpu(0), mx.cpu(1)])
+    >>> [(part.shape, part.context) for part in parts]
+    [((2, 2), cpu(0)), ((2, 2), cpu(1))]
+    """
     if not isinstance(data, NDArray):
         data = of_chosen_kind(ndarray.array(data, ctx=ctx_list[0]))
     if len(ctx_list) == 1:
@@ -86,6 +117,23 @@ def clip_global_norm(arrays: Sequence[NDArray], max_norm: float, check_isfinite:
     """Scale arrays in place so that their common norm is at most `max_norm`; return the norm before scaling.
 
     With ``check_isfinite=False`` the norm is an array, and the call does not wait for its value.
+
+    Parameters
+    ----------
+    arrays
+        The arrays, gradients as a rule.
+    max_norm
+        The largest norm of all of them together.
+    check_isfinite
+        Whether to warn of a norm that is NaN or infinite, which waits for its value.
+
+    Examples
+    --------
+    >>> gradients = [mx.nd.array([3.0]), mx.nd.array([4.0])]
+    >>> float(mx.gluon.utils.clip_global_norm(gradients, 1.0))
+    5.0
+    >>> [round(float(one), 3) for one in gradients]
+    [0.6, 0.8]
     """
     assert len(arrays) > 0, "clip_global_norm needs at least one array"
     context = arrays[0].context
@@ -101,7 +149,23 @@ def clip_global_norm(arrays: Sequence[NDArray], max_norm: float, check_isfinite:
 
 
 def check_sha1(filename: str, sha1_hash: str) -> bool:
-    """Return whether a file has the given SHA-1 hash."""
+    """Return whether a file has the given SHA-1 hash.
+
+    Parameters
+    ----------
+    filename
+        The path of the file.
+    sha1_hash
+        The hash, in hexadecimal digits.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "empty"
+    >>> _ = path.write_bytes(b"")
+    >>> mx.gluon.utils.check_sha1(str(path), "da39a3ee5e6b4b0d3255bfef95601890afd80709")
+    True
+    """
     digest = hashlib.sha1(usedforsecurity=False)
     with open(filename, "rb") as file:
         while block := file.read(_BLOCK_BYTES):
@@ -110,7 +174,24 @@ def check_sha1(filename: str, sha1_hash: str) -> bool:
 
 
 def replace_file(src: str, dst: str) -> None:
-    """Move a file to the path of another one, atomically."""
+    """Move a file to the path of another one, atomically.
+
+    Parameters
+    ----------
+    src
+        The path of the file.
+    dst
+        The path that it gets.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> folder = pathlib.Path(tempfile.mkdtemp())
+    >>> _ = (folder / "new").write_text("text")
+    >>> mx.gluon.utils.replace_file(str(folder / "new"), str(folder / "old"))
+    >>> (folder / "old").read_text()
+    'text'
+    """
     os.replace(src, dst)
 
 

@@ -346,6 +346,17 @@ def CreateAugmenter(  # noqa: N802
         The probability of converting an image to gray.
     inter_method
         The interpolation method; see :func:`imresize`.
+
+    Examples
+    --------
+    >>> steps = mx.image.CreateAugmenter((3, 8, 8), resize=10, rand_mirror=True, mean=True, std=True)
+    >>> [type(step).__name__ for step in steps]
+    ['ResizeAug', 'CenterCropAug', 'HorizontalFlipAug', 'CastAug', 'ColorNormalizeAug']
+    >>> image = mx.nd.random.randint(0, 256, (12, 20, 3)).astype("uint8")
+    >>> for step in steps:
+    ...     image = step(image)
+    >>> image.shape, image.dtype
+    ((8, 8, 3), <class 'numpy.float32'>)
     """
     result: list[Augmenter] = []
     size = (data_shape[2], data_shape[1])

@@ -329,7 +329,30 @@ def CreateMultiRandCropAugmenter(  # noqa: N802
 ) -> DetRandomSelectAug:
     """Return a random choice of several random crops; each argument may be a list with one entry per crop.
 
-    `skip_prob` is the probability of no crop. See :class:`DetRandomCropAug` for the other arguments.
+    Parameters
+    ----------
+    min_object_covered
+        The smallest part of an object that a crop must cover.
+    aspect_ratio_range
+        The smallest and the largest ratio of width and height.
+    area_range
+        The smallest and the largest area, as parts of the image.
+    min_eject_coverage
+        Objects of which a crop covers less than this part are dropped.
+    max_attempts
+        How many crops are tried for each image; then it stays as it is.
+    skip_prob
+        The probability of no crop.
+
+    Examples
+    --------
+    >>> crop = mx.image.CreateMultiRandCropAugmenter(min_object_covered=[0.1, 0.5, 0.9], skip_prob=0)
+    >>> len(crop.aug_list)
+    3
+    >>> label = mx.nd.array([[0, 0.2, 0.2, 0.8, 0.8]]).asnumpy()
+    >>> image, label = crop(mx.nd.zeros((40, 40, 3)), label)
+    >>> label.shape
+    (1, 5)
     """
     given = (min_object_covered, aspect_ratio_range, area_range, min_eject_coverage, max_attempts)
     lists = [list(value) if isinstance(value, list) else [value] for value in given]
@@ -385,6 +408,17 @@ def CreateDetAugmenter(  # noqa: N802
         See :class:`DetRandomCropAug`. The upper limit of `area_range` also applies to :class:`DetRandomPadAug`.
     pad_val
         The color around padded images.
+
+    Examples
+    --------
+    >>> steps = mx.image.CreateDetAugmenter((3, 16, 16), rand_crop=0.5, rand_mirror=True, mean=True)
+    >>> [type(step).__name__ for step in steps]
+    ['DetRandomSelectAug', 'DetHorizontalFlipAug', 'DetBorrowAug', 'DetBorrowAug', 'DetBorrowAug']
+    >>> image, label = mx.nd.zeros((40, 40, 3)), mx.nd.array([[0, 0.2, 0.2, 0.8, 0.8]]).asnumpy()
+    >>> for step in steps:
+    ...     image, label = step(image, label)
+    >>> image.shape, label.shape
+    ((16, 16, 3), (1, 5))
     """
     result: list[DetAugmenter] = []
     if resize > 0:

@@ -140,6 +140,8 @@ __all__ = [
 
 if TYPE_CHECKING:
     from .op import *  # noqa: F403
+
+    __all__ += op.__all__
 else:
 
     def __getattr__(name: str) -> Any:

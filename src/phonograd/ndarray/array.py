@@ -17,7 +17,7 @@ import numpy as np
 
 from ..core.array import indexing
 from ..core.array.binary import binary, inplace
-from ..core.array.call import function_of, method_of, write
+from ..core.array.call import function_of, write
 from ..core.array.handle import (
     Handle,
     assign,
@@ -542,7 +542,7 @@ class _Method:
         self._name = name
 
     def __get__(self, array: NDArray | None, owner: type[NDArray]) -> Any:
-        setattr(NDArray, self._name, method_of(self._declared, self._name))
+        setattr(NDArray, self._name, function_of(self._declared, self._name))
         return getattr(owner if array is None else array, self._name)
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,6 +22,9 @@ from ..core.ops.math.structural import full as _full
 from ..core.trace.trace import ready_trace
 from .array import NDArray, concrete
 
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike
+
 __all__ = [
     "arange",
     "array",
@@ -38,9 +42,20 @@ __all__ = [
 _SHAPE = Parameter("shape", "Shape", REQUIRED)
 
 
-def array(source_array: Any, ctx: Context | None = None, dtype: Any = None) -> NDArray:
+def array(source_array: Any, ctx: Context | None = None, dtype: DTypeLike | None = None) -> NDArray:
     """Return an array with the given values; float32 unless ``dtype`` is given or the source is an NDArray.
 
+    Parameters
+    ----------
+    source_array
+        Numbers, nested lists of equal length, a NumPy array or an NDArray.
+    ctx
+        The device of the result; by default the current one.
+    dtype
+        The dtype of the result.
+
+    Examples
+    --------
     >>> array([1, 2, 3])
     <BLANKLINE>
     [1. 2. 3.]
@@ -56,7 +71,12 @@ def array(source_array: Any, ctx: Context | None = None, dtype: Any = None) -> N
 
 
 def _fill(
-    name: str, shape: Any, value: Any, ctx: Context | None, dtype: Any, options: dict[str, Any] | None = None
+    name: str,
+    shape: int | Sequence[int],
+    value: Any,
+    ctx: Context | None,
+    dtype: Any,
+    options: dict[str, Any] | None = None,
 ) -> NDArray:
     """Return an array filled with a number; ``options`` are the public function's extra keywords."""
     options = options or {}
@@ -91,8 +111,34 @@ def _make_filled(shape: Shape, value: Any, dtype: DType, context: Context, out: 
     return make_result(node, trace)  # type: ignore[no-any-return]
 
 
-def zeros(shape: Any, ctx: Context | None = None, dtype: Any = None, stype: Any = None, **kwargs: Any) -> NDArray:
-    """Return an array of zeros; ``stype`` may be 'csr' or 'row_sparse'."""
+def zeros(
+    shape: int | Sequence[int],
+    ctx: Context | None = None,
+    dtype: DTypeLike | None = None,
+    stype: str | None = None,
+    **kwargs: Any,
+) -> NDArray:
+    """Return an array of zeros; ``stype`` may be 'csr' or 'row_sparse'.
+
+    Parameters
+    ----------
+    shape
+        The extents of the result, or one extent.
+    ctx
+        The device of the result; by default the current one.
+    dtype
+        The dtype of the result; float32 by default.
+    stype
+        The storage: None, 'default', 'csr' or 'row_sparse'.
+    **kwargs
+        ``out``, an array that receives the result, and ``name``, which arrays ignore.
+
+    Examples
+    --------
+    >>> mx.nd.zeros((2, 3), dtype="int32").asnumpy()
+    array([[0, 0, 0],
+           [0, 0, 0]], dtype=int32)
+    """
     if stype not in (None, "default"):
         from .sparse import zeros as sparse_zeros
 
@@ -100,15 +146,59 @@ def zeros(shape: Any, ctx: Context | None = None, dtype: Any = None, stype: Any 
     return _fill("_zeros", shape, 0, ctx, dtype, kwargs)
 
 
-def ones(shape: Any, ctx: Context | None = None, dtype: Any = None, **kwargs: Any) -> NDArray:
-    """Return an array of ones."""
+def ones(
+    shape: int | Sequence[int], ctx: Context | None = None, dtype: DTypeLike | None = None, **kwargs: Any
+) -> NDArray:
+    """Return an array of ones.
+
+    Parameters
+    ----------
+    shape
+        The extents of the result, or one extent.
+    ctx
+        The device of the result; by default the current one.
+    dtype
+        The dtype of the result; float32 by default.
+    **kwargs
+        ``out``, an array that receives the result, and ``name``, which arrays ignore.
+
+    Examples
+    --------
+    >>> mx.nd.ones(3).asnumpy()
+    array([1., 1., 1.], dtype=float32)
+    """
     return _fill("_ones", shape, 1, ctx, dtype, kwargs)
 
 
-def full(shape: Any, val: Any, ctx: Context | None = None, dtype: Any = np.float32, out: Any = None) -> NDArray:
+def full(
+    shape: int | Sequence[int],
+    val: float | np.generic | NDArray,
+    ctx: Context | None = None,
+    dtype: DTypeLike | None = np.float32,
+    out: NDArray | None = None,
+) -> NDArray:
     """Return an array filled with a number or with an array that broadcasts to the shape.
 
     With ``out``, the values are written there in its dtype.
+
+    Parameters
+    ----------
+    shape
+        The extents of the result, or one extent.
+    val
+        The number, or an array that broadcasts to the shape.
+    ctx
+        The device of the result; by default the current one.
+    dtype
+        The dtype of the result.
+    out
+        An array that receives the result.
+
+    Examples
+    --------
+    >>> mx.nd.full((2, 2), 7).asnumpy()
+    array([[7., 7.],
+           [7., 7.]], dtype=float32)
     """
     if isinstance(val, Numbers):
         return _fill("_full", shape, val, ctx, dtype if out is None else None, {"out": out})
@@ -117,8 +207,27 @@ def full(shape: Any, val: Any, ctx: Context | None = None, dtype: Any = np.float
     return target
 
 
-def empty(shape: Any, ctx: Context | None = None, dtype: Any = None, stype: Any = None) -> NDArray:
-    """Return an uninitialized array; here its values are zeros."""
+def empty(
+    shape: int | Sequence[int], ctx: Context | None = None, dtype: DTypeLike | None = None, stype: str | None = None
+) -> NDArray:
+    """Return an uninitialized array; here its values are zeros.
+
+    Parameters
+    ----------
+    shape
+        The extents of the result, or one extent.
+    ctx
+        The device of the result; by default the current one.
+    dtype
+        The dtype of the result; float32 by default.
+    stype
+        The storage: None, 'default', 'csr' or 'row_sparse'.
+
+    Examples
+    --------
+    >>> mx.nd.empty((2, 3)).shape
+    (2, 3)
+    """
     return zeros(shape, ctx, dtype, stype)
 
 
@@ -129,9 +238,32 @@ def arange(
     repeat: int = 1,
     infer_range: bool | None = None,
     ctx: Context | None = None,
-    dtype: Any = np.float32,
+    dtype: DTypeLike | None = np.float32,
 ) -> NDArray:
-    """Return evenly spaced numbers from ``start`` (0 if only one bound is given) up to but excluding ``stop``."""
+    """Return evenly spaced numbers from ``start`` (0 if only one bound is given) up to but excluding ``stop``.
+
+    Parameters
+    ----------
+    start
+        The first number; the excluded end if `stop` is None.
+    stop
+        The end, which is excluded.
+    step
+        The distance of two numbers.
+    repeat
+        How often each number occurs.
+    infer_range
+        Has no effect, as in MXNet.
+    ctx
+        The device of the result; by default the current one.
+    dtype
+        The dtype of the result.
+
+    Examples
+    --------
+    >>> mx.nd.arange(2, 6, step=2, repeat=2).asnumpy()
+    array([2., 2., 4., 4.], dtype=float32)
+    """
     given = {"start": start, "stop": stop, "step": step, "repeat": repeat, "dtype": dtype}
     return _call_creation("_arange", given, ctx)
 
@@ -142,15 +274,60 @@ def linspace(
     num: int,
     endpoint: bool = True,
     ctx: Context | None = None,
-    dtype: Any = np.float32,
+    dtype: DTypeLike | None = np.float32,
 ) -> NDArray:
-    """Return ``num`` evenly spaced numbers between two bounds."""
+    """Return ``num`` evenly spaced numbers between two bounds.
+
+    Parameters
+    ----------
+    start
+        The first number.
+    stop
+        The last number, or the excluded end without `endpoint`.
+    num
+        How many numbers.
+    endpoint
+        Whether `stop` is the last number.
+    ctx
+        The device of the result; by default the current one.
+    dtype
+        The dtype of the result.
+
+    Examples
+    --------
+    >>> mx.nd.linspace(0, 1, 5).asnumpy()
+    array([0.  , 0.25, 0.5 , 0.75, 1.  ], dtype=float32)
+    """
     given = {"start": start, "stop": stop, "num": num, "endpoint": endpoint, "dtype": dtype}
     return _call_creation("_linspace", given, ctx)
 
 
-def eye(N: int, M: int = 0, k: int = 0, ctx: Context | None = None, dtype: Any = None, **kwargs: Any) -> NDArray:
-    """Return a matrix with ones on a diagonal and zeros elsewhere."""
+def eye(
+    N: int, M: int = 0, k: int = 0, ctx: Context | None = None, dtype: DTypeLike | None = None, **kwargs: Any
+) -> NDArray:
+    """Return a matrix with ones on a diagonal and zeros elsewhere.
+
+    Parameters
+    ----------
+    N
+        The number of rows.
+    M
+        The number of columns; 0 for as many as rows.
+    k
+        The diagonal: above the main one if positive, below if negative.
+    ctx
+        The device of the result; by default the current one.
+    dtype
+        The dtype of the result; float32 by default.
+    **kwargs
+        ``out``, an array that receives the result, and ``name``, which arrays ignore.
+
+    Examples
+    --------
+    >>> mx.nd.eye(2, 3, k=1).asnumpy()
+    array([[0., 1., 0.],
+           [0., 0., 1.]], dtype=float32)
+    """
     return _call_creation("_eye", {"N": N, "M": M, "k": k, "dtype": dtype or "float32"}, ctx, kwargs)
 
 
@@ -164,16 +341,31 @@ def _call_creation(
     return invoke(declared, (), values, out, {**options, "ctx": as_context(ctx)})  # type: ignore[no-any-return]
 
 
-def from_numpy(ndarray: Any, zero_copy: bool = True, array_cls: Any = NDArray) -> NDArray:
+def from_numpy(ndarray: np.ndarray[Any, Any], zero_copy: bool = True, array_cls: Any = NDArray) -> NDArray:
     """Create an array with the values and dtype of a NumPy array.
 
     With ``zero_copy`` no memory is copied. The NumPy array becomes read-only, as in MXNet, because pending operators
     still read it.
 
+    Parameters
+    ----------
+    ndarray
+        The NumPy array.
+    zero_copy
+        Whether both share memory.
+    array_cls
+        The class of the result; :class:`NDArray` is the only one.
+
     Compatibility
     -------------
     A write to the result gives it its own memory; in MXNet the write shows in the NumPy array. To share writable
     memory, use DLPack: ``nd.from_dlpack(a)``.
+
+    Examples
+    --------
+    >>> import numpy
+    >>> mx.nd.from_numpy(numpy.array([1, 2], numpy.int8)).dtype
+    <class 'numpy.int8'>
     """
     if not isinstance(ndarray, np.ndarray):
         raise TypeError(f"from_numpy takes a NumPy array, not {type(ndarray)}")
@@ -191,8 +383,23 @@ def from_numpy(ndarray: Any, zero_copy: bool = True, array_cls: Any = NDArray) -
     return concrete(ndarray.view(np.ndarray), CPU)
 
 
-def moveaxis(tensor: NDArray, source: Any, destination: Any) -> NDArray:
-    """Return the array with axes moved to other positions."""
+def moveaxis(tensor: NDArray, source: int | Sequence[int], destination: int | Sequence[int]) -> NDArray:
+    """Return the array with axes moved to other positions.
+
+    Parameters
+    ----------
+    tensor
+        The array.
+    source
+        The axis, or axes, to move.
+    destination
+        The new position of each.
+
+    Examples
+    --------
+    >>> mx.nd.moveaxis(mx.nd.ones((2, 3, 4)), 0, -1).shape
+    (3, 4, 2)
+    """
     ndim = tensor.ndim
     axes = _real_axes(source, ndim, "Source")
     places = _real_axes(destination, ndim, "Destination")
@@ -215,10 +422,24 @@ def _real_axes(given: Any, ndim: int, what: str) -> list[int]:
     return real
 
 
-def concatenate(arrays: Any, axis: int = 0, always_copy: bool = True) -> NDArray:
+def concatenate(arrays: Sequence[NDArray], axis: int = 0, always_copy: bool = True) -> NDArray:
     """Join arrays along an existing axis.
 
     With ``always_copy=False``, a single array is returned itself.
+
+    Parameters
+    ----------
+    arrays
+        A list of arrays with equal extents on the other axes.
+    axis
+        The axis along which arrays are joined.
+    always_copy
+        Whether a list of one array gives a copy of it.
+
+    Examples
+    --------
+    >>> mx.nd.concatenate([mx.nd.ones((2, 3)), mx.nd.zeros((1, 3))]).shape
+    (3, 3)
     """
     if not isinstance(arrays, (list, tuple)) or not arrays:
         raise AssertionError(f"concatenate takes a list of at least one NDArray, not {arrays!r}")
@@ -226,5 +447,5 @@ def concatenate(arrays: Any, axis: int = 0, always_copy: bool = True) -> NDArray
         if not isinstance(item, NDArray):
             raise AssertionError(f"concatenate takes a list of NDArrays, but it holds {type(item)}")
     if len(arrays) == 1 and not always_copy:
-        return arrays[0]  # type: ignore[no-any-return]
+        return arrays[0]
     return function_of(REGISTRY["Concat"], "concat")(*arrays, dim=axis)  # type: ignore[no-any-return]

@@ -21,6 +21,22 @@ from .creation import array
 __all__ = ["histogram", "matmul", "onehot_encode", "reset_arrays", "split_v2", "with_scalars"]
 
 
+_SCALAR_TEXT = """{} Either operand may be a number.
+
+Parameters
+----------
+{}
+    The first operand.
+{}
+    The second operand; shapes broadcast.
+
+Examples
+--------
+>>> mx.nd.{}(mx.nd.array([1.0, 4.0]), 2).asnumpy()
+{!r}
+"""
+
+
 def with_scalars(declared: Operator) -> Callable[..., Any]:
     """Return a binary operator as a function whose operands may both be numbers."""
     word = declared.with_scalars
@@ -59,12 +75,26 @@ def with_scalars(declared: Operator) -> Callable[..., Any]:
     chosen.__module__ = "phonograd.ndarray"
     names = list(chosen.__annotations__)[:2]
     chosen.__annotations__ = {name: Type("NDArray | float") for name in names} | {"return": Type("NDArray")}
-    chosen.__doc__ = f"{(declared.__doc__ or '').splitlines()[0]} Either operand may be a number."
+    result = np.array([on_numbers(1.0, 2.0), on_numbers(4.0, 2.0)], np.float32)
+    chosen.__doc__ = _SCALAR_TEXT.format((declared.__doc__ or "").splitlines()[0], *names, word, result)
     return chosen
 
 
 def matmul(lhs: NDArray, rhs: NDArray) -> NDArray:
-    """Return the matrix product ``lhs @ rhs`` of two matrices, stacks of matrices, or with a vector."""
+    """Return the matrix product ``lhs @ rhs`` of two matrices, stacks of matrices, or with a vector.
+
+    Parameters
+    ----------
+    lhs
+        The first operand: a vector, a matrix, or matrices in the last two axes.
+    rhs
+        The second operand; leading axes broadcast.
+
+    Examples
+    --------
+    >>> mx.nd.matmul(mx.nd.ones((2, 3)), mx.nd.ones((5, 3, 4))).shape
+    (5, 2, 4)
+    """
     if not isinstance(lhs, NDArray) or not isinstance(rhs, NDArray):
         raise unsupported_operand(lhs if isinstance(rhs, NDArray) else rhs)
     if not lhs.shape or not rhs.shape:
@@ -82,14 +112,45 @@ def matmul(lhs: NDArray, rhs: NDArray) -> NDArray:
 
 
 def onehot_encode(indices: NDArray, out: NDArray) -> NDArray:
-    """Write the one-hot encoding of indices into ``out`` and return it."""
+    """Write the one-hot encoding of indices into ``out`` and return it.
+
+    Parameters
+    ----------
+    indices
+        The index of the 1 in each row.
+    out
+        The matrix, one row for each index.
+
+    Examples
+    --------
+    >>> mx.nd.onehot_encode(mx.nd.array([2, 0]), mx.nd.empty((2, 3))).asnumpy()
+    array([[0., 0., 1.],
+           [1., 0., 0.]], dtype=float32)
+    """
     encoded = function_of(REGISTRY["one_hot"], "one_hot")(indices, depth=out.shape[1], dtype=out._dtype)
     out[:] = encoded
     return out
 
 
 def split_v2(ary: NDArray, indices_or_sections: Any, axis: int = 0, squeeze_axis: bool = False) -> Any:
-    """Split an array along an axis into equal sections, or at the given indices."""
+    """Split an array along an axis into equal sections, or at the given indices.
+
+    Parameters
+    ----------
+    ary
+        The array.
+    indices_or_sections
+        The number of equal sections, or the indices at which sections begin.
+    axis
+        The axis.
+    squeeze_axis
+        Whether to remove the axis from sections of extent 1.
+
+    Examples
+    --------
+    >>> [part.shape for part in mx.nd.split_v2(mx.nd.ones((5, 2)), (1, 3))]
+    [(1, 2), (2, 2), (2, 2)]
+    """
     extent = ary.shape[axis]
     indices: tuple[int, ...] = (0,)
     sections = 0
@@ -111,10 +172,18 @@ def histogram(a: NDArray, bins: Any = 10, range: tuple[float, float] | None = No
 
     Parameters
     ----------
+    a
+        The array; all of its elements count.
     bins
         The number of bins of equal width, or an array with their edges.
     range
         The outer edges; by default the smallest and the largest element.
+
+    Examples
+    --------
+    >>> counts, edges = mx.nd.histogram(mx.nd.array([0, 1, 1, 4]), bins=2, range=(0, 4))
+    >>> counts.asnumpy(), edges.asnumpy()
+    (array([3, 1]), array([0., 2., 4.], dtype=float32))
     """
     values = read(a)
     if isinstance(bins, NDArray):
@@ -129,7 +198,22 @@ def histogram(a: NDArray, bins: Any = 10, range: tuple[float, float] | None = No
 
 
 def reset_arrays(*data: NDArray, num_arrays: int | None = None) -> None:
-    """Fill arrays with zeros, in place."""
+    """Fill arrays with zeros, in place.
+
+    Parameters
+    ----------
+    *data
+        The arrays.
+    num_arrays
+        Their number, which MXNet needs.
+
+    Examples
+    --------
+    >>> x = mx.nd.ones(2)
+    >>> mx.nd.reset_arrays(x)
+    >>> x.asnumpy()
+    array([0., 0.], dtype=float32)
+    """
     if num_arrays is not None and num_arrays != len(data):
         raise ValueError(f"reset_arrays got {len(data)} arrays, but num_arrays={num_arrays}")
     for one in data:

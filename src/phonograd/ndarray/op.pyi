@@ -7489,81 +7489,308 @@ def unravel_index(data: NDArray, shape: int | Sequence[int] | None = None, out: 
     """
 
 def add(lhs: NDArray | float, rhs: NDArray | float) -> NDArray:
-    """Return the sum of two arrays, with broadcasting. Either operand may be a number."""
+    """Return the sum of two arrays, with broadcasting. Either operand may be a number.
+
+    Parameters
+    ----------
+    lhs
+        The first operand.
+    rhs
+        The second operand; shapes broadcast.
+
+    Examples
+    --------
+    >>> mx.nd.add(mx.nd.array([1.0, 4.0]), 2).asnumpy()
+    array([3., 6.], dtype=float32)
+    """
 
 def divide(lhs: NDArray | float, rhs: NDArray | float) -> NDArray:
     """Return the quotient of two arrays, with broadcasting; integers divide towards zero. Either operand may be a number.
 
+    Parameters
+    ----------
+    lhs
+        The first operand.
+    rhs
+        The second operand; shapes broadcast.
+
+    Examples
+    --------
+    >>> mx.nd.divide(mx.nd.array([1.0, 4.0]), 2).asnumpy()
+    array([0.5, 2. ], dtype=float32)
     """
 
 def equal(lhs: NDArray | float, rhs: NDArray | float) -> NDArray:
-    """Return 1 where the operands are equal, else 0, with broadcasting. Either operand may be a number."""
+    """Return 1 where the operands are equal, else 0, with broadcasting. Either operand may be a number.
+
+    Parameters
+    ----------
+    lhs
+        The first operand.
+    rhs
+        The second operand; shapes broadcast.
+
+    Examples
+    --------
+    >>> mx.nd.equal(mx.nd.array([1.0, 4.0]), 2).asnumpy()
+    array([0., 0.], dtype=float32)
+    """
 
 def greater(lhs: NDArray | float, rhs: NDArray | float) -> NDArray:
-    """Return 1 where lhs is greater than rhs, else 0, with broadcasting. Either operand may be a number."""
+    """Return 1 where lhs is greater than rhs, else 0, with broadcasting. Either operand may be a number.
+
+    Parameters
+    ----------
+    lhs
+        The first operand.
+    rhs
+        The second operand; shapes broadcast.
+
+    Examples
+    --------
+    >>> mx.nd.greater(mx.nd.array([1.0, 4.0]), 2).asnumpy()
+    array([0., 1.], dtype=float32)
+    """
 
 def greater_equal(lhs: NDArray | float, rhs: NDArray | float) -> NDArray:
     """Return 1 where lhs is greater than or equal to rhs, else 0, with broadcasting. Either operand may be a number.
 
+    Parameters
+    ----------
+    lhs
+        The first operand.
+    rhs
+        The second operand; shapes broadcast.
+
+    Examples
+    --------
+    >>> mx.nd.greater_equal(mx.nd.array([1.0, 4.0]), 2).asnumpy()
+    array([0., 1.], dtype=float32)
     """
 
 def hypot(lhs: NDArray | float, rhs: NDArray | float) -> NDArray:
     """Return ``sqrt(lhs**2 + rhs**2)``, with broadcasting: the hypotenuse of a right triangle. Either operand may be a number.
 
+    Parameters
+    ----------
+    lhs
+        The first operand.
+    rhs
+        The second operand; shapes broadcast.
+
+    Examples
+    --------
+    >>> mx.nd.hypot(mx.nd.array([1.0, 4.0]), 2).asnumpy()
+    array([2.236068, 4.472136], dtype=float32)
     """
 
 def lesser(lhs: NDArray | float, rhs: NDArray | float) -> NDArray:
-    """Return 1 where lhs is less than rhs, else 0, with broadcasting. Either operand may be a number."""
+    """Return 1 where lhs is less than rhs, else 0, with broadcasting. Either operand may be a number.
+
+    Parameters
+    ----------
+    lhs
+        The first operand.
+    rhs
+        The second operand; shapes broadcast.
+
+    Examples
+    --------
+    >>> mx.nd.lesser(mx.nd.array([1.0, 4.0]), 2).asnumpy()
+    array([1., 0.], dtype=float32)
+    """
 
 def lesser_equal(lhs: NDArray | float, rhs: NDArray | float) -> NDArray:
     """Return 1 where lhs is less than or equal to rhs, else 0, with broadcasting. Either operand may be a number.
 
+    Parameters
+    ----------
+    lhs
+        The first operand.
+    rhs
+        The second operand; shapes broadcast.
+
+    Examples
+    --------
+    >>> mx.nd.lesser_equal(mx.nd.array([1.0, 4.0]), 2).asnumpy()
+    array([1., 0.], dtype=float32)
     """
 
 def logical_and(lhs: NDArray | float, rhs: NDArray | float) -> NDArray:
     """Return 1 where both operands are nonzero, else 0, with broadcasting. Either operand may be a number.
 
+    Parameters
+    ----------
+    lhs
+        The first operand.
+    rhs
+        The second operand; shapes broadcast.
+
+    Examples
+    --------
+    >>> mx.nd.logical_and(mx.nd.array([1.0, 4.0]), 2).asnumpy()
+    array([1., 1.], dtype=float32)
     """
 
 def logical_or(lhs: NDArray | float, rhs: NDArray | float) -> NDArray:
     """Return 1 where at least one operand is nonzero, else 0, with broadcasting. Either operand may be a number.
 
+    Parameters
+    ----------
+    lhs
+        The first operand.
+    rhs
+        The second operand; shapes broadcast.
+
+    Examples
+    --------
+    >>> mx.nd.logical_or(mx.nd.array([1.0, 4.0]), 2).asnumpy()
+    array([1., 1.], dtype=float32)
     """
 
 def logical_xor(lhs: NDArray | float, rhs: NDArray | float) -> NDArray:
     """Return 1 where exactly one operand is nonzero, else 0, with broadcasting. Either operand may be a number.
 
+    Parameters
+    ----------
+    lhs
+        The first operand.
+    rhs
+        The second operand; shapes broadcast.
+
+    Examples
+    --------
+    >>> mx.nd.logical_xor(mx.nd.array([1.0, 4.0]), 2).asnumpy()
+    array([0., 0.], dtype=float32)
     """
 
 def maximum(lhs: NDArray | float, rhs: NDArray | float) -> NDArray:
     """Return the elementwise maximum of two arrays, with broadcasting; NaN propagates. Either operand may be a number.
 
+    Parameters
+    ----------
+    lhs
+        The first operand.
+    rhs
+        The second operand; shapes broadcast.
+
+    Examples
+    --------
+    >>> mx.nd.maximum(mx.nd.array([1.0, 4.0]), 2).asnumpy()
+    array([2., 4.], dtype=float32)
     """
 
 def minimum(lhs: NDArray | float, rhs: NDArray | float) -> NDArray:
     """Return the elementwise minimum of two arrays, with broadcasting; NaN propagates. Either operand may be a number.
 
+    Parameters
+    ----------
+    lhs
+        The first operand.
+    rhs
+        The second operand; shapes broadcast.
+
+    Examples
+    --------
+    >>> mx.nd.minimum(mx.nd.array([1.0, 4.0]), 2).asnumpy()
+    array([1., 2.], dtype=float32)
     """
 
 def modulo(lhs: NDArray | float, rhs: NDArray | float) -> NDArray:
     """Return the remainder of a division, with the sign of the divisor; zero if the divisor is zero. Either operand may be a number.
 
+    Parameters
+    ----------
+    lhs
+        The first operand.
+    rhs
+        The second operand; shapes broadcast.
+
+    Examples
+    --------
+    >>> mx.nd.modulo(mx.nd.array([1.0, 4.0]), 2).asnumpy()
+    array([1., 0.], dtype=float32)
     """
 
 def multiply(lhs: NDArray | float, rhs: NDArray | float) -> NDArray:
-    """Return the product of two arrays, with broadcasting. Either operand may be a number."""
+    """Return the product of two arrays, with broadcasting. Either operand may be a number.
+
+    Parameters
+    ----------
+    lhs
+        The first operand.
+    rhs
+        The second operand; shapes broadcast.
+
+    Examples
+    --------
+    >>> mx.nd.multiply(mx.nd.array([1.0, 4.0]), 2).asnumpy()
+    array([2., 8.], dtype=float32)
+    """
 
 def not_equal(lhs: NDArray | float, rhs: NDArray | float) -> NDArray:
-    """Return 1 where the operands differ, else 0, with broadcasting. Either operand may be a number."""
+    """Return 1 where the operands differ, else 0, with broadcasting. Either operand may be a number.
+
+    Parameters
+    ----------
+    lhs
+        The first operand.
+    rhs
+        The second operand; shapes broadcast.
+
+    Examples
+    --------
+    >>> mx.nd.not_equal(mx.nd.array([1.0, 4.0]), 2).asnumpy()
+    array([1., 1.], dtype=float32)
+    """
 
 def power(base: NDArray | float, exp: NDArray | float) -> NDArray:
-    """Return lhs raised to the power of rhs, with broadcasting. Either operand may be a number."""
+    """Return lhs raised to the power of rhs, with broadcasting. Either operand may be a number.
+
+    Parameters
+    ----------
+    base
+        The first operand.
+    exp
+        The second operand; shapes broadcast.
+
+    Examples
+    --------
+    >>> mx.nd.power(mx.nd.array([1.0, 4.0]), 2).asnumpy()
+    array([ 1., 16.], dtype=float32)
+    """
 
 def subtract(lhs: NDArray | float, rhs: NDArray | float) -> NDArray:
-    """Return the difference of two arrays, with broadcasting. Either operand may be a number."""
+    """Return the difference of two arrays, with broadcasting. Either operand may be a number.
+
+    Parameters
+    ----------
+    lhs
+        The first operand.
+    rhs
+        The second operand; shapes broadcast.
+
+    Examples
+    --------
+    >>> mx.nd.subtract(mx.nd.array([1.0, 4.0]), 2).asnumpy()
+    array([-1.,  2.], dtype=float32)
+    """
 
 def true_divide(lhs: NDArray | float, rhs: NDArray | float) -> NDArray:
     """Return the quotient of two arrays, with broadcasting; integers divide towards zero. Either operand may be a number.
 
+    Parameters
+    ----------
+    lhs
+        The first operand.
+    rhs
+        The second operand; shapes broadcast.
+
+    Examples
+    --------
+    >>> mx.nd.divide(mx.nd.array([1.0, 4.0]), 2).asnumpy()
+    array([0.5, 2. ], dtype=float32)
     """
 
+
+__all__: list[str] = ['Activation', 'BatchNorm', 'BatchNorm_v1', 'BilinearSampler', 'BlockGrad', 'CTCLoss', 'Cast', 'Concat', 'Convolution', 'Convolution_v1', 'Correlation', 'Crop', 'CuDNNBatchNorm', 'Custom', 'Deconvolution', 'Dropout', 'ElementWiseSum', 'Embedding', 'Flatten', 'FullyConnected', 'GridGenerator', 'GroupNorm', 'InstanceNorm', 'L2Normalization', 'LRN', 'LayerNorm', 'LeakyReLU', 'LinearRegressionOutput', 'LogisticRegressionOutput', 'MAERegressionOutput', 'MakeLoss', 'Pad', 'Pooling', 'Pooling_v1', 'RNN', 'ROIPooling', 'Reshape', 'SVMOutput', 'SequenceLast', 'SequenceMask', 'SequenceReverse', 'SliceChannel', 'Softmax', 'SoftmaxActivation', 'SoftmaxOutput', 'SpatialTransformer', 'SwapAxis', 'UpSampling', 'abs', 'adam_update', 'add', 'add_n', 'all_finite', 'amp_cast', 'amp_multicast', 'arccos', 'arccosh', 'arcsin', 'arcsinh', 'arctan', 'arctanh', 'argmax', 'argmax_channel', 'argmin', 'argsort', 'batch_dot', 'batch_take', 'broadcast_add', 'broadcast_axes', 'broadcast_axis', 'broadcast_div', 'broadcast_equal', 'broadcast_greater', 'broadcast_greater_equal', 'broadcast_hypot', 'broadcast_lesser', 'broadcast_lesser_equal', 'broadcast_like', 'broadcast_logical_and', 'broadcast_logical_or', 'broadcast_logical_xor', 'broadcast_maximum', 'broadcast_minimum', 'broadcast_minus', 'broadcast_mod', 'broadcast_mul', 'broadcast_not_equal', 'broadcast_plus', 'broadcast_power', 'broadcast_sub', 'broadcast_to', 'cast', 'cast_storage', 'cbrt', 'ceil', 'choose_element_0index', 'clip', 'col2im', 'concat', 'cos', 'cosh', 'crop', 'ctc_loss', 'cumsum', 'degrees', 'depth_to_space', 'diag', 'divide', 'dot', 'elemwise_add', 'elemwise_div', 'elemwise_mul', 'elemwise_sub', 'equal', 'erf', 'erfinv', 'exp', 'expand_dims', 'expm1', 'fill_element_0index', 'fix', 'flatten', 'flip', 'floor', 'ftml_update', 'ftrl_update', 'gamma', 'gammaln', 'gather_nd', 'greater', 'greater_equal', 'hard_sigmoid', 'hypot', 'identity', 'im2col', 'khatri_rao', 'lamb_update_phase1', 'lamb_update_phase2', 'lesser', 'lesser_equal', 'linalg_det', 'linalg_extractdiag', 'linalg_extracttrian', 'linalg_gelqf', 'linalg_gemm', 'linalg_gemm2', 'linalg_inverse', 'linalg_makediag', 'linalg_maketrian', 'linalg_potrf', 'linalg_potri', 'linalg_slogdet', 'linalg_sumlogdiag', 'linalg_syevd', 'linalg_syrk', 'linalg_trmm', 'linalg_trsm', 'log', 'log10', 'log1p', 'log2', 'log_softmax', 'logical_and', 'logical_not', 'logical_or', 'logical_xor', 'make_loss', 'max', 'max_axis', 'maximum', 'mean', 'min', 'min_axis', 'minimum', 'modulo', 'moments', 'mp_lamb_update_phase1', 'mp_lamb_update_phase2', 'mp_nag_mom_update', 'mp_sgd_mom_update', 'mp_sgd_update', 'multi_all_finite', 'multi_lars', 'multi_mp_sgd_mom_update', 'multi_mp_sgd_update', 'multi_sgd_mom_update', 'multi_sgd_update', 'multi_sum_sq', 'multiply', 'nag_mom_update', 'nanprod', 'nansum', 'negative', 'norm', 'normal', 'not_equal', 'one_hot', 'ones_like', 'pad', 'pick', 'power', 'preloaded_multi_mp_sgd_mom_update', 'preloaded_multi_mp_sgd_update', 'preloaded_multi_sgd_mom_update', 'preloaded_multi_sgd_update', 'prod', 'radians', 'random_exponential', 'random_gamma', 'random_generalized_negative_binomial', 'random_negative_binomial', 'random_normal', 'random_pdf_dirichlet', 'random_pdf_exponential', 'random_pdf_gamma', 'random_pdf_generalized_negative_binomial', 'random_pdf_negative_binomial', 'random_pdf_normal', 'random_pdf_poisson', 'random_pdf_uniform', 'random_poisson', 'random_randint', 'random_uniform', 'ravel_multi_index', 'rcbrt', 'reciprocal', 'relu', 'repeat', 'reset_arrays', 'reshape', 'reshape_like', 'reverse', 'rint', 'rmsprop_update', 'rmspropalex_update', 'round', 'rsqrt', 'sample_exponential', 'sample_gamma', 'sample_generalized_negative_binomial', 'sample_multinomial', 'sample_negative_binomial', 'sample_normal', 'sample_poisson', 'sample_uniform', 'scatter_nd', 'sgd_mom_update', 'sgd_update', 'shape_array', 'shuffle', 'sigmoid', 'sign', 'signsgd_update', 'signum_update', 'sin', 'sinh', 'size_array', 'slice', 'slice_axis', 'slice_like', 'smooth_l1', 'softmax', 'softmax_cross_entropy', 'softmin', 'softsign', 'sort', 'space_to_depth', 'sparse_retain', 'split', 'sqrt', 'square', 'squeeze', 'stack', 'stop_gradient', 'subtract', 'sum', 'sum_axis', 'swapaxes', 'take', 'tan', 'tanh', 'tile', 'topk', 'transpose', 'true_divide', 'trunc', 'uniform', 'unravel_index', 'where', 'zeros_like']

@@ -422,6 +422,14 @@ def save(fname: str | os.PathLike[str], data: NDArray | list[NDArray] | dict[str
         If `data` has another type.
     MXNetError
         If the file cannot be written (it then stays unchanged), or an array has shape () outside ``np_shape``.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "weights.params"
+    >>> mx.nd.save(path, {"weight": mx.nd.ones((2, 3))})
+    >>> sorted(mx.nd.load(path))
+    ['weight']
     """
     from . import NDArray
 
@@ -456,6 +464,11 @@ def load(fname: str | os.PathLike[str]) -> list[NDArray] | dict[str, NDArray]:
 
     The arrays are created on ``cpu(0)``, regardless of the device they were saved from.
 
+    Parameters
+    ----------
+    fname
+        The path of the file.
+
     Raises
     ------
     TypeError
@@ -463,6 +476,14 @@ def load(fname: str | os.PathLike[str]) -> list[NDArray] | dict[str, NDArray]:
     MXNetError
         If the file is missing, truncated or damaged, or was saved under the other shape
         semantics (see :func:`phonograd.util.np_shape`).
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "weights.params"
+    >>> mx.nd.save(path, {"weight": mx.nd.ones((2, 3))})
+    >>> mx.nd.load(path)["weight"].shape
+    (2, 3)
     """
     if not isinstance(fname, str | os.PathLike):
         raise TypeError("fname required to be a string")
@@ -470,7 +491,21 @@ def load(fname: str | os.PathLike[str]) -> list[NDArray] | dict[str, NDArray]:
 
 
 def load_frombuffer(buf: bytes | bytearray | memoryview | str) -> list[NDArray] | dict[str, NDArray]:
-    """Return the arrays in the bytes of a file; see :func:`load`."""
+    """Return the arrays in the bytes of a file; see :func:`load`.
+
+    Parameters
+    ----------
+    buf
+        The contents of a file.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "weights.params"
+    >>> mx.nd.save(path, {"weight": mx.nd.ones((2, 3))})
+    >>> sorted(mx.nd.load_frombuffer(path.read_bytes()))
+    ['weight']
+    """
     if isinstance(buf, str):
         buf = buf.encode("utf-8")
     if not isinstance(buf, bytes | bytearray | memoryview):

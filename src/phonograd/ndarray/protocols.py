@@ -200,7 +200,18 @@ def dlpack_device(self: Any) -> tuple[int, int]:
 
 
 def to_dlpack(data: Any) -> Any:
-    """Return a DLPack capsule that shares the memory of an array: each side sees the other's writes."""
+    """Return a DLPack capsule that shares the memory of an array: each side sees the other's writes.
+
+    Parameters
+    ----------
+    data
+        The array.
+
+    Examples
+    --------
+    >>> mx.nd.from_dlpack(mx.nd.to_dlpack_for_read(mx.nd.ones(2))).asnumpy()
+    array([1., 1.], dtype=float32)
+    """
     memory = share(data)
     return _capsule_of_words(memory, None) if memory.dtype == BFLOAT16 else memory.__dlpack__()
 
@@ -225,6 +236,13 @@ def from_dlpack(dlpack: Any) -> Any:
 
     The memory is shared: each side sees the other's in-place writes. The array's ``copy()`` is independent.
 
+    Parameters
+    ----------
+    dlpack
+        The capsule or object.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> a = np.zeros(3, np.float32)
     >>> x = from_dlpack(a)

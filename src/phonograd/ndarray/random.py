@@ -7,6 +7,7 @@ regardless of the program's other computations.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,6 +18,9 @@ from ..core.base.devices import Context, as_context
 from ..core.base.errors import MXNetError, nearest
 from ..core.graph.operator import REGISTRY
 from .array import NDArray
+
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike
 
 __all__ = [
     "exponential",
@@ -82,65 +86,308 @@ def _check_shape(shape: Any, kind: str) -> Any:
 
 
 def uniform(
-    low: Any = 0, high: Any = 1, shape: Any = NULL, dtype: Any = NULL, ctx: Any = None, out: Any = None, **kwargs: Any
+    low: float | NDArray = 0,
+    high: float | NDArray = 1,
+    shape: int | Sequence[int] | None = NULL,
+    dtype: DTypeLike | None = NULL,
+    ctx: Context | None = None,
+    out: NDArray | None = None,
+    **kwargs: Any,
 ) -> NDArray:
-    """Return numbers drawn uniformly from [low, high)."""
+    """Return numbers drawn uniformly from [low, high).
+
+    Parameters
+    ----------
+    low
+        The lower limit: a number, or an array with one limit for each distribution.
+    high
+        The upper limit, which is excluded.
+    shape
+        The extents of the result; with arrays as parameters, the extents of the draws for each element.
+    dtype
+        The dtype of the result; float32 by default.
+    ctx
+        The device of the result; by default the current one.
+    out
+        An array that receives the result.
+    **kwargs
+        ``name``, which arrays ignore.
+
+    Examples
+    --------
+    >>> x = mx.nd.random.uniform(-1, 1, shape=(2, 3))
+    >>> x.shape, bool((x.abs() <= 1).min())
+    ((2, 3), True)
+    """
     return _draw("uniform", {"low": low, "high": high}, shape, dtype, ctx, out, kwargs)
 
 
 def normal(
-    loc: Any = 0, scale: Any = 1, shape: Any = NULL, dtype: Any = NULL, ctx: Any = None, out: Any = None, **kwargs: Any
+    loc: float | NDArray = 0,
+    scale: float | NDArray = 1,
+    shape: int | Sequence[int] | None = NULL,
+    dtype: DTypeLike | None = NULL,
+    ctx: Context | None = None,
+    out: NDArray | None = None,
+    **kwargs: Any,
 ) -> NDArray:
-    """Return numbers drawn from normal distributions with mean ``loc`` and standard deviation ``scale``."""
+    """Return numbers drawn from normal distributions with mean ``loc`` and standard deviation ``scale``.
+
+    Parameters
+    ----------
+    loc
+        The mean: a number, or an array with one mean for each distribution.
+    scale
+        The standard deviation, a number or an array like `loc`.
+    shape
+        The extents of the result; with arrays as parameters, the extents of the draws for each element.
+    dtype
+        The dtype of the result; float32 by default.
+    ctx
+        The device of the result; by default the current one.
+    out
+        An array that receives the result.
+    **kwargs
+        ``name``, which arrays ignore.
+
+    Examples
+    --------
+    >>> mx.nd.random.normal(0, 1, shape=(2, 3)).shape
+    (2, 3)
+    >>> mx.nd.random.normal(mx.nd.array([0, 100]), mx.nd.array([1, 1]), shape=4).shape
+    (2, 4)
+    """
     names = {"loc": "mu", "scale": "sigma"}
     return _draw("normal", {"loc": loc, "scale": scale}, shape, dtype, ctx, out, kwargs, names)
 
 
 def randn(*shape: int, **kwargs: Any) -> NDArray:
-    """Return numbers drawn from a normal distribution in the given shape."""
+    """Return numbers drawn from a normal distribution in the given shape.
+
+    Parameters
+    ----------
+    *shape
+        The extents of the result, one argument for each axis.
+    **kwargs
+        ``loc``, ``scale``, ``dtype``, ``ctx`` and ``out``; see :func:`normal`.
+
+    Examples
+    --------
+    >>> mx.nd.random.randn(2, 3).shape
+    (2, 3)
+    """
     loc, scale = kwargs.pop("loc", 0), kwargs.pop("scale", 1)
     return normal(loc, scale, shape or 1, kwargs.pop("dtype", NULL), **kwargs)
 
 
 def exponential(
-    scale: Any = 1, shape: Any = NULL, dtype: Any = NULL, ctx: Any = None, out: Any = None, **kwargs: Any
+    scale: float | NDArray = 1,
+    shape: int | Sequence[int] | None = NULL,
+    dtype: DTypeLike | None = NULL,
+    ctx: Context | None = None,
+    out: NDArray | None = None,
+    **kwargs: Any,
 ) -> NDArray:
-    """Return numbers drawn from exponential distributions with mean ``scale``."""
+    """Return numbers drawn from exponential distributions with mean ``scale``.
+
+    Parameters
+    ----------
+    scale
+        The mean: a number, or an array with one mean for each distribution.
+    shape
+        The extents of the result; with arrays as parameters, the extents of the draws for each element.
+    dtype
+        The dtype of the result; float32 by default.
+    ctx
+        The device of the result; by default the current one.
+    out
+        An array that receives the result.
+    **kwargs
+        ``name``, which arrays ignore.
+
+    Examples
+    --------
+    >>> mx.nd.random.exponential(2, shape=3).shape
+    (3,)
+    """
     return _draw("exponential", {"lam": 1.0 / scale}, shape, dtype, ctx, out, kwargs)
 
 
 def poisson(
-    lam: Any = 1, shape: Any = NULL, dtype: Any = NULL, ctx: Any = None, out: Any = None, **kwargs: Any
+    lam: float | NDArray = 1,
+    shape: int | Sequence[int] | None = NULL,
+    dtype: DTypeLike | None = NULL,
+    ctx: Context | None = None,
+    out: NDArray | None = None,
+    **kwargs: Any,
 ) -> NDArray:
-    """Return counts drawn from Poisson distributions with mean ``lam``."""
+    """Return counts drawn from Poisson distributions with mean ``lam``.
+
+    Parameters
+    ----------
+    lam
+        The mean: a number, or an array with one mean for each distribution.
+    shape
+        The extents of the result; with arrays as parameters, the extents of the draws for each element.
+    dtype
+        The dtype of the result; float32 by default.
+    ctx
+        The device of the result; by default the current one.
+    out
+        An array that receives the result.
+    **kwargs
+        ``name``, which arrays ignore.
+
+    Examples
+    --------
+    >>> mx.nd.random.poisson(4, shape=(2, 2)).shape
+    (2, 2)
+    """
     return _draw("poisson", {"lam": lam}, shape, dtype, ctx, out, kwargs)
 
 
 def gamma(
-    alpha: Any = 1, beta: Any = 1, shape: Any = NULL, dtype: Any = NULL, ctx: Any = None, out: Any = None, **kwargs: Any
+    alpha: float | NDArray = 1,
+    beta: float | NDArray = 1,
+    shape: int | Sequence[int] | None = NULL,
+    dtype: DTypeLike | None = NULL,
+    ctx: Context | None = None,
+    out: NDArray | None = None,
+    **kwargs: Any,
 ) -> NDArray:
-    """Return numbers drawn from gamma distributions with shape ``alpha`` and scale ``beta``."""
+    """Return numbers drawn from gamma distributions with shape ``alpha`` and scale ``beta``.
+
+    Parameters
+    ----------
+    alpha
+        The shape of the distribution: a number, or an array with one for each distribution.
+    beta
+        The scale, a number or an array like `alpha`.
+    shape
+        The extents of the result; with arrays as parameters, the extents of the draws for each element.
+    dtype
+        The dtype of the result; float32 by default.
+    ctx
+        The device of the result; by default the current one.
+    out
+        An array that receives the result.
+    **kwargs
+        ``name``, which arrays ignore.
+
+    Examples
+    --------
+    >>> mx.nd.random.gamma(9, 0.5, shape=3).shape
+    (3,)
+    """
     return _draw("gamma", {"alpha": alpha, "beta": beta}, shape, dtype, ctx, out, kwargs)
 
 
 def negative_binomial(
-    k: Any = 1, p: Any = 1, shape: Any = NULL, dtype: Any = NULL, ctx: Any = None, out: Any = None, **kwargs: Any
+    k: float | NDArray = 1,
+    p: float | NDArray = 1,
+    shape: int | Sequence[int] | None = NULL,
+    dtype: DTypeLike | None = NULL,
+    ctx: Context | None = None,
+    out: NDArray | None = None,
+    **kwargs: Any,
 ) -> NDArray:
-    """Return the number of failures before the ``k``-th success in trials with success probability ``p``."""
+    """Return the number of failures before the ``k``-th success in trials with success probability ``p``.
+
+    Parameters
+    ----------
+    k
+        The number of successes: a number, or an array with one for each distribution.
+    p
+        The probability of a success, a number or an array like `k`.
+    shape
+        The extents of the result; with arrays as parameters, the extents of the draws for each element.
+    dtype
+        The dtype of the result; float32 by default.
+    ctx
+        The device of the result; by default the current one.
+    out
+        An array that receives the result.
+    **kwargs
+        ``name``, which arrays ignore.
+
+    Examples
+    --------
+    >>> mx.nd.random.negative_binomial(3, 0.4, shape=3).shape
+    (3,)
+    """
     return _draw("negative_binomial", {"k": k, "p": p}, shape, dtype, ctx, out, kwargs)
 
 
 def generalized_negative_binomial(
-    mu: Any = 1, alpha: Any = 1, shape: Any = NULL, dtype: Any = NULL, ctx: Any = None, out: Any = None, **kwargs: Any
+    mu: float | NDArray = 1,
+    alpha: float | NDArray = 1,
+    shape: int | Sequence[int] | None = NULL,
+    dtype: DTypeLike | None = NULL,
+    ctx: Context | None = None,
+    out: NDArray | None = None,
+    **kwargs: Any,
 ) -> NDArray:
-    """Return counts drawn from negative binomial distributions with mean ``mu`` and dispersion ``alpha``."""
+    """Return counts drawn from negative binomial distributions with mean ``mu`` and dispersion ``alpha``.
+
+    Parameters
+    ----------
+    mu
+        The mean: a number, or an array with one mean for each distribution.
+    alpha
+        The dispersion, a number or an array like `mu`.
+    shape
+        The extents of the result; with arrays as parameters, the extents of the draws for each element.
+    dtype
+        The dtype of the result; float32 by default.
+    ctx
+        The device of the result; by default the current one.
+    out
+        An array that receives the result.
+    **kwargs
+        ``name``, which arrays ignore.
+
+    Examples
+    --------
+    >>> mx.nd.random.generalized_negative_binomial(2, 0.3, shape=3).shape
+    (3,)
+    """
     return _draw("generalized_negative_binomial", {"mu": mu, "alpha": alpha}, shape, dtype, ctx, out, kwargs)
 
 
 def randint(
-    low: int, high: int, shape: Any = NULL, dtype: Any = NULL, ctx: Any = None, out: Any = None, **kwargs: Any
+    low: int,
+    high: int,
+    shape: int | Sequence[int] | None = NULL,
+    dtype: DTypeLike | None = NULL,
+    ctx: Context | None = None,
+    out: NDArray | None = None,
+    **kwargs: Any,
 ) -> NDArray:
-    """Return integers drawn uniformly from low, ..., high - 1."""
+    """Return integers drawn uniformly from low, ..., high - 1.
+
+    Parameters
+    ----------
+    low
+        The smallest integer.
+    high
+        The end, which is excluded.
+    shape
+        The extents of the result, or one extent.
+    dtype
+        The dtype of the result: 'int32' by default, or 'int64'.
+    ctx
+        The device of the result; by default the current one.
+    out
+        An array that receives the result.
+    **kwargs
+        ``name``, which arrays ignore.
+
+    Examples
+    --------
+    >>> x = mx.nd.random.randint(0, 10, shape=(2, 3))
+    >>> x.dtype, bool((x < 10).min())
+    (<class 'numpy.int32'>, True)
+    """
     for bound in (low, high):
         if not isinstance(bound, Numbers):
             raise TypeError(f"the bounds of randint must be integers, not {type(bound)}")
@@ -148,11 +395,37 @@ def randint(
 
 
 def multinomial(
-    data: NDArray, shape: Any = NULL, get_prob: bool = False, out: Any = None, dtype: Any = "int32", **kwargs: Any
+    data: NDArray,
+    shape: int | Sequence[int] | None = NULL,
+    get_prob: bool = False,
+    out: NDArray | None = None,
+    dtype: DTypeLike = "int32",
+    **kwargs: Any,
 ) -> Any:
     """Return indices drawn with the probabilities in each row of ``data``.
 
     With ``get_prob``, also return the log-probability of each draw.
+
+    Parameters
+    ----------
+    data
+        Probabilities; each row (the last axis) sums to 1.
+    shape
+        The extents of the draws from each row; one draw by default.
+    get_prob
+        Whether to return log-probabilities, too.
+    out
+        An array that receives the result.
+    dtype
+        The dtype of the indices.
+    **kwargs
+        ``name``, which arrays ignore.
+
+    Examples
+    --------
+    >>> mx.nd.random.multinomial(mx.nd.array([[0, 1, 0], [1, 0, 0]]), shape=2).asnumpy()
+    array([[1, 1],
+           [0, 0]], dtype=int32)
     """
     if shape is not NULL and shape is not None:
         kwargs["shape"] = _check_shape(shape, "multinomial")
@@ -161,7 +434,20 @@ def multinomial(
 
 
 def shuffle(data: NDArray, **kwargs: Any) -> NDArray:
-    """Return the array with its rows in random order."""
+    """Return the array with its rows in random order.
+
+    Parameters
+    ----------
+    data
+        The array; its first axis is shuffled.
+    **kwargs
+        ``out``, an array that receives the result, and ``name``, which arrays ignore.
+
+    Examples
+    --------
+    >>> sorted(mx.nd.random.shuffle(mx.nd.arange(4)).asnumpy().tolist())
+    [0.0, 1.0, 2.0, 3.0]
+    """
     return function_of(REGISTRY["_shuffle"], "shuffle")(data, **kwargs)  # type: ignore[no-any-return]
 
 
@@ -172,6 +458,23 @@ def rand_zipfian(
 
     Class k of ``range_max`` is drawn with probability ``log((k + 2) / (k + 1)) / log(range_max + 1)``; draws are with
     replacement. The expected counts are those among ``num_sampled`` draws.
+
+    Parameters
+    ----------
+    true_classes
+        The classes whose counts are expected.
+    num_sampled
+        The number of draws.
+    range_max
+        The number of classes.
+    ctx
+        The device of the result; by default the current one.
+
+    Examples
+    --------
+    >>> drawn, true, expected = mx.nd.contrib.rand_zipfian(mx.nd.array([3]), 4, 5)
+    >>> drawn.shape, true.round().asnumpy(), expected.shape
+    ((4,), array([0.]), (4,))
     """
     context = as_context(ctx)
     whole = math.log(range_max + 1)
@@ -186,7 +489,10 @@ def rand_zipfian(
 
 
 if TYPE_CHECKING:
+    from . import random_like
     from .random_like import *  # noqa: F403
+
+    __all__ += random_like.__all__
 else:
 
     def __getattr__(name: str) -> Any:

@@ -33,3 +33,5 @@ def poisson_like(data: NDArray, lam: float = 1.0, out: NDArray | None = None, na
 def uniform_like(data: NDArray, low: float = 0.0, high: float = 1.0, out: NDArray | None = None, name: str | None = None) -> NDArray:
     """Return uniform random numbers in [low, high), in the shape and dtype of an array."""
 
+
+__all__: list[str] = ['exponential_like', 'gamma_like', 'generalized_negative_binomial_like', 'negative_binomial_like', 'normal_like', 'poisson_like', 'uniform_like']

@@ -187,7 +187,10 @@ _OTHER_NAMES = {"retain": "sparse_retain"}
 
 if TYPE_CHECKING:
     # without names like ``slice``, which this module uses in Python's meaning
+    from . import sparse_names
     from .sparse_names import *  # noqa: F403
+
+    __all__ += sparse_names.__all__
 
 
 def __getattr__(name: str) -> Any:

@@ -22,7 +22,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from ..core.array.binary import call_binary, operate
-from ..core.array.call import function_of, method_of, write
+from ..core.array.call import function_of, write
 from ..core.array.handle import Handle, materialize_if_naive, new_result, record_or_detach
 from ..core.base.errors import TooLarge
 from ..core.graph.documentation import document
@@ -154,4 +154,4 @@ def _of_two(declared: Operator, name: str) -> Callable[..., Any]:
 def method(name: str) -> Any:
     """Return the function of mx.np with a name, wrapped so that it can be a method."""
     found = FUNCTIONS[name]
-    return method_of(found, name) if isinstance(found, Operator) else found
+    return function_of(found, name) if isinstance(found, Operator) else found

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .. import ndarray
 from ..core.base.docstrings import complete_classes
 from ..core.ops.update import update_rules as rules
 from ..ndarray.array import NDArray
 from .optimizer import Optimizer, UpdateStep, assign, assign_all, register, zeros_like
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from .optimizer import OptimizerArguments, RateArguments
 
 __all__ = ["FTML", "AdaDelta", "AdaGrad", "Adam", "Adamax", "Ftrl", "Nadam", "RMSProp"]
 
@@ -42,7 +47,7 @@ class Adam(Optimizer):
         beta2: float = 0.999,
         epsilon: float = 1e-08,
         lazy_update: bool = True,
-        **kwargs: Any,
+        **kwargs: Unpack[OptimizerArguments],
     ) -> None:
         super().__init__(learning_rate=learning_rate, **kwargs)
         self.beta1 = beta1
@@ -69,7 +74,7 @@ class Adam(Optimizer):
 class AdaGrad(Optimizer):
     """Divide gradients by the root of the sum of all their squares so far (Duchi et al. 2011)."""
 
-    def __init__(self, eps: float = 1e-07, **kwargs: Any) -> None:
+    def __init__(self, eps: float = 1e-07, **kwargs: Unpack[RateArguments]) -> None:
         super().__init__(**kwargs)
         self.float_stable_eps = eps
 
@@ -114,7 +119,7 @@ class RMSProp(Optimizer):
         epsilon: float = 1e-08,
         centered: bool = False,
         clip_weights: float | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[OptimizerArguments],
     ) -> None:
         super().__init__(learning_rate=learning_rate, **kwargs)
         self.gamma1 = gamma1
@@ -146,7 +151,7 @@ class RMSProp(Optimizer):
 class AdaDelta(Optimizer):
     """Scale gradients by the ratio of the moving root mean squares of steps and gradients (Zeiler 2012)."""
 
-    def __init__(self, rho: float = 0.9, epsilon: float = 1e-05, **kwargs: Any) -> None:
+    def __init__(self, rho: float = 0.9, epsilon: float = 1e-05, **kwargs: Unpack[RateArguments]) -> None:
         super().__init__(**kwargs)
         self.rho = rho
         self.epsilon = epsilon
@@ -174,7 +179,9 @@ class Ftrl(Optimizer):
     A row_sparse gradient changes only its own rows if the weight is row_sparse, too.
     """
 
-    def __init__(self, lamda1: float = 0.01, learning_rate: float = 0.1, beta: float = 1, **kwargs: Any) -> None:
+    def __init__(
+        self, lamda1: float = 0.01, learning_rate: float = 0.1, beta: float = 1, **kwargs: Unpack[OptimizerArguments]
+    ) -> None:
         super().__init__(**kwargs)
         self.lamda1 = lamda1
         self.beta = beta
@@ -198,7 +205,9 @@ class Ftrl(Optimizer):
 class FTML(Optimizer):
     """Follow the moving leader (Zheng and Kwok 2017)."""
 
-    def __init__(self, beta1: float = 0.6, beta2: float = 0.999, epsilon: float = 1e-08, **kwargs: Any) -> None:
+    def __init__(
+        self, beta1: float = 0.6, beta2: float = 0.999, epsilon: float = 1e-08, **kwargs: Unpack[RateArguments]
+    ) -> None:
         super().__init__(**kwargs)
         self.beta1 = beta1
         self.beta2 = beta2
@@ -229,7 +238,13 @@ class FTML(Optimizer):
 class Adamax(Optimizer):
     """Replace the mean of squares in :class:`Adam` by the largest gradient, with decay (Kingma and Ba 2014)."""
 
-    def __init__(self, learning_rate: float = 0.002, beta1: float = 0.9, beta2: float = 0.999, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        learning_rate: float = 0.002,
+        beta1: float = 0.9,
+        beta2: float = 0.999,
+        **kwargs: Unpack[OptimizerArguments],
+    ) -> None:
         super().__init__(learning_rate=learning_rate, **kwargs)
         self.beta1 = beta1
         self.beta2 = beta2
@@ -263,7 +278,7 @@ class Nadam(Optimizer):
         beta2: float = 0.999,
         epsilon: float = 1e-08,
         schedule_decay: float = 0.004,
-        **kwargs: Any,
+        **kwargs: Unpack[OptimizerArguments],
     ) -> None:
         super().__init__(learning_rate=learning_rate, **kwargs)
         self.beta1 = beta1

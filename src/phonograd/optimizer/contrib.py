@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .. import ndarray
 from ..core.base.docstrings import complete_classes
@@ -11,6 +11,11 @@ from ..ndarray.array import NDArray
 from ..ndarray.creation import zeros
 from .optimizer import Optimizer, UpdateStep, assign_all, register
 
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from .optimizer import RateArguments
+
 __all__ = ["GroupAdaGrad"]
 
 
@@ -18,7 +23,7 @@ __all__ = ["GroupAdaGrad"]
 class GroupAdaGrad(Optimizer):
     """Apply :class:`~phonograd.optimizer.AdaGrad` with one learning rate for each row of a matrix."""
 
-    def __init__(self, eps: float = 1e-05, **kwargs: Any) -> None:
+    def __init__(self, eps: float = 1e-05, **kwargs: Unpack[RateArguments]) -> None:
         super().__init__(**kwargs)
         self.float_stable_eps = eps
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .. import ndarray
 from ..core.base.docstrings import complete_classes
@@ -11,6 +11,11 @@ from ..core.ops.update import update_rules as rules
 from ..ndarray import random
 from ..ndarray.array import NDArray
 from .optimizer import Optimizer, UpdateStep, assign, assign_all, register, zeros_like
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from .optimizer import OptimizerArguments, RateArguments
 
 __all__ = ["DCASGD", "NAG", "SGD", "SGLD", "Signum", "ccSGD"]
 
@@ -48,7 +53,7 @@ class SGD(_Momentum):
         See :class:`Optimizer`.
     """
 
-    def __init__(self, momentum: float = 0.0, lazy_update: bool = True, **kwargs: Any) -> None:
+    def __init__(self, momentum: float = 0.0, lazy_update: bool = True, **kwargs: Unpack[RateArguments]) -> None:
         super().__init__(**kwargs)
         self.momentum = momentum
         self.lazy_update = lazy_update
@@ -72,7 +77,7 @@ class NAG(_Momentum):
     Without momentum, a row_sparse gradient changes only its own rows.
     """
 
-    def __init__(self, momentum: float = 0.0, **kwargs: Any) -> None:
+    def __init__(self, momentum: float = 0.0, **kwargs: Unpack[RateArguments]) -> None:
         super().__init__(**kwargs)
         self.momentum = momentum
 
@@ -96,7 +101,13 @@ class Signum(_Momentum):
 
     _copy_first = True
 
-    def __init__(self, learning_rate: float = 0.01, momentum: float = 0.9, wd_lh: float = 0.0, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        learning_rate: float = 0.01,
+        momentum: float = 0.9,
+        wd_lh: float = 0.0,
+        **kwargs: Unpack[OptimizerArguments],
+    ) -> None:
         super().__init__(learning_rate=learning_rate, **kwargs)
         self.momentum = momentum
         self.wd_lh = wd_lh
@@ -120,7 +131,7 @@ class DCASGD(Optimizer):
     `lamda` scales the compensation.
     """
 
-    def __init__(self, momentum: float = 0.0, lamda: float = 0.04, **kwargs: Any) -> None:
+    def __init__(self, momentum: float = 0.0, lamda: float = 0.04, **kwargs: Unpack[RateArguments]) -> None:
         super().__init__(**kwargs)
         self.momentum = momentum
         self.weight_previous: dict[Any, NDArray] = {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,6 +14,11 @@ from ..core.ops.update import update_rules as rules
 from ..ndarray.array import NDArray
 from .descent import _Momentum, descend
 from .optimizer import Optimizer, UpdateStep, assign, assign_all, register, zeros_like
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from .optimizer import OptimizerArguments, RateArguments
 
 __all__ = ["LAMB", "LARS", "LBSGD"]
 
@@ -43,7 +48,7 @@ class LARS(_Momentum):
         eta: float = 0.001,
         eps: float = 0,
         momentum_correction: bool = True,
-        **kwargs: Any,
+        **kwargs: Unpack[RateArguments],
     ) -> None:
         super().__init__(**kwargs)
         self.momentum = momentum
@@ -219,7 +224,7 @@ class LAMB(Optimizer):
         lower_bound: float | None = None,
         upper_bound: float | None = None,
         bias_correction: bool = True,
-        **kwargs: Any,
+        **kwargs: Unpack[OptimizerArguments],
     ) -> None:
         super().__init__(learning_rate=learning_rate, **kwargs)
         self.beta1 = beta1

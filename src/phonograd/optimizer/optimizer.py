@@ -10,7 +10,7 @@ import inspect
 import sys
 import warnings
 from collections.abc import Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypedDict, TypeVar
 
 from .. import ndarray
 from ..core.array.call import write
@@ -36,6 +36,26 @@ def __getattr__(name: str) -> Any:
     if name in getattr(package, "__all__", ()):
         return getattr(package, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+class OptimizerArguments(TypedDict, total=False):
+    """The keywords that optimizers with a default learning rate pass on to :class:`Optimizer`."""
+
+    rescale_grad: float
+    param_idx2name: dict[Any, str] | None
+    wd: float
+    clip_gradient: float | None
+    lr_scheduler: Any
+    sym: Any
+    begin_num_update: int
+    multi_precision: bool
+    param_dict: dict[Any, Any] | None
+
+
+class RateArguments(OptimizerArguments, total=False):
+    """The keywords that all other optimizers pass on."""
+
+    learning_rate: float | None
 
 
 class UpdateStep(NamedTuple):

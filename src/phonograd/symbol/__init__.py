@@ -156,6 +156,8 @@ del boolean_mask
 
 if TYPE_CHECKING:
     from .op import *  # noqa: F403
+
+    __all__ += op.__all__
 else:
 
     def __getattr__(name: str) -> Any:

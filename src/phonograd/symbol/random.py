@@ -143,7 +143,10 @@ def rand_zipfian(true_classes: Symbol, num_sampled: int, range_max: int) -> tupl
 
 
 if TYPE_CHECKING:
+    from . import random_like
     from .random_like import *  # noqa: F403
+
+    __all__ += random_like.__all__
 else:
 
     def __getattr__(name: str) -> Any:

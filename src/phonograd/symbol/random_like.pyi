@@ -33,3 +33,5 @@ def poisson_like(data: Symbol | None = None, lam: float = 1.0, name: str | None 
 def uniform_like(data: Symbol | None = None, low: float = 0.0, high: float = 1.0, name: str | None = None, attr: Mapping[str, str] | None = None) -> Symbol:
     """Return uniform random numbers in [low, high), in the shape and dtype of an array."""
 
+
+__all__: list[str] = ['exponential_like', 'gamma_like', 'generalized_negative_binomial_like', 'negative_binomial_like', 'normal_like', 'poisson_like', 'uniform_like']

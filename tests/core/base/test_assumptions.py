@@ -166,6 +166,11 @@ KERNELS = {
         "from phonograd.core.array.fastcall import native_call; native_call.FunctionType = type(len)",
         {"types say where": CALLS},
     ),
+    "layout of functions": (
+        "from phonograd.core.array.fastcall import native_call, native_function\n"
+        "native_function.vectorcall_offset = lambda kind: 0",
+        {"a type made by Python's C interface": CALLS},
+    ),
     "place of counts": (
         "from phonograd.core.trace import liveness; from phonograd.core.array.fastcall import native_install\n"
         "class Calls(native_install.Calls):\n"

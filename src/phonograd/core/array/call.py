@@ -41,7 +41,7 @@ class _Null:
         return "_Null"
 
 
-NULL = _Null()
+NULL: Any = _Null()
 
 
 def write(out: Any, node: Node, trace: Trace) -> Any:
@@ -435,12 +435,6 @@ def function_of(declared: Operator, name: str) -> Callable[..., Any]:
     if functions is not None and remembers(declared):
         return functions.function(declared, name)  # type: ignore[no-any-return]
     return python_function_of(declared, name)
-
-
-def method_of(declared: Operator, name: str) -> Any:
-    """Return the function of an operator in a form that can be a method."""
-    function, functions = function_of(declared, name), MACHINE_CODE.functions
-    return functions.as_method(function) if functions is not None and remembers(declared) else function
 
 
 def remembers(declared: Operator) -> bool:

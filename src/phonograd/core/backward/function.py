@@ -252,6 +252,15 @@ def register_hook(array: NDArray, hook: Callable[[NDArray], NDArray | None]) -> 
     Attaching a new gradient buffer to a variable starts without hooks; clearing the record ends the hooks of other
     arrays.
 
+    Parameters
+    ----------
+    array
+        The array whose gradient the hook sees.
+    hook
+        A function of the gradient; it returns None or another gradient.
+
+    Examples
+    --------
     >>> import phonograd as mx
     >>> x = mx.nd.array([1.0, 2.0])
     >>> x.attach_grad()

@@ -25,6 +25,7 @@ SHARED = {
     "AttrScope.kwargs": "Attributes, strings by name.",
     "BatchNormReLU.axis": "Axis of the channels.",
     "BatchSampler.last_batch": "Treatment of an incomplete last batch: 'keep', 'discard' or 'rollover'.",
+    "Block.kwargs": "`prefix`, the beginning of the names of parameters, and `params`, parameters to share.",
     "CTCLoss.label_layout": "Order of the axes of the labels: 'NT' or 'TN'.",
     "CTCLoss.layout": "Order of the axes of the predictions: 'NTC' or 'TNC'.",
     "CompositeEmbedding.token_embeddings": "The embedding, or a list of embeddings, whose vectors are joined.",
@@ -96,6 +97,8 @@ SHARED = {
     "Normalize.std": "Standard deviation of each channel, or one for all.",
     "Orthogonal.rand_type": "Distribution of the matrix that is made orthogonal: 'uniform' or 'normal'.",
     "Orthogonal.scale": "Factor of the orthogonal matrix.",
+    "Optimizer.kwargs": "Arguments of all optimizers: `learning_rate`, `wd`, `clip_gradient`, `rescale_grad`, "
+    "`lr_scheduler`, `begin_num_update`, `multi_precision`, `param_idx2name`, `param_dict` and `sym`.",
     "PCC.has_global_stats": "Whether to keep statistics that ``reset_local`` leaves alone.",
     "PReLU.alpha_initializer": "Initializer of the slopes.",
     "Perplexity.axis": "Axis of the classes.",

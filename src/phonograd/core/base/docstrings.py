@@ -79,7 +79,9 @@ def describe_arguments(signature: inspect.Signature, known: Mapping[str, str]) -
     lines = ["Parameters", "----------"]
     stars: dict[Any, str] = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}
     for argument in signature.parameters.values():
-        shown = "" if argument.annotation is argument.empty else f" : {argument.annotation}"
+        # the description lists the keywords of a typed dictionary
+        is_shown = argument.annotation is not argument.empty and not str(argument.annotation).startswith("Unpack[")
+        shown = f" : {argument.annotation}" if is_shown else ""
         if argument.default is not argument.empty:
             shown += f", default {argument.default!r}"
         lines.append(f"{stars.get(argument.kind, '')}{argument.name}{shown}")

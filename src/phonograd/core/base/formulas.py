@@ -118,7 +118,11 @@ CLASSES = {
     "MSE": r"(1 / n) \sum_n (y_n - p_n)^2",
     "MSRAPrelu": r"s = \sqrt{2 / ((1 + slope^2) n)}, with n as for Xavier",
     "MultiFactorScheduler": r"\eta(n) = \eta_0 factor^k, with k the number of steps below n",
-    "NAG": r"m = \mu m - \eta (g + wd w); w = w + \mu m - \eta (g + wd w)",
+    "NAG": (
+        r"s = \mu m - \eta (g + wd w); "
+        r"w = w + \mu s - \eta (g + wd w); "
+        r"m = \mu m - \eta (g + wd w)"
+    ),
     "Nadam": (
         r"g = g + wd w; "
         r"m = \beta_1 m + (1 - \beta_1) g; "

@@ -23,7 +23,7 @@ from ..base.dtypes import name_of
 from .operator import Operator
 from .parameters import REQUIRED, Parameter
 
-__all__ = ["Type", "Variants", "result_variants", "signature_of", "text_of", "type_of", "visible"]
+__all__ = ["Type", "Variants", "result_variants", "signature_of", "type_of", "visible"]
 
 #: the Python type of each kind of parameter
 _TYPES = {
@@ -201,9 +201,3 @@ def _values(parameter: Parameter) -> tuple[Any, ...] | None:
 def _is_single(rule: Callable[..., Any], deciding: list[Parameter], case: tuple[Any, ...]) -> bool:
     outcome = rule(**dict(zip([p.name for p in deciding], case, strict=True)))
     return (outcome if isinstance(outcome, int) else len(outcome)) == 1
-
-
-def text_of(signature: inspect.Signature) -> str:
-    """Return a signature without types, as Python reads it from the docstring of a function in machine code."""
-    plain = [argument.replace(annotation=_Argument.empty) for argument in signature.parameters.values()]
-    return str(inspect.Signature(plain))

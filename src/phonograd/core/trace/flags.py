@@ -32,7 +32,14 @@ OPEN_SCOPES: ThreadState[Any] = thread_state("open_scopes", None)
 
 
 def is_recording() -> bool:
-    """Return whether operators called by this thread are recorded for differentiation."""
+    """Return whether operators called by this thread are recorded for differentiation.
+
+    Examples
+    --------
+    >>> with mx.autograd.record():
+    ...     print(mx.autograd.is_recording())
+    True
+    """
     return bool(FLAGS.get() & RECORDING)
 
 
@@ -47,7 +54,14 @@ def is_paused() -> bool:
 
 
 def is_training() -> bool:
-    """Return whether mode-dependent operators (Dropout, BatchNorm) behave as in training."""
+    """Return whether mode-dependent operators (Dropout, BatchNorm) behave as in training.
+
+    Examples
+    --------
+    >>> with mx.autograd.record():
+    ...     print(mx.autograd.is_training())
+    True
+    """
     return bool(FLAGS.get() & TRAINING)
 
 

@@ -42,9 +42,6 @@ class OperatorFunctions(Protocol):
     def function(self, declared: Operator, name: str) -> Any:
         """Return the function of an operator, as :func:`phonograd.core.array.call.function_of` does."""
 
-    def as_method(self, function: Any) -> Any:
-        """Return such a function in a form that can be a method."""
-
     def accept(self, array_class: type[Any]) -> None:
         """Let the code take arrays of one more dense class, and replace the methods of that class."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
 from ...core.base.thread_state import ThreadState, thread_state
 from ...name import NameManager, Prefix
@@ -12,7 +12,14 @@ from ..parameter import ParameterDict
 if TYPE_CHECKING:
     from .plain import Block
 
-__all__ = ["BlockScope"]
+__all__ = ["BlockArguments", "BlockScope"]
+
+
+class BlockArguments(TypedDict, total=False):
+    """The keywords that every layer passes on to :class:`~phonograd.gluon.Block`."""
+
+    prefix: str | None
+    params: ParameterDict | None
 
 
 class BlockScope:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ... import initializer
 from ...core.base.docstrings import complete_classes
 from ..block import HybridBlock
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from ..block.naming import BlockArguments
 
 __all__ = ["ELU", "GELU", "SELU", "Activation", "LeakyReLU", "PReLU", "Swish"]
 
@@ -14,7 +19,7 @@ __all__ = ["ELU", "GELU", "SELU", "Activation", "LeakyReLU", "PReLU", "Swish"]
 class Activation(HybridBlock):
     """Apply an activation without parameters: 'relu', 'sigmoid', 'tanh', 'softrelu' or 'softsign'."""
 
-    def __init__(self, activation: str, **kwargs: Any) -> None:
+    def __init__(self, activation: str, **kwargs: Unpack[BlockArguments]) -> None:
         # the base class asks for `_alias` first
         self._act_type = activation
         super().__init__(**kwargs)
@@ -33,7 +38,7 @@ class Activation(HybridBlock):
 class LeakyReLU(HybridBlock):
     """Apply the leaky rectifier: ``x`` where it is positive, ``alpha * x`` elsewhere."""
 
-    def __init__(self, alpha: float, **kwargs: Any) -> None:
+    def __init__(self, alpha: float, **kwargs: Unpack[BlockArguments]) -> None:
         assert alpha >= 0, "Slope coefficient for LeakyReLU must be no less than 0."
         super().__init__(**kwargs)
         self._alpha = alpha
@@ -56,7 +61,7 @@ class PReLU(HybridBlock):
         self,
         alpha_initializer: Any = initializer.Constant(0.25),  # noqa: B008 - it is never changed
         in_channels: int = 1,
-        **kwargs: Any,
+        **kwargs: Unpack[BlockArguments],
     ) -> None:
         super().__init__(**kwargs)
         with self.name_scope():
@@ -70,7 +75,7 @@ class PReLU(HybridBlock):
 class ELU(HybridBlock):
     """Apply the exponential linear unit: ``x`` where it is positive, ``alpha * (exp(x) - 1)`` elsewhere."""
 
-    def __init__(self, alpha: float = 1.0, **kwargs: Any) -> None:
+    def __init__(self, alpha: float = 1.0, **kwargs: Unpack[BlockArguments]) -> None:
         super().__init__(**kwargs)
         self._alpha = alpha
 
@@ -101,7 +106,7 @@ class GELU(HybridBlock):
 class Swish(HybridBlock):
     """Apply the Swish function: ``x * sigmoid(beta * x)``."""
 
-    def __init__(self, beta: float = 1.0, **kwargs: Any) -> None:
+    def __init__(self, beta: float = 1.0, **kwargs: Unpack[BlockArguments]) -> None:
         super().__init__(**kwargs)
         self._beta = beta
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Iterator
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ... import ndarray
 from ...core.base.docstrings import complete_classes
@@ -18,6 +18,11 @@ from ..parameter import Parameter, ParameterDict
 from ..text import indented
 from .activations import Activation
 from .normalization import BatchNorm, BatchNormReLU, GroupNorm, InstanceNorm, LayerNorm
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from ..block.naming import BlockArguments
 
 __all__ = [
     "BatchNorm",
@@ -168,7 +173,7 @@ class Dense(HybridBlock):
         weight_initializer: Any = None,
         bias_initializer: Any = "zeros",
         in_units: int = 0,
-        **kwargs: Any,
+        **kwargs: Unpack[BlockArguments],
     ) -> None:
         super().__init__(**kwargs)
         self._flatten = flatten
@@ -212,7 +217,7 @@ class Dropout(HybridBlock):
         The axes along which all elements share one random decision.
     """
 
-    def __init__(self, rate: float, axes: tuple[int, ...] = (), **kwargs: Any) -> None:
+    def __init__(self, rate: float, axes: tuple[int, ...] = (), **kwargs: Unpack[BlockArguments]) -> None:
         super().__init__(**kwargs)
         self._rate = rate
         self._axes = axes
@@ -251,7 +256,7 @@ class Embedding(HybridBlock):
         dtype: Any = "float32",
         weight_initializer: Any = None,
         sparse_grad: bool = False,
-        **kwargs: Any,
+        **kwargs: Unpack[BlockArguments],
     ) -> None:
         super().__init__(**kwargs)
         self._kwargs = {

@@ -5,7 +5,7 @@ Re-exports the layers of :mod:`.pooling_layers`, as MXNet's module of this name 
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...base import numeric_types
 from ...core.base.docstrings import complete_classes
@@ -29,6 +29,11 @@ from .pooling_layers import (
     MaxPool3D,
 )
 from .pooling_layers import _Pooling as _Pooling  # some user scripts subclass it
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from ..block.naming import BlockArguments
 
 __all__ = [
     "AvgPool1D",
@@ -192,7 +197,7 @@ class _Convolution(_Conv):
         weight_initializer: Any = None,
         bias_initializer: Any = "zeros",
         in_channels: int = 0,
-        **kwargs: Any,
+        **kwargs: Unpack[BlockArguments],
     ) -> None:
         """Create the layer.
 
@@ -269,7 +274,7 @@ class _Transposed(_Conv):
         weight_initializer: Any = None,
         bias_initializer: Any = "zeros",
         in_channels: int = 0,
-        **kwargs: Any,
+        **kwargs: Unpack[BlockArguments],
     ) -> None:
         """Create the layer.
 
@@ -325,7 +330,7 @@ class ReflectionPad2D(HybridBlock):
     `padding` is the width of the border, or two numbers for each of the four axes.
     """
 
-    def __init__(self, padding: Any = 0, **kwargs: Any) -> None:
+    def __init__(self, padding: Any = 0, **kwargs: Unpack[BlockArguments]) -> None:
         super().__init__(**kwargs)
         if isinstance(padding, numeric_types):
             padding = (0, 0, 0, 0, padding, padding, padding, padding)

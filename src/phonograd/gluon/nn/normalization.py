@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...core.base.docstrings import complete_classes
 from ...core.base.dtypes import HALVES, as_array_dtype
 from ..block import HybridBlock
 from ..parameter import Parameter, ParameterDict
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from ..block.naming import BlockArguments
 
 __all__ = ["BatchNorm", "BatchNormReLU", "GroupNorm", "InstanceNorm", "LayerNorm"]
 
@@ -86,7 +91,7 @@ class BatchNorm(_Normalization):
         running_mean_initializer: Any = "zeros",
         running_variance_initializer: Any = "ones",
         in_channels: int = 0,
-        **kwargs: Any,
+        **kwargs: Unpack[BlockArguments],
     ) -> None:
         super().__init__(**kwargs)
         self.running_mean: Parameter
@@ -152,7 +157,7 @@ class InstanceNorm(_Normalization):
         beta_initializer: Any = "zeros",
         gamma_initializer: Any = "ones",
         in_channels: int = 0,
-        **kwargs: Any,
+        **kwargs: Unpack[BlockArguments],
     ) -> None:
         super().__init__(**kwargs)
         self._kwargs = {"eps": epsilon, "axis": axis, "center": center, "scale": scale}

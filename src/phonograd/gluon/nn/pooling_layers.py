@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...base import numeric_types
 from ...core.base.docstrings import complete_classes
 from ..block import HybridBlock
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from ..block.naming import BlockArguments
 
 __all__ = [
     "AvgPool1D",
@@ -40,7 +45,7 @@ class _Pooling(HybridBlock):
         pool_type: str,
         layout: str | None,
         count_include_pad: bool | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[BlockArguments],
     ) -> None:
         super().__init__(**kwargs)
         layout = layout or self._layouts[0]
@@ -88,7 +93,7 @@ class _Max(_Pooling):
         padding: Any = 0,
         layout: str | None = None,
         ceil_mode: bool = False,
-        **kwargs: Any,
+        **kwargs: Unpack[BlockArguments],
     ) -> None:
         """Create the layer.
 
@@ -132,7 +137,7 @@ class MaxPool3D(_Max):
         padding: Any = 0,
         ceil_mode: bool = False,
         layout: str | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[BlockArguments],
     ) -> None:
         """Create the layer; see :class:`MaxPool2D` for the parameters, which MXNet orders differently here."""
         super().__init__(pool_size, strides, padding, layout, ceil_mode, **kwargs)
@@ -149,7 +154,7 @@ class _Average(_Pooling):
         ceil_mode: bool = False,
         layout: str | None = None,
         count_include_pad: bool = True,
-        **kwargs: Any,
+        **kwargs: Unpack[BlockArguments],
     ) -> None:
         """Create the layer.
 
@@ -176,7 +181,7 @@ class AvgPool1D(_Average):
         layout: str | None = None,
         ceil_mode: bool = False,
         count_include_pad: bool = True,
-        **kwargs: Any,
+        **kwargs: Unpack[BlockArguments],
     ) -> None:
         """Create the layer; see :class:`AvgPool2D` for the parameters, which MXNet orders differently here."""
         super().__init__(pool_size, strides, padding, ceil_mode, layout, count_include_pad, **kwargs)
@@ -199,7 +204,7 @@ class _Global(_Pooling):
 
     _pool_type: str
 
-    def __init__(self, layout: str | None = None, **kwargs: Any) -> None:
+    def __init__(self, layout: str | None = None, **kwargs: Unpack[BlockArguments]) -> None:
         super().__init__(1, None, 0, True, True, self._pool_type, layout, **kwargs)
 
 

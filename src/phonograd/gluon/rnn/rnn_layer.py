@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ... import ndarray
 from ...core.base.docstrings import complete_classes
@@ -14,6 +14,11 @@ from ..parameter import Parameter, tensor_types
 from ..parameter.parameter import symbols
 from .base import first_state
 from .rnn_cell import BidirectionalCell, DropoutCell, GRUCell, HybridSequentialRNNCell, LSTMCell, RNNCell
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from ..block.naming import BlockArguments
 
 __all__ = ["GRU", "LSTM", "RNN"]
 
@@ -38,7 +43,7 @@ class _RNNLayer(HybridBlock):
         projection_size: int | None = None,
         clip: dict[str, Any] | None = None,
         use_sequence_length: bool = False,
-        **kwargs: Any,
+        **kwargs: Unpack[BlockArguments],
     ) -> None:
         super().__init__(**kwargs)
         assert layout in ("TNC", "NTC"), f"Invalid layout {layout}; must be one of ['TNC' or 'NTC']"
@@ -270,7 +275,7 @@ class RNN(_RNNLayer):
         h2h_bias_initializer: Any = "zeros",
         input_size: int = 0,
         dtype: Any = "float32",
-        **kwargs: Any,
+        **kwargs: Unpack[BlockArguments],
     ) -> None:
         initializers = _initializers(
             i2h_weight_initializer, h2h_weight_initializer, i2h_bias_initializer, h2h_bias_initializer
@@ -315,7 +320,7 @@ class LSTM(_RNNLayer):
         state_clip_max: float | None = None,
         state_clip_nan: bool = False,
         dtype: Any = "float32",
-        **kwargs: Any,
+        **kwargs: Unpack[BlockArguments],
     ) -> None:
         initializers = _initializers(
             i2h_weight_initializer,
@@ -352,7 +357,7 @@ class GRU(_RNNLayer):
         i2h_bias_initializer: Any = "zeros",
         h2h_bias_initializer: Any = "zeros",
         dtype: Any = "float32",
-        **kwargs: Any,
+        **kwargs: Unpack[BlockArguments],
     ) -> None:
         initializers = _initializers(
             i2h_weight_initializer, h2h_weight_initializer, i2h_bias_initializer, h2h_bias_initializer

@@ -25,7 +25,6 @@ to :mod:`.native_install`. Nothing is installed without the GIL, on other interp
 from __future__ import annotations
 
 import ctypes
-import inspect
 import sys
 from collections.abc import Callable
 from contextvars import ContextVar
@@ -38,7 +37,6 @@ from ...base import settings
 from ...base.assumptions import HAS_GIL, assumption_holds
 from ...base.devices import CPU
 from ...graph.node import Node
-from ...graph.signature import text_of
 from ...ops.math.structural import LATEST, REPEAT_CALL, VARIABLE, variable
 from ...run import kernel_cache
 from ...trace.flags import FLAGS
@@ -46,13 +44,13 @@ from ...trace.owner import HANDOVER
 from ...trace.trace import Trace
 from ..extras import ArrayExtras
 from .native_code import DIRECTORY, ENTRY, module_text
+from .native_function import ENTRY_OFFSET, FUNCTION_API, has_declared_layout, make_function, vectorcall_offset
 from .native_text import API, OBJECTS
 
 __all__ = [
     "BinaryCall",
     "Calls",
     "KeyForm",
-    "as_method",
     "counts_are_found",
     "objects_are_as_expected",
     "possible",
@@ -64,7 +62,7 @@ _SPARE, _SPARE_IN_PLACE = 32, 12
 
 _CONSEQUENCE = "Operator calls stay Python functions, which take some tenths of a microsecond longer"
 
-_METH_O, _METH_FASTCALL, _METH_FASTCALL_WITH_KEYWORDS = 0x8, 0x80, 0x80 | 0x2
+_METH_O, _METH_FASTCALL = 0x8, 0x80
 
 
 class _Definition(ctypes.Structure):
@@ -89,7 +87,7 @@ def possible() -> bool:
         and assumption_holds(
             "the C interface of Python has the functions that operator calls need",
             _CONSEQUENCE,
-            lambda: all([hasattr(ctypes.pythonapi, name) for name in API]),
+            lambda: all([hasattr(ctypes.pythonapi, name) for name in (*API, *FUNCTION_API)]),
         )
         and assumption_holds(
             "arrays keep number of axes, extents, strides, base and dtype in this order behind their data address",
@@ -101,14 +99,18 @@ def possible() -> bool:
 
 def objects_are_as_expected(array: Any, node: Node) -> bool:
     """Return whether objects have the layout that the code needs, looked at in some examples; warn once if not."""
-    return assumption_holds(
-        "objects keep their type in the second word, and each attribute of theirs in a slot of its own",
-        _CONSEQUENCE,
-        lambda: _offsets(array, node, settings.active),
-    ) and assumption_holds(
-        "types say where their objects keep the function for vectorcalls, in the sixth word behind their heads",
-        _CONSEQUENCE,
-        _vectorcalls_are_found,
+    return (
+        assumption_holds(
+            "objects keep their type in the second word, and each attribute of theirs in a slot of its own",
+            _CONSEQUENCE,
+            lambda: _offsets(array, node, settings.active),
+        )
+        and assumption_holds(
+            "types say where their objects keep the function for vectorcalls, in the sixth word behind their heads",
+            _CONSEQUENCE,
+            _vectorcalls_are_found,
+        )
+        and has_declared_layout(_CONSEQUENCE)
     )
 
 
@@ -151,17 +153,13 @@ def _offsets(array: Any, node: Node, active: Any) -> dict[str, int]:
     found["attentive"] = _offset(active, "attentive")
     found["type"] = _type_offset(array)
     found["item"] = tuple.__basicsize__
-    found["vectorcall"] = _vectorcall_offset()
+    found["vectorcall"] = vectorcall_offset(FunctionType)
+    found["entry"] = ENTRY_OFFSET
     return found | (_memory_offsets() or {})
 
 
-def _vectorcall_offset() -> int:
-    """Return tp_vectorcall_offset of functions: after the head and the length come name, two sizes, the destructor."""
-    return ctypes.c_ssize_t.from_address(id(FunctionType) + object.__basicsize__ + 5 * 8).value
-
-
 def _vectorcalls_are_found() -> bool:
-    offset, api = _vectorcall_offset(), ctypes.pythonapi
+    offset, api = vectorcall_offset(FunctionType), ctypes.pythonapi
     if not 0 < offset <= FunctionType.__basicsize__ - 8:
         return False
     if hasattr(api, "PyVectorcall_Function"):
@@ -255,7 +253,8 @@ class Calls:
         words: list[Any] = [id(entry.calls), id(entry.function), int(entry.exchanged), id(entry.extend)]
         self._table[ENTRY * number : ENTRY * (number + 1)] = words
         name, function = entry.name, entry.function
-        definition = self._definition(name, self._numbered[number], _METH_O, function.__doc__ or "")
+        doc = f"{name}($self, other, /)\n--\n\n{function.__doc__ or ''}"
+        definition = self._definition(name, self._numbered[number], _METH_O, doc)
         return _new_method(array_class, ctypes.byref(definition))
 
     def accept(self, array_class: type[Any], methods: list[BinaryCall]) -> dict[str, Any]:
@@ -275,14 +274,10 @@ class Calls:
         definition = self._definition(signature.partition("(")[0], address, flags, f"{signature}\n--\n\n")
         return _new_function(ctypes.byref(definition), None, __name__)
 
-    def function(
-        self, name: str, function: Any, calls: dict[Any, Any], key: KeyForm, extend: Callable[[Any], Any]
-    ) -> Any:
+    def function(self, function: Any, calls: dict[Any, Any], key: KeyForm, extend: Callable[[Any], Any]) -> Any:
         """Return the machine-code counterpart of the Python function of an operator."""
-        doc = f"{name}{text_of(inspect.signature(function))}\n--\n\n{function.__doc__ or ''}"
-        definition = self._definition(name, self._function, _METH_FASTCALL_WITH_KEYWORDS, doc)
         entry = (calls, function, key.arrays, key.template, key.places, extend)
-        return _new_function(ctypes.byref(definition), entry, function.__module__)
+        return make_function(function, self._function, entry)
 
 
 class KeyForm(NamedTuple):
@@ -317,10 +312,6 @@ _new_method.restype, _new_method.argtypes = ctypes.py_object, (ctypes.py_object,
 _new_function = ctypes.pythonapi.PyCFunction_NewEx
 _new_function.restype = ctypes.py_object
 _new_function.argtypes = (ctypes.c_void_p, ctypes.py_object, ctypes.py_object)
-
-
-as_method = ctypes.pythonapi.PyInstanceMethod_New
-as_method.restype, as_method.argtypes = ctypes.py_object, (ctypes.py_object,)
 
 
 def thread_number() -> int:

@@ -358,13 +358,16 @@ class _Key:
 def _call(offsets: dict[str, int]) -> str:
     """Return the function of an operator called by name, with arrays first and parameters by keyword.
 
-    Its ``self`` is the tuple (calls, Python function, number of arrays, template of the key, places of keywords in
+    Its entry is the tuple (calls, Python function, number of arrays, template of the key, places of keywords in
     the key, function that makes nodes of known kinds). The place of a number is given as -1 - place: Python makes the
     key if the number is 0, because 0.0 and -0.0 are equal, but different arguments. Keywords that Python has to convert
     are missing among the places.
     """
-    f = Code("call", "ptr %self, ptr %arguments, i64 %count, ptr %names", offsets)
-    calls, function, arrays, template, places, extend = [f.item("%self", str(k)) for k in range(6)]
+    f = Code("call", "ptr %self, ptr %arguments, i64 %given, ptr %names", offsets)
+    entry = f.field("%self", "entry")
+    calls, function, arrays, template, places, extend = [f.item(entry, str(k)) for k in range(6)]
+    # PY_VECTORCALL_ARGUMENTS_OFFSET is the highest bit
+    f.line(f"%count = and i64 %given, {(1 << 63) - 1}")
     cell, kind = f.assign("alloca i64, align 8"), f.assign("alloca ptr, align 8")
     found_cell = f.assign("alloca ptr, align 8")
     length = f.api("PyTuple_Size", f"ptr {template}", "error")

@@ -26,7 +26,6 @@ from .native_call import (
     BinaryCall,
     Calls,
     KeyForm,
-    as_method,
     counts_are_found,
     objects_are_as_expected,
     possible,
@@ -66,7 +65,7 @@ def install(calls: Calls, array_class: type[Any], modules: Iterable[ModuleType])
     for name, method in calls.methods.items():
         setattr(array_class, name, method)
     for name, value in _functions(vars(array_class)):
-        setattr(array_class, name, as_method(value))
+        setattr(array_class, name, value)
     for other in DENSE[1:]:
         functions.accept(other)
     for module in modules:
@@ -109,20 +108,16 @@ class _Functions:
             function = call.python_function_of(declared, name)
             form = _form(declared)
             extend = _extender(declared, form.arrays)
-            found = self._calls.function(name, function, declared.calls, form, extend)
+            found = self._calls.function(function, declared.calls, form, extend)
             found = self._made.setdefault((declared, name), found)
         return found
-
-    def as_method(self, function: Any) -> Any:
-        """Return such a function in a form that can be a method."""
-        return as_method(function)
 
     def accept(self, array_class: type[Any]) -> None:
         """Let the code take arrays of one more dense class, and replace the methods of that class."""
         for name, method in self._calls.accept(array_class, _methods(array_class)).items():
             setattr(array_class, name, method)
         for name, value in _functions(vars(array_class)):
-            setattr(array_class, name, as_method(value))
+            setattr(array_class, name, value)
 
 
 def _functions(names: Any) -> list[tuple[str, Any]]:

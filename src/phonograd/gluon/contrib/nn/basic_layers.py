@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .... import autograd, ndarray
 from ....core.base.docstrings import complete_classes
@@ -14,6 +14,11 @@ from ....ndarray.array import NDArray
 from ...block import Block, HybridBlock
 from ...nn import BatchNorm, HybridSequential, Sequential
 from ...parameter import ParameterDict
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from ...block.naming import BlockArguments
 
 __all__ = [
     "Concurrent",
@@ -68,7 +73,7 @@ class SparseEmbedding(Block):
         output_dim: int,
         dtype: Any = "float32",
         weight_initializer: Any = None,
-        **kwargs: Any,
+        **kwargs: Unpack[BlockArguments],
     ) -> None:
         super().__init__(**kwargs)
         self._kwargs = {"input_dim": input_dim, "output_dim": output_dim, "dtype": dtype, "sparse_grad": True}
@@ -110,7 +115,7 @@ class SyncBatchNorm(BatchNorm):
         gamma_initializer: Any = "ones",
         running_mean_initializer: Any = "zeros",
         running_variance_initializer: Any = "ones",
-        **kwargs: Any,
+        **kwargs: Unpack[BlockArguments],
     ) -> None:
         super().__init__(
             axis=1,
