@@ -19,7 +19,7 @@ from ..math.arithmetic import maximum, minimum
 from ..math.elementary import abs_, rsqrt
 from ..math.primitives import cast, reshape_to
 from ..math.structural import constant
-from ..nn.pooling import pooling
+from ..nn.pooling import largest_of_windows, pooling
 from ..shape.indexing import embedding
 from ..shape.shape import concatenate
 from .conversion import OUTPUTS, with_limits
@@ -70,6 +70,10 @@ def quantized_pooling(
     require_dtype(name, "data", data, INT8, UINT8)
     if problem := _pooling_obstacle(pool_type=pool_type):
         raise MXNetError(f"operator {name} takes the maximum or the mean, but {problem}; use Pooling on real numbers")
+    limits = _limits(name, min_data, max_data)
+    if pool_type == "max":
+        window = (kernel, stride, pad, pooling_convention, global_pool, layout)
+        return largest_of_windows(name, data, *window), *limits
     # small integers are exact in float32, and so are their sums
     found = single(
         pooling(
@@ -84,7 +88,7 @@ def quantized_pooling(
             layout=layout,
         )
     )
-    return to_dtype(found, data.dtype), *_limits(name, min_data, max_data)
+    return to_dtype(found, data.dtype), *limits
 
 
 def _act_obstacle(*, act_type: str) -> str:
