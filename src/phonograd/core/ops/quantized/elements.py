@@ -6,6 +6,7 @@ Each returns its result, and the range of its result. Kernels fuse those that wo
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
@@ -376,6 +377,11 @@ def _lookup_shapes(inputs: list[Partial], outputs: list[Partial], *, input_dim: 
     return [inputs[0], (input_dim, output_dim), (1,), (1,)]
 
 
+def _joined_names(names: Sequence[str]) -> list[str]:
+    arrays = names[: len(names) // 3]
+    return [*arrays, *[f"{name}_{word}" for name in arrays for word in ("min", "max")]]
+
+
 def _joined_shapes(inputs: list[Partial], outputs: list[Partial]) -> list[Partial]:
     count = len(inputs) // 3
     return [*inputs[:count], *[(1,)] * (2 * count)]
@@ -385,7 +391,9 @@ quantized_pooling.interface = quantized_flatten.interface = Interface(
     outputs=OUTPUTS, shapes=_data_shapes, types=_first_types
 )
 quantized_act.interface = Interface(outputs=OUTPUTS, shapes=with_limits, types=_first_types)
-quantized_concat.interface = Interface(outputs=OUTPUTS, shapes=_joined_shapes, types=_joined_types)
+quantized_concat.interface = Interface(
+    arguments=_joined_names, outputs=OUTPUTS, counted=3, shapes=_joined_shapes, types=_joined_types
+)
 quantized_elemwise_add.interface = Interface(outputs=OUTPUTS, shapes=_pair_shapes, types=_sum_types)
 quantized_elemwise_mul.interface = Interface(
     outputs=lambda *, enable_float_output: OUTPUTS[: 1 if enable_float_output else 3],
