@@ -87,5 +87,5 @@ def test_ranges_must_be_calibrated(network, tmp_path):
     quantized(data)
     quantized.export(str(tmp_path / "net"))
     files = str(tmp_path / "net-symbol.json"), str(tmp_path / "net-0000.params")
-    with pytest.raises(mx.MXNetError, match="not calibrated.*calib_mode='naive'"):
+    with pytest.raises(mx.MXNetError, match=r"not calibrated.*calib_mode='naive'"):
         mx.onnx.export_model(*files, [SHAPE], np.float32, str(tmp_path / "net.onnx"))

@@ -18,6 +18,7 @@ from ...core.graph.operator import REGISTRY
 from ...core.ops.quantized.ranges import LEVELS
 from ...symbol import Symbol
 from ...symbol.entry import NULL, Entry, Head, text_of
+from .checks import EXCLUDED
 from .graph import output_name, quantized_form
 
 __all__ = ["Ranges", "fuse"]
@@ -150,6 +151,10 @@ class Fusion:
         entry = unit.product
         data = self.quantize(entry.inputs[0])
         weight, bias = self._weights(unit)
+        if not (np.all(np.isfinite(weight)) and np.all(np.isfinite(bias))):
+            raise ValueError(
+                f"the parameters of layer {entry.name} have infinite numbers or NaN: train it again, or exclude it"
+            )
         self.done.append(entry.name)
         axes = tuple(range(1, weight.ndim))
         limit = np.abs(weight).max(axis=axes) if self.by_channel else np.full(len(weight), np.abs(weight).max())
@@ -197,7 +202,7 @@ class Fusion:
     def _entry(self, entry: Entry) -> None:
         if not entry.is_argument:
             form = quantized_form(entry)
-            problem = "it is excluded" if self.excluded(entry) else form if isinstance(form, str) else ""
+            problem = EXCLUDED if self.excluded(entry) else form if isinstance(form, str) else ""
             if not problem and not isinstance(form, str) and not form[1].is_product:
                 if self._quantized_entry(entry, form[0].name):
                     self.done.append(entry.name)
@@ -272,6 +277,12 @@ class Fusion:
     def _result(self, head: Head) -> tuple[str, float]:
         """Return the dtype and the scale for the calibrated range of an output."""
         low, high = self.ranges(output_name(head) if not head[0].is_argument else head[0].name)
+        if low < 0 and self.dtype == "uint8":
+            raise ValueError(
+                f"the output {output_name(head) if not head[0].is_argument else head[0].name} has negative numbers "
+                f"(down to {low:.4g}), which uint8 cannot represent: use quantized_dtype 'auto' or 'int8', or exclude "
+                "the layers that read it"
+            )
         dtype = UINT8 if low >= 0 and self.dtype != "int8" else INT8
         limit = max(abs(low), abs(high)) or 1.0
         return str(dtype), float(np.float32(limit) / np.float32(LEVELS[dtype]))
@@ -311,7 +322,7 @@ def fuse(
 
     def unknown(name: str) -> tuple[float, float]:
         names[name] = None
-        return -1.0, 1.0
+        return (0.0, 1.0) if dtype == "uint8" else (-1.0, 1.0)
 
     Fusion(symbol, params, excluded, dtype, by_channel, unknown)
     known = calibrate(list(names))

@@ -1,9 +1,9 @@
 """Quantized operators as QDQ: a real operator between ``DequantizeLinear`` and ``QuantizeLinear``.
 
 Takes the layers of calibrated networks (:mod:`phonograd.core.ops.quantized.fused`). A quantized value ``q`` stands for
-the real number ``q`` in the file: scales are those of weights, and of real inputs and outputs. Runtimes combine the three
-nodes to one on integers. Weights are uint8 with a zero point of 128: products with int8 weights saturate at 16 bits in
-onnxruntime on processors without VNNI.
+the real number ``q`` in the file: scales are those of weights, and of real inputs and outputs. Runtimes combine the
+three nodes to one on integers. Weights are uint8 with a zero point of 128: products with int8 weights saturate at 16
+bits in onnxruntime on processors without VNNI.
 """
 
 from __future__ import annotations

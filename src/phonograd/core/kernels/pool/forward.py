@@ -123,7 +123,11 @@ class Pooling:
     @staticmethod
     def suits(dtype: DType, extent: Shape, counts: Shape) -> bool:
         """Return whether kernels exist for planes of some extent with some number of windows along each axis."""
-        return dtype in (FLOAT32, FLOAT64, INT8, UINT8) and 0 < math.prod(extent) < 1 << 31 and 0 < math.prod(counts) < 1 << 31
+        return (
+            dtype in (FLOAT32, FLOAT64, INT8, UINT8)
+            and 0 < math.prod(extent) < 1 << 31
+            and 0 < math.prod(counts) < 1 << 31
+        )
 
     def largest(self, data: Shape, dtype: DType, *, kernel: Shape, stride: Shape, pad: Shape, counts: Shape) -> Plan:
         """Return the plan of ``_window_max``."""

@@ -114,7 +114,10 @@ class TransformWords:
                     e.store(place, e.times(str(row * TILING.size + column), step), value)
 
                 two_sided(
-                    e, _doubled(matrices(TILING).kernel), lambda row, column: numbers[row * TILING.kernel + column], store
+                    e,
+                    _doubled(matrices(TILING).kernel),
+                    lambda row, column: numbers[row * TILING.kernel + column],
+                    store,
                 )
 
             e.for_each("0", depth, word)

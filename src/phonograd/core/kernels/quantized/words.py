@@ -1,7 +1,7 @@
 """Words: the kernels that combine the small integers of neighboring channels in 32-bit words.
 
-:class:`MakeWords` takes arrays of int8 or uint8 in the shape (outer, channels, inner), and hands on words in the shape (outer,
-channels / size, inner); missing channels are zeros. See :mod:`.dots` for the layout of a word.
+:class:`MakeWords` takes arrays of int8 or uint8 in the shape (outer, channels, inner), and hands on words in the shape
+(outer, channels / size, inner); missing channels are zeros. See :mod:`.dots` for the layout of a word.
 """
 
 from __future__ import annotations
