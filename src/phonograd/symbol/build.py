@@ -225,7 +225,7 @@ def function_of(declared: Operator, name: str) -> Callable[..., Any]:
         if declared.variadic:
             sources = [*sources, *named.values()]
             named = {}
-            texts.setdefault(declared.interface.count, str(len(sources)))
+            texts.setdefault(declared.interface.count, str(len(sources) // declared.interface.counted))
         return build(file_name, hint, sources, texts, name, attr, named)
 
     hint = name

@@ -252,7 +252,8 @@ class OperatorCall(Call):
     def _arguments(self, interface: Interface, attributes: Mapping[str, str], inputs: int) -> tuple[str, ...]:
         declared = self.declared
         if declared.variadic:
-            count = self._number(attributes.get(interface.count), inputs)
+            given = attributes.get(interface.count)
+            count = inputs if given is None else interface.counted * self._number(given)
             each = tuple([interface.each.format(index) for index in range(count)])
             return each if interface.arguments is None else tuple(self._ask(interface.arguments, each))[:count]
         names = [name for name in declared.input_names if name != "counter"]
@@ -261,9 +262,9 @@ class OperatorCall(Call):
         required = declared.required_inputs - (declared.input_names[: declared.required_inputs].count("counter"))
         return tuple(names[: max(required, min(inputs, len(names)))])
 
-    def _number(self, text: str | None, inputs: int) -> int:
+    def _number(self, text: str) -> int:
         try:
-            return at_most(inputs if text is None else int(text), "inputs")
+            return at_most(int(text), "inputs")
         except ValueError:
             raise MXNetError(f"operator {self.declared.name}: {text!r} is not a number of inputs") from None
 

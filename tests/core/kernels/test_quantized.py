@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
 from phonograd import nd
-from phonograd.core.base.dtypes import UINT8
+from phonograd.core.base.dtypes import INT8, INT32, UINT8
 from phonograd.core.graph.operator import REGISTRY
-from phonograd.core.kernels.quantized import plans
+from phonograd.core.kernels.conv.geometry import geometry
+from phonograd.core.kernels.quantized import plans, winograd
 from phonograd.core.kernels.quantized.dots import Dot, dot_of
+from phonograd.core.kernels.routine import Routine, module
 from phonograd.core.kernels.target import Machine
+from phonograd.core.run.host import _dots
 
 RANDOM = np.random.default_rng(0)
 
@@ -21,6 +26,11 @@ CONVOLUTIONS = [
     (3, 5, (4, 4), 7, 3, 1, 1, 2, 1),
     (20, 8, (3, 3), 9, 3, 1, 1, 1, 1),
     (1, 16, (9, 7), 16, 1, 1, 0, 1, 1),
+    # Winograd's algorithm: whole and cut tiles, several bands, several images at once
+    (1, 16, (8, 8), 16, 3, 1, 1, 1, 1),
+    (3, 18, (9, 11), 21, 3, 1, 0, 1, 1),
+    (2, 32, (40, 36), 17, 3, 1, 2, 1, 1),
+    (7, 24, (7, 7), 40, 3, 1, 1, 1, 1),
 ]
 
 
@@ -91,6 +101,88 @@ def test_instructions_do_not_change_results():
         window = {"stride": (1, 1), "dilate": (1, 1), "pad": (1, 1), "groups": 1}
         expected = REGISTRY["_int8_convolution"].function(image, filters, **window)
         assert np.array_equal(run("_int8_convolution", [image, filters], **window), expected)
+
+
+@pytest.mark.parametrize("dtype", [INT8, UINT8])
+def test_the_largest_sums_of_tiles_are_exact(dtype):
+    channels = min(winograd.MOST_CHANNELS[dtype], 600) // 2 * 2
+    shape = geometry((1, channels, 6, 6), 16, (3, 3), (1, 1), (1, 1), (1, 1), 1)
+    assert winograd.is_faster(shape, dtype, Dot(2, "plain"))
+    data = np.full((1, channels, 6, 6), 255 if dtype == UINT8 else -128, dtype)
+    weight = np.full((16, channels, 3, 3), -128, "int8")
+    window = {"stride": (1, 1), "dilate": (1, 1), "pad": (1, 1), "groups": 1}
+    expected = REGISTRY["_int8_convolution"].function(data, weight, **window)
+    assert np.array_equal(run("_int8_convolution", [data, weight], **window), expected)
+
+
+def test_tiles_are_used_only_if_their_sums_fit():
+    for dtype, most in winograd.MOST_CHANNELS.items():
+        largest = 4 * 9 * 128 * (255 if dtype == UINT8 else 128)
+        assert most * largest <= 2**31 < (most + 1) * largest
+        above = geometry((1, most // 2 * 2 + 2, 6, 6), 16, (3, 3), (1, 1), (1, 1), (1, 1), 1)
+        assert not winograd.is_faster(above, dtype, Dot(2, "plain"))
+
+
+# -- VNNI. Its instructions run on few processors; LLVM knows what they compute, and chooses them for plain code
+
+
+def assembly(text, features):
+    """Return the instructions of a module for a processor with some features."""
+    binding = pytest.importorskip("llvmlite.binding")
+    binding.initialize_all_targets()
+    binding.initialize_all_asmprinters()
+    target = binding.Target.from_triple("x86_64-unknown-linux-gnu")
+    level = "x86-64-v4" if "avx512" in features else "x86-64-v3"
+    machine = target.create_target_machine(cpu=level, features=features, opt=2)
+    lines = machine.emit_assembly(binding.parse_assembly(text)).splitlines()
+    return [" ".join(line.split()) for line in lines if line.startswith("\t") and not line.startswith("\t.")]
+
+
+def step(dot, lanes):
+    """Return a module with one step of a sum."""
+    e = Routine("step", lanes, INT32, "ptr %data, ptr %weights, ptr %total")
+    e.store("%total", "0", dot.write(e, e.get("%weights"), e.get("%data"), e.get("%total")))
+    return module(e)
+
+
+@pytest.mark.parametrize(("features", "lanes"), [("+avx512vnni", 16), ("+avx512vnni", 8), ("+avxvnni", 8)])
+def test_vnni_multiplies_pairs_as_multiplication_and_addition_do(features, lanes):
+    # LLVM replaces vpmaddwd and vpaddd, which other tests run, by one instruction: the one that is written
+    vnni, plain = [assembly(step(Dot(2, way), lanes), features) for way in ("vnni", "pmaddwd")]
+    assert any("vpdpwssd" in line for line in vnni)
+    assert vnni == plain
+
+
+@pytest.mark.parametrize("features", ["+avx512vnni", "+avxvnni"])
+def test_vnni_multiplies_unsigned_data_by_signed_weights(features):
+    # LLVM replaces the sum of products of extended bytes, so its operands show which one is unsigned
+    extended = """
+    declare i32 @llvm.vector.reduce.add.v16i32(<16 x i32>)
+    define i32 @step(ptr %data, ptr %weights) {
+      %bytes = load <16 x i8>, ptr %data, align 1
+      %numbers = load <16 x i8>, ptr %weights, align 1
+      %unsigned = zext <16 x i8> %bytes to <16 x i32>
+      %signed = sext <16 x i8> %numbers to <16 x i32>
+      %products = mul <16 x i32> %unsigned, %signed
+      %sum = call i32 @llvm.vector.reduce.add.v16i32(<16 x i32> %products)
+      ret i32 %sum
+    }"""
+    operands = []
+    for text in (extended, step(Dot(4, "vnni"), 4)):
+        lines = assembly(text, features)
+        (signed, unsigned) = next(
+            found.groups() for line in lines if (found := re.search(r"vpdpbusd (\S+), (%xmm\d+), %xmm", line))
+        )
+        loads = [line for line in lines if re.fullmatch(rf"vmov\w+ \S+, {unsigned}", line)]
+        operands.append((signed, loads[-1].split()[1]))
+    assert operands[0] == operands[1] == ("(%rsi)", "(%rdi),")
+
+
+def test_processors_with_vnni_are_known():
+    assert _dots(frozenset(["avx2", "fma", "sse2", "avxvnni"])) == "vnni"
+    assert _dots(frozenset(["avx512f", "avx512vl", "avx512bw", "avx512vnni"])) == "vnni"
+    assert _dots(frozenset(["avx512f", "avx512vl", "avx512bw"])) == "pmaddwd"
+    assert _dots(frozenset(["sse2", "avx2", "fma"])) == "pmaddwd"
 
 
 def test_vnni_multiplies_bytes_of_unsigned_data_only():

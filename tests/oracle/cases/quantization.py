@@ -175,3 +175,14 @@ family.call(
     num_quantized_bins=7,
     grad=False,
 )
+# 8001 bins, as calibration makes them: the errors of MXNet's sums decide between thresholds
+WIDE = [edge / 1000 - 4.0005 for edge in range(8002)]
+for levels in (255, 511):
+    for high in (3, 60):
+        family.call(
+            "nd.contrib.calibrate_entropy",
+            *(integers(8001, low=0, high=high), values(WIDE)),
+            num_quantized_bins=levels,
+            grad=False,
+            tag=f"below {high}",
+        )

@@ -153,6 +153,7 @@ class _Exporter:
             self.types[entry, 0],
             dict(zip(parameter_names, call.attributes[0], strict=True)),
             tuple([call.argument_names[index] for index in kept]),
+            tuple([self.types[head] for head in heads]),
         )
 
     def _fold(self, entry: Entry, names: Sequence[str]) -> list[str]:
@@ -249,7 +250,7 @@ def model_of(
         for name, head in zip(outputs, symbol._heads)
     ]
     graph = exporter.graph
-    constants = [numpy_helper.from_array(np.ascontiguousarray(a), name) for name, a in graph.constants.items()]
+    constants = [numpy_helper.from_array(np.asarray(a, order="C"), name) for name, a in graph.constants.items()]
     made = helper.make_graph(graph.nodes, symbol.name or "phonograd", entries, results, constants)
     return helper.make_model(
         made,

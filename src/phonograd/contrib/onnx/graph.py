@@ -43,6 +43,8 @@ class Call:
     """Parameters by name, converted, with their defaults."""
     argument_names: tuple[str, ...]
     """The declared names of the inputs."""
+    dtypes: tuple[np.dtype[Any], ...] = ()
+    """The dtypes of the inputs."""
 
     def __getitem__(self, parameter: str) -> Any:
         return self.parameters[parameter]

@@ -7,11 +7,13 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
+
 from ... import symbol as sym_module
-from ...context import Context, cpu
+from ...context import cpu
 from ...gluon import SymbolBlock
 from ...io import DataDesc, DataIter
 from ...ndarray import NDArray, array, contrib, zeros
@@ -20,6 +22,16 @@ from ...ndarray import min as nd_min
 from ...symbol import Symbol
 from ...symbol.entry import Entry
 from .calibration import _LayerHistogramCollector, _LayerOutputMinMaxCollector, thresholds_of
+from .checks import (
+    MODES,
+    check_arrays,
+    check_examples,
+    check_names,
+    check_result,
+    check_words,
+    matching_names,
+    require_plain,
+)
 from .fusion import Fusion, fuse
 from .graph import calibrate_symbol, quantize_symbol
 
@@ -33,48 +45,13 @@ __all__ = [
 ]
 
 _CPU = cpu()
-_MODES = ("none", "naive", "entropy", "customize")
-
-
-# -- checks
-
-
-def _check(
-    ctx: Any, quantized_dtype: str, granularity: str, calib_mode: str | None, lists: dict[str, Any]
-) -> list[list[str]]:
-    """Raise for unknown words, and return the lists of names."""
-    if not isinstance(ctx, Context):
-        raise ValueError(f"currently only supports single ctx, while received {ctx}")
-    if quantized_dtype not in ("int8", "uint8", "auto"):
-        raise ValueError(f"unknown quantized_dtype {quantized_dtype} received, expected `int8`, `uint8` or `auto`")
-    if granularity not in ("tensor-wise", "channel-wise"):
-        raise ValueError(
-            f"unknown quantize_granularity {granularity} received, expected `tensor-wise` or `channel-wise`."
-        )
-    if calib_mode not in (None, *_MODES):
-        raise ValueError(f"unknown calibration mode {calib_mode} received, expected one of {', '.join(_MODES)}")
-    for name, value in lists.items():
-        if value is not None and not isinstance(value, list):
-            raise ValueError(f"{name} must be a list of strings, while received type {type(value)}")
-    return [value or [] for value in lists.values()]
-
-
-def _require_plain(granularity: str) -> None:
-    if granularity == "channel-wise":
-        raise ValueError(
-            "operators of quantize_model and quantize_graph have one range per array: use quantize_granularity "
-            "'tensor-wise', or quantize_model_mkldnn or quantize_net_v2 with calibration for scales per channel"
-        )
-
-
-def _check_names(symbol: Symbol, names: Iterable[str]) -> None:
-    known = {entry.name for entry in symbol._entries()}
-    unknown = [name for name in names if name not in known]
-    if unknown:
-        raise ValueError(f"excluded layers {unknown} are not in the network; its layers are {sorted(known)[:50]}")
 
 
 # -- data
+
+
+def _as_array(value: Any) -> NDArray:
+    return array(value, dtype=value.dtype) if isinstance(value, np.ndarray) else value
 
 
 def _batches(calib_data: Any, names: list[str], most: int | None) -> Iterator[dict[str, NDArray]]:
@@ -83,8 +60,8 @@ def _batches(calib_data: Any, names: list[str], most: int | None) -> Iterator[di
         calib_data.reset()
     seen = 0
     for batch in calib_data:
-        given = batch.data if hasattr(batch, "data") and not isinstance(batch, NDArray) else batch
-        arrays = list(given) if isinstance(given, (list, tuple)) else [given]
+        given = batch.data if hasattr(batch, "data") and not isinstance(batch, (NDArray, np.ndarray)) else batch
+        arrays = [_as_array(value) for value in (given if isinstance(given, (list, tuple)) else [given])]
         yield dict(zip(names, arrays))
         seen += arrays[0].shape[0]
         if most is not None and seen >= most:
@@ -149,6 +126,7 @@ def _calibration(
     """Return the function that finds the ranges of outputs."""
     if calib_data is None:
         raise ValueError(f"calib_data must be provided when calib_mode={calib_mode}")
+    check_examples(most)
 
     def calibrate(names: list[str]) -> dict[str, tuple[float, float]]:
         if not names:
@@ -220,10 +198,11 @@ def quantize_model(
         ``full``: all operators that have a quantized form. ``smart``: products, and what is between them.
     """
     lists = {"excluded_sym_names": excluded_sym_names, "excluded_op_names": excluded_op_names}
-    names, operators = _check(ctx, quantized_dtype, quantize_granularity, calib_mode, lists)
-    _require_plain(quantize_granularity)
-    _check_names(sym, names)
-    qsym, layers = quantize_symbol(sym, names, operators, arg_params, quantized_dtype, quantize_mode)
+    names, operators = check_words(ctx, quantized_dtype, quantize_granularity, calib_mode, quantize_mode, lists)
+    require_plain(quantize_granularity)
+    check_names(sym, names, operators)
+    qsym, layers, left = quantize_symbol(sym, names, operators, arg_params, quantized_dtype, quantize_mode)
+    check_result(sym, layers, left, set(arg_params))
     if calib_mode not in (None, "none"):
         assert calib_mode is not None
         if calib_data is not None and not isinstance(calib_data, DataIter):
@@ -258,10 +237,11 @@ def quantize_graph(
     Hand the collector's ``collect`` to the monitor of the real network, and run it on calibration data.
     """
     lists = {"excluded_sym_names": excluded_sym_names, "excluded_op_names": excluded_op_names}
-    names, operators = _check(ctx, quantized_dtype, quantize_granularity, calib_mode, lists)
-    _require_plain(quantize_granularity)
-    _check_names(sym, names)
-    qsym, layers = quantize_symbol(sym, names, operators, arg_params, quantized_dtype, quantize_mode)
+    names, operators = check_words(ctx, quantized_dtype, quantize_granularity, calib_mode, quantize_mode, lists)
+    require_plain(quantize_granularity)
+    check_names(sym, names, operators)
+    qsym, layers, left = quantize_symbol(sym, names, operators, arg_params, quantized_dtype, quantize_mode)
+    check_result(sym, layers, left, set(arg_params))
     collector = None
     if calib_mode is not None and calib_mode != "none":
         collector = _collector(calib_mode, quantized_dtype, layers, LayerOutputCollector, logger)
@@ -281,8 +261,8 @@ def calib_graph(
     if calib_mode in (None, "none"):
         raise ValueError("please set calibration mode to naive or entropy.")
     assert calib_mode is not None
-    if calib_mode not in _MODES:
-        raise ValueError(f"unknown calibration mode {calib_mode} received, expected one of {', '.join(_MODES)}")
+    if calib_mode not in MODES:
+        raise ValueError(f"unknown calibration mode {calib_mode} received, expected one of {', '.join(MODES)}")
     found = thresholds_of(collector, calib_mode, quantized_dtype)
     if not found:
         raise ValueError("the collector is empty: run the real network on calibration data with it as the monitor")
@@ -312,14 +292,14 @@ def quantize_model_mkldnn(
     Without calibration, it is :func:`quantize_model`.
     """
     lists = {"excluded_sym_names": excluded_sym_names, "excluded_op_names": excluded_op_names}
-    names, operators = _check(ctx, quantized_dtype, quantize_granularity, calib_mode, lists)
+    names, operators = check_words(ctx, quantized_dtype, quantize_granularity, calib_mode, quantize_mode, lists)
     if calib_mode in (None, "none"):
         return quantize_model(
             *(sym, arg_params, aux_params, data_names, label_names, ctx, names, operators, calib_mode, None, None),
             *(quantized_dtype, quantize_mode, quantize_granularity, logger),
         )
     assert calib_mode is not None
-    _check_names(sym, names)
+    check_names(sym, names, operators)
     params = {**arg_params, **aux_params}
     calibrate = _calibration(
         sym, params, list(data_names), calib_data, num_calib_examples, calib_mode, quantized_dtype, None, logger
@@ -348,6 +328,7 @@ def _fuse(
             logger.info("%s is quantized.", name)
         for name, reason in done.left.items():
             logger.info("%s is NOT quantized: %s.", name, reason)
+    check_result(symbol, done.done, done.left, set(params))
     return done
 
 
@@ -406,16 +387,20 @@ def quantize_net_v2(
         "exclude_layers_match": exclude_layers_match,
         "exclude_operators": exclude_operators,
     }
-    names, parts, operators = _check(ctx, quantized_dtype, quantize_granularity, calib_mode, lists)
+    names, parts, operators = check_words(ctx, quantized_dtype, quantize_granularity, calib_mode, quantize_mode, lists)
     is_calibrated = calib_mode not in (None, "none")
     if is_calibrated and calib_data is None:
         raise ValueError(f"calib_data must be provided when calib_mode={calib_mode}")
+    if isinstance(calib_data, Iterator) and not isinstance(calib_data, DataIter):
+        # it is read twice: once for the shapes
+        calib_data = list(calib_data)
+    check_arrays(network)
     shapes = [tuple(d.shape if hasattr(d, "shape") else d[1]) for d in data_shapes or _described(calib_data)]
     if not shapes:
         raise ValueError("data_shapes required: pass the shapes of the inputs, or calib_data")
     symbol, data_names, params = _outline(network, shapes, ctx)
-    _check_names(symbol, names)
-    names = names + [e.name for e in symbol._entries() if any([part in e.name for part in parts])]
+    check_names(symbol, names, operators)
+    names = names + matching_names(symbol, parts)
     if is_calibrated:
         assert calib_mode is not None
         custom = LayerOutputCollector
@@ -425,11 +410,12 @@ def quantize_net_v2(
         done = _fuse(symbol, params, names, operators, quantized_dtype, quantize_granularity, calibrate, logger)
         qsym, (arguments, states) = done.symbol, _fused_params(done, params)
     else:
-        _require_plain(quantize_granularity)
+        require_plain(quantize_granularity)
         auxiliary = set(symbol.list_auxiliary_states())
         operators = [*operators, "BatchNorm"]
         own = {name: value for name, value in params.items() if name not in auxiliary}
-        qsym, _ = quantize_symbol(symbol, names, operators, own, quantized_dtype, quantize_mode)
+        qsym, layers, left = quantize_symbol(symbol, names, operators, own, quantized_dtype, quantize_mode)
+        check_result(symbol, layers, left, set(params))
         arguments = _quantized_params(qsym, own)
         states = {name: params[name] for name in qsym.list_auxiliary_states()}
     return _block(qsym, data_names, {**arguments, **states}, ctx)

@@ -81,6 +81,8 @@ class _LayerHistogramCollector(CalibrationCollector):
 
 def _numbers(name: str, arr: Any) -> Any:
     values = arr.asnumpy() if isinstance(arr, NDArray) else np.asarray(arr)
+    if not values.size:
+        raise ValueError(f"the output {name!r} has no elements: the calibration data has an empty batch")
     if not np.all(np.isfinite(values)):
         raise ValueError(
             f"the output {name!r} has infinite numbers or NaN for the calibration data: check the data, or exclude "

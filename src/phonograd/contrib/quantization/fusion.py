@@ -18,6 +18,7 @@ from ...core.graph.operator import REGISTRY
 from ...core.ops.quantized.ranges import LEVELS
 from ...symbol import Symbol
 from ...symbol.entry import NULL, Entry, Head, text_of
+from .checks import EXCLUDED
 from .graph import output_name, quantized_form
 
 __all__ = ["Ranges", "fuse"]
@@ -106,6 +107,8 @@ class Fusion:
         self.real: dict[Head, Head] = {}
         self.quantized: dict[Head, _Quantized] = {}
         self.new_params: dict[str, Any] = {}
+        #: ReLUs that are computed with the sums before them
+        self.fused: set[Entry] = set()
         self.units = self._find_units(entries)
         #: names of the quantized layers, and reasons why the others are not
         self.done: list[str] = []
@@ -114,7 +117,7 @@ class Fusion:
         for entry in entries:
             if entry in self.units:
                 self._unit(self.units[entry])
-            elif entry not in inside:
+            elif entry not in inside and entry not in self.fused:
                 self._entry(entry)
         self.symbol = Symbol([self.as_real(head) for head in symbol._heads])
 
@@ -148,6 +151,10 @@ class Fusion:
         entry = unit.product
         data = self.quantize(entry.inputs[0])
         weight, bias = self._weights(unit)
+        if not (np.all(np.isfinite(weight)) and np.all(np.isfinite(bias))):
+            raise ValueError(
+                f"the parameters of layer {entry.name} have infinite numbers or NaN: train it again, or exclude it"
+            )
         self.done.append(entry.name)
         axes = tuple(range(1, weight.ndim))
         limit = np.abs(weight).max(axis=axes) if self.by_channel else np.full(len(weight), np.abs(weight).max())
@@ -155,11 +162,13 @@ class Fusion:
         numbers = np.rint(weight / step.reshape(-1, *(1,) * len(axes))).clip(-127, 127).astype(np.int8)
         needs_real = not self._feeds_quantized((unit.last, 0))
         out_type, scale = ("float32", 1.0) if needs_real else self._result((unit.last, 0))
-        factor = step * np.float32(data.scale)
+        factor = (step * np.float32(data.scale) / np.float32(scale)).astype(np.float32)
+        # the bias is a whole number of units of the sums, as in runtimes that add it to them
+        units = np.rint(bias / scale / factor.astype(np.float64))
         arrays = {
             f"{entry.name}_weight_quantize": numbers,
-            f"{entry.name}_scale": (factor / np.float32(scale)).astype(np.float32),
-            f"{entry.name}_bias_scaled": (bias / np.float32(scale)).astype(np.float32),
+            f"{entry.name}_scale": factor,
+            f"{entry.name}_bias_scaled": (units * factor).astype(np.float32),
         }
         self.new_params.update(arrays)
         inputs: list[Head] = [data.head, *[(Entry(NULL, name, {}, []), 0) for name in arrays]]
@@ -193,7 +202,7 @@ class Fusion:
     def _entry(self, entry: Entry) -> None:
         if not entry.is_argument:
             form = quantized_form(entry)
-            problem = "it is excluded" if self.excluded(entry) else form if isinstance(form, str) else ""
+            problem = EXCLUDED if self.excluded(entry) else form if isinstance(form, str) else ""
             if not problem and not isinstance(form, str) and not form[1].is_product:
                 if self._quantized_entry(entry, form[0].name):
                     self.done.append(entry.name)
@@ -217,7 +226,6 @@ class Fusion:
         limits = [limit for source in known for limit in self._limits(source)]
         made = Entry(quantized, f"quantized_{entry.name}", dict(entry.attributes), [s.head for s in known] + limits)
         if entry.operator == "Concat":
-            made.attributes["num_args"] = str(len(made.inputs))
             dtype = INT8 if INT8 in [source.dtype for source in known] else UINT8
             scale = max([source.limit for source in known]) / LEVELS[dtype]
             self.quantized[entry, 0] = _Quantized((made, 0), dtype, scale)
@@ -237,18 +245,24 @@ class Fusion:
 
     def _sum(self, entry: Entry) -> None:
         terms = [self.quantize(source) for source in entry.inputs]
-        needs_real = not self._feeds_quantized((entry, 0))
-        out_type, scale = ("float32", 1.0) if needs_real else self._result((entry, 0))
+        last, following = entry, self._only_reader(entry)
+        if following is not None and _is_relu(following) and not self.excluded(following):
+            last = following
+            self.fused.add(last)
+            self.done.append(last.name)
+        needs_real = not self._feeds_quantized((last, 0))
+        out_type, scale = ("float32", 1.0) if needs_real else self._result((last, 0))
         attributes = {
             "lhs_scale": repr(terms[0].scale / scale),
             "rhs_scale": repr(terms[1].scale / scale),
+            "relu": text_of(last is not entry),
             "out_type": out_type,
         }
-        made = Entry("_quantized_sum", f"quantized_{entry.name}", attributes, [term.head for term in terms])
+        made = Entry("_quantized_sum", f"quantized_{last.name}", attributes, [term.head for term in terms])
         if needs_real:
-            self.real[entry, 0] = made, 0
+            self.real[last, 0] = made, 0
         else:
-            self.quantized[entry, 0] = _Quantized((made, 0), np.dtype(out_type), scale)
+            self.quantized[last, 0] = _Quantized((made, 0), np.dtype(out_type), scale)
 
     # -- conversions
 
@@ -263,6 +277,12 @@ class Fusion:
     def _result(self, head: Head) -> tuple[str, float]:
         """Return the dtype and the scale for the calibrated range of an output."""
         low, high = self.ranges(output_name(head) if not head[0].is_argument else head[0].name)
+        if low < 0 and self.dtype == "uint8":
+            raise ValueError(
+                f"the output {output_name(head) if not head[0].is_argument else head[0].name} has negative numbers "
+                f"(down to {low:.4g}), which uint8 cannot represent: use quantized_dtype 'auto' or 'int8', or exclude "
+                "the layers that read it"
+            )
         dtype = UINT8 if low >= 0 and self.dtype != "int8" else INT8
         limit = max(abs(low), abs(high)) or 1.0
         return str(dtype), float(np.float32(limit) / np.float32(LEVELS[dtype]))
@@ -302,7 +322,7 @@ def fuse(
 
     def unknown(name: str) -> tuple[float, float]:
         names[name] = None
-        return -1.0, 1.0
+        return (0.0, 1.0) if dtype == "uint8" else (-1.0, 1.0)
 
     Fusion(symbol, params, excluded, dtype, by_channel, unknown)
     known = calibrate(list(names))

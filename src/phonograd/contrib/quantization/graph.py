@@ -6,13 +6,13 @@ Ranges are values of the graph. Parameters are quantized before, if their names 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
-from ...core.base.errors import MXNetError
 from ...core.graph.interface import Quantizes
 from ...core.graph.operator import NAMES, REGISTRY, Operator
 from ...symbol import Symbol
 from ...symbol.entry import NULL, Entry, Head, entries_of
+from .checks import EXCLUDED
 
 __all__ = ["calibrate_symbol", "output_name", "quantize_symbol", "quantized_form"]
 
@@ -132,15 +132,16 @@ class _Pass:
 
 def quantize_symbol(
     symbol: Symbol,
-    excluded_symbols: Iterable[str] = (),
-    excluded_operators: Iterable[str] = (),
+    excluded_symbols: Collection[str] = (),
+    excluded_operators: Collection[str] = (),
     offline_params: Iterable[str] = (),
     quantized_dtype: str = "int8",
     quantize_mode: str = "smart",
-) -> tuple[Symbol, list[str]]:
-    """Return the quantized symbol, and the names of the outputs whose ranges calibration must find."""
-    if quantize_mode not in ("full", "smart"):
-        raise MXNetError(f"unrecognized quantize mode: {quantize_mode}; use 'full' or 'smart'")
+) -> tuple[Symbol, list[str], dict[str, str]]:
+    """Return the quantized symbol, the outputs whose ranges calibration must find, and the layers that stay real.
+
+    The latter are given with the reason.
+    """
     entries = symbol._entries()
     marked = _marked(entries, excluded_symbols, excluded_operators, quantize_mode)
     work = _Pass(marked, set(offline_params), quantized_dtype)
@@ -148,7 +149,15 @@ def quantize_symbol(
         work.visit(entry)
     heads = [work.as_real(head) for head in symbol._heads]
     used = set(entries_of(heads))
-    return Symbol(heads), list(dict.fromkeys([name for made, name in work.observed.items() if made in used]))
+    names = list(dict.fromkeys([name for made, name in work.observed.items() if made in used]))
+    left = {}
+    for entry in entries:
+        form = quantized_form(entry)
+        if entry.name in excluded_symbols or entry.operator in excluded_operators:
+            left[entry.name] = EXCLUDED
+        elif isinstance(form, str) and not entry.is_argument:
+            left[entry.name] = form
+    return Symbol(heads), names, left
 
 
 def calibrate_symbol(symbol: Symbol, ranges: dict[str, tuple[float, float]]) -> Symbol:

@@ -63,6 +63,8 @@ class Interface:
     """Whether outputs are numbered even if there is only one."""
     count: str = "num_args"
     """The attribute with the number of inputs of a variadic operator."""
+    counted: int = 1
+    """The inputs that are counted as one: 3 if each array comes with its limits."""
     each: str = "arg{}"
     """The names of the inputs of a variadic operator."""
     initial: Mapping[str, str] = field(default_factory=dict)

@@ -44,6 +44,8 @@ def _dots(features: frozenset[str]) -> str:
     if features >= {"avx512f", "avx512vl"}:
         # vectors of 64 bytes need the form for them
         return "vnni" if features >= {"avx512vnni", "avx512bw"} else "pmaddwd" if "avx512bw" in features else "plain"
+    if features >= {"avx2", "fma", "avxvnni"}:
+        return "vnni"
     return "pmaddwd" if "sse2" in features else "plain"
 
 

@@ -8,6 +8,6 @@ returns the name of the result, or a list of names for several results.
 
 from __future__ import annotations
 
-from . import elementwise, layers, recurrent, reductions, shapes
+from . import elementwise, layers, quantized, recurrent, reductions, shapes
 
-__all__ = ["elementwise", "layers", "recurrent", "reductions", "shapes"]
+__all__ = ["elementwise", "layers", "quantized", "recurrent", "reductions", "shapes"]

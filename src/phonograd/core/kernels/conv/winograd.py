@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Protocol
+from typing import ClassVar, Protocol
 
-from ...base.dtypes import FLOAT32
+from ...base.dtypes import FLOAT32, DType
 from ...lower.ir.function_builder import Index, Value
 from ..launch import Words
 from ..routine import Routine, module
@@ -45,9 +45,9 @@ class WinogradParameters(Protocol):
 class WinogradWriter:
     """Writes one kernel: its table, and calls of routines that transform data and outputs."""
 
-    def __init__(self, name: str, kernel: WinogradParameters, words: Words) -> None:
+    def __init__(self, name: str, kernel: WinogradParameters, words: Words, dtype: DType = FLOAT32) -> None:
         self.name, self.kernel = name, kernel
-        self.e = e = Routine(name, kernel.lanes, FLOAT32)
+        self.e = e = Routine(name, kernel.lanes, dtype)
         self.number = {word: words.index(e, word) for word in SHAPE_WORDS}
         tiling, lanes = kernel.tiling, str(kernel.lanes)
         self.pixels = e.times(self["rows"], self["columns"])
@@ -177,6 +177,9 @@ class WinogradForward:
     ``rows`` tiles are multiplied at once. The ``adjoint`` takes tiles of gradients, and adds up those of data.
     """
 
+    words: ClassVar[Words] = FORWARD
+    dtype: ClassVar[DType] = FLOAT32
+
     lanes: int
     tiling: Tiling
     rows: int
@@ -184,10 +187,10 @@ class WinogradForward:
 
     def write(self, name: str) -> str:
         """Return the module's LLVM IR."""
-        walk = WinogradWriter(name, self, FORWARD)
+        walk = WinogradWriter(name, self, self.words, self.dtype)
         e = walk.e
-        data, weight, out = [FORWARD.pointer(e, operand) for operand in ("data", "weight", "out")]
-        walk.number["tiles"] = FORWARD.index(e, "tiles")
+        data, weight, out = [self.words.pointer(e, operand) for operand in ("data", "weight", "out")]
+        walk.number["tiles"] = self.words.index(e, "tiles")
         lanes = str(self.lanes)
         block_line = e.times(walk["tiles"], lanes)
 
@@ -227,23 +230,44 @@ class WinogradForward:
 
                 def target(number: Index) -> None:
                     at = e.plus(e.times(e.plus(first, number), walk["groups"]), group)
-                    image = e.at(out, e.times(e.plus(e.times(at, walk["filters"]), filters), walk.out_pixels))
                     found = e.at(sums, e.times(e.times(number, tiles), lanes))
-                    (self._put_back if self.adjoint else put)(walk, image, place, picture, found, left)
+                    self._put(walk, out, (at, group, filters), place, picture, found, left)
 
                 e.for_each("0", count, target)
 
             e.for_each("0", walk["filters"], pair, str(WIDTH * self.lanes))
 
-        in_slot(e, FORWARD, lambda slot: e.for_each("%lo", "%hi", lambda index: item(index, slot)))
-        return module(
+        in_slot(e, self.words, lambda slot: e.for_each("%lo", "%hi", lambda index: item(index, slot)))
+        return module(*self._routines(name), e)
+
+    def _routines(self, name: str) -> list[Routine]:
+        """Return the routines that the kernel calls."""
+        return [
             turn_in(f"{name}_turn_in", self.lanes),
             turn_out(f"{name}_turn_out", self.lanes),
             *self._transforms(name),
             mix(f"{name}_wide", self.lanes, self.rows, WIDTH),
             mix(f"{name}_single", self.lanes, self.rows, 1),
-            e,
-        )
+        ]
+
+    def _put(
+        self,
+        walk: WinogradWriter,
+        out: str,
+        where: tuple[Index, Index, Index],
+        band: Band,
+        picture: str,
+        sums: str,
+        filters: Index,
+    ) -> None:
+        """Write the output transform of one pair of blocks of filters.
+
+        ``where`` is the number of a group of an image, the group, and the first filter.
+        """
+        e = walk.e
+        image, _, first = where
+        target = e.at(out, e.times(e.plus(e.times(image, walk["filters"]), first), walk.out_pixels))
+        (self._put_back if self.adjoint else put)(walk, target, band, picture, sums, filters)
 
     def _transforms(self, name: str) -> list[Routine]:
         known = self.lanes, self.tiling
@@ -334,16 +358,24 @@ def put(walk: WinogradWriter, image: str, band: Band, picture: str, sums: str, f
     e.for_each("0", e.least(filters, str(WIDTH * walk.kernel.lanes)), block, lanes)
 
 
-def mix(name: str, lanes: int, rows: int, width: int, adding: bool = False) -> Routine:
+def mix(
+    name: str,
+    lanes: int,
+    rows: int,
+    width: int,
+    adding: bool = False,
+    dtype: DType = FLOAT32,
+    multiply_add: Callable[..., Value] = Routine.fma,
+) -> Routine:
     """Return the routine that multiplies some tiles with the weights of a pair of blocks of filters, or of one.
 
     A block has as many channels as a vector has lanes; in a block, tiles are adjacent. With ``adding``, another
-    argument tells whether to add to the existing sums.
+    argument tells whether to add to the existing sums. ``multiply_add(routine, data, weights, sum)`` writes one step.
     """
     arguments = (
         "i64 %channels, ptr noalias %data, i64 %data_block, ptr noalias %weight, ptr noalias %sums, i64 %sums_block"
     )
-    e = Routine(name, lanes, FLOAT32, arguments + (", i64 %add" if adding else ""), inner=True)
+    e = Routine(name, lanes, dtype, arguments + (", i64 %add" if adding else ""), inner=True)
     zeros = [e.zeros()] * (rows * width)
 
     def place(row: int, vector: int) -> Index:
@@ -363,7 +395,7 @@ def mix(name: str, lanes: int, rows: int, width: int, adding: bool = False) -> R
             found = []
             for row in range(rows):
                 number = e.get_splat(tiles, str(row * lanes))
-                found += [e.fma(number, vectors[v], partial[row * width + v]) for v in range(width)]
+                found += [multiply_add(e, number, vectors[v], partial[row * width + v]) for v in range(width)]
             return found
 
         return e.loop("0", e.least(str(lanes), e.minus("%channels", first)), "1", sums, channel)

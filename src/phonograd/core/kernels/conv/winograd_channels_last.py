@@ -6,14 +6,14 @@ transpose lanes and elements in registers, a square at a time.
 
 from __future__ import annotations
 
-from ...base.dtypes import FLOAT32
+from ...base.dtypes import FLOAT32, DType
 from ...lower.ir.function_builder import Index
 from ..routine import Routine
 
 __all__ = ["turn_in", "turn_out"]
 
 
-def turn_in(name: str, lanes: int) -> Routine:
+def turn_in(name: str, lanes: int, dtype: DType = FLOAT32) -> Routine:
     """Return the routine that makes a picture of ``%height`` lines of ``%width`` elements.
 
     Its first element is the image's at (``%y``, ``%x``); elements outside of ``%rows`` by ``%columns`` are zeros. There
@@ -24,7 +24,7 @@ def turn_in(name: str, lanes: int) -> Routine:
         "ptr noalias %picture, ptr noalias %image, i64 %pixels, i64 %channels, i64 %rows, i64 %columns, "
         "i64 %y, i64 %x, i64 %height, i64 %width"
     )
-    e = Routine(name, lanes, FLOAT32, arguments)
+    e = Routine(name, lanes, dtype, arguments)
     last = e.minus("%channels", "1")
     planes = [e.at("%image", e.times(e.least(str(lane), last), "%pixels")) for lane in range(lanes)]
     left = e.least(e.most(e.minus("0", "%x"), "0"), "%width")

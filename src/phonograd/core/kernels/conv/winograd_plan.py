@@ -27,7 +27,17 @@ from .winograd_weight_grad import (
 )
 from .winograd_weights import TRANSFORM, TransformWeights
 
-__all__ = ["data_grad", "forward", "saves", "suits", "weight_grad"]
+__all__ = [
+    "Units",
+    "band_tiles",
+    "data_grad",
+    "forward",
+    "odd_stride",
+    "saves",
+    "suits",
+    "tiles_at_once",
+    "weight_grad",
+]
 
 #: minimum factor of saved multiplications that pays for the transforms
 _LEAST_SAVING = 2.0
@@ -148,8 +158,8 @@ def _forward(
     adjoint: bool = False,
 ) -> Plan:
     lanes = machine.lanes(FLOAT32)
-    walk = _Units(shape, tiled, tiling, lanes, _JOINED_TILES, _room(shape.channels, tiling, lanes))
-    rows = _tiles_at_once(machine, shape.channels, walk.usual_tiles)
+    walk = Units(shape, tiled, tiling, lanes, _JOINED_TILES, band_tiles(shape.channels, tiling, lanes))
+    rows = tiles_at_once(machine, shape.channels, walk.usual_tiles)
     tiles = round_up(walk.tiles, rows)
     channels = round_up(shape.channels, lanes)
     elements = tiling.size**2
@@ -157,7 +167,7 @@ def _forward(
     pairs = -(-shape.filters // (WIDTH * lanes))
     packed = scratch.reserve(shape.groups * elements * pairs * shape.channels * WIDTH * lanes * _FLOAT)
     # at a distance of a multiple of 4096 bytes, all elements of a tile would compete for the same few cache sets
-    data_step, sums_step = _odd_stride(channels * tiles, lanes), _odd_stride(WIDTH * lanes * tiles, lanes)
+    data_step, sums_step = odd_stride(channels * tiles, lanes), odd_stride(WIDTH * lanes * tiles, lanes)
     values = walk.values(data_step, elements * data_step, sums_step, elements * (data_step + sums_step))
     values.update(scratch.slots((elements * (data_step + sums_step) + walk.picture) * _FLOAT))
     values.update(tiles=tiles, data=Reference(operand), weight=packed)
@@ -177,10 +187,10 @@ def _forward(
     return Plan(launches, scratch.size)
 
 
-def _tiles_at_once(machine: Machine, channels: int, tiles: int) -> int:
+def tiles_at_once(machine: Machine, channels: int, tiles: int) -> int:
     """Return the number of tiles to multiply at once that wastes the least work on missing tiles.
 
-    >>> [_tiles_at_once(Machine(64, 32), 64, tiles) for tiles in (49, 64, 56)]
+    >>> [tiles_at_once(Machine(64, 32), 64, tiles) for tiles in (49, 64, 56)]
     [10, 13, 14]
     """
     most = most_rows(machine)
@@ -211,9 +221,9 @@ def _few(
     rows = min(most_rows(machine), _FEW_ROWS)
     images, elements = _few_images(shape, tiling), tiling.size**2
     tiles = round_up(images * _tiles(shape.counts, tiling), rows)
-    walk = _Units(dataclasses.replace(shape, batch=1), shape.counts, tiling, lanes, 1, _MOST_FEW)
+    walk = Units(dataclasses.replace(shape, batch=1), shape.counts, tiling, lanes, 1, _MOST_FEW)
     channels = round_up(shape.channels, lanes)
-    data_step, sums_step = _odd_stride(channels * tiles, lanes), _odd_stride(WIDTH * lanes * tiles, lanes)
+    data_step, sums_step = odd_stride(channels * tiles, lanes), odd_stride(WIDTH * lanes * tiles, lanes)
     scratch = Scratch(slots)
     products = scratch.reserve(shape.groups * elements * data_step * _FLOAT)
     weights = elements * BLOCK * lanes * WIDTH * lanes
@@ -245,7 +255,7 @@ def weight_grad(machine: Machine, slots: int, shape: Geometry, tiling: Tiling) -
     if not saves(shape, shape.counts, tiling):
         return None
     lanes, elements = machine.lanes(FLOAT32), tiling.size**2
-    walk = _Units(shape, shape.counts, tiling, lanes, _JOINED_TILES, _room(shape.channels, tiling, lanes))
+    walk = Units(shape, shape.counts, tiling, lanes, _JOINED_TILES, band_tiles(shape.channels, tiling, lanes))
     kernel = WeightGradParts(lanes, tiling)
     pairs, blocks = -(-shape.filters // (WIDTH * lanes)), -(-shape.channels // kernel.channels)
     lines = shape.groups * pairs * shape.channels * shape.taps
@@ -257,7 +267,7 @@ def weight_grad(machine: Machine, slots: int, shape: Geometry, tiling: Tiling) -
     scratch = Scratch(slots)
     # lines are read in squares
     place = scratch.reserve(parts * sums + lanes * WIDTH * lanes * _FLOAT)
-    data_step, sums_step = _odd_stride(lanes * walk.tiles, lanes), _odd_stride(WIDTH * lanes * walk.tiles, lanes)
+    data_step, sums_step = odd_stride(lanes * walk.tiles, lanes), odd_stride(WIDTH * lanes * walk.tiles, lanes)
     sums_at = elements * blocks * data_step
     products_at = sums_at + elements * pairs * sums_step
     picture_at = products_at + elements * kernel.rows * WIDTH * lanes
@@ -284,8 +294,8 @@ def _many_weights(shape: Geometry, tiling: Tiling) -> bool:
 def _blocks(machine: Machine, slots: int, shape: Geometry, tiling: Tiling) -> Plan:
     lanes, elements = machine.lanes(FLOAT32), tiling.size**2
     kernel = WeightGradBlocks(lanes, tiling)
-    walk = _Units(shape, shape.counts, tiling, lanes, _MOST_FEW, _MOST_FEW)
-    data_step, sums_step = _odd_stride(lanes * walk.tiles, lanes), _odd_stride(WIDTH * lanes * walk.tiles, lanes)
+    walk = Units(shape, shape.counts, tiling, lanes, _MOST_FEW, _MOST_FEW)
+    data_step, sums_step = odd_stride(lanes * walk.tiles, lanes), odd_stride(WIDTH * lanes * walk.tiles, lanes)
     pairs, blocks = shape.groups * -(-shape.filters // (WIDTH * lanes)), -(-shape.channels // kernel.channels)
     part_blocks = -(-blocks // min(blocks, -(-_BLOCK_ITEMS // pairs)))
     parts = -(-blocks // part_blocks)
@@ -320,18 +330,18 @@ def _vectors(shape: Geometry, lanes: int) -> tuple[int, int]:
     return shape.groups * -(-shape.filters // lanes), max(1, 64 // shape.channels)
 
 
-def _odd_stride(size: int, lanes: int) -> int:
+def odd_stride(size: int, lanes: int) -> int:
     """Return an odd number of vectors of at least a size: this distance spreads a tile's elements over the cache."""
     return (-(-size // lanes) | 1) * lanes
 
 
-def _room(channels: int, tiling: Tiling, lanes: int) -> int:
+def band_tiles(channels: int, tiling: Tiling, lanes: int) -> int:
     """Return the number of tiles in a band of a large image."""
     room = _TILE_BYTES // (tiling.size**2 * round_up(channels, lanes) * _FLOAT)
     return min(max(room, _LEAST_TILES), _MOST_TILES)
 
 
-class _Units:
+class Units:
     """Division of tiles into units that are transformed together: some images, or a band of one.
 
     ``joined`` is the number of tiles of small images to join, and ``most`` the number of tiles in a band of a large

@@ -28,11 +28,13 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import NamedTuple
 
-from ...base.dtypes import FLOAT32
+from ...base.dtypes import FLOAT32, DType
 from ...lower.ir.function_builder import Index, Value
 from ..routine import Routine
 
 __all__ = [
+    "TRANSFORM_ARGUMENTS",
+    "Matrix",
     "Tiling",
     "matrices",
     "transform_back",
@@ -220,20 +222,29 @@ def two_sided(
 
 # -- transforms of a row of tiles
 
-_TRANSFORM = (
+#: arguments of a routine that transforms a row of tiles
+TRANSFORM_ARGUMENTS = (
     "ptr noalias %target, i64 %target_line, i64 %target_step, "
     "ptr noalias %source, i64 %source_line, i64 %source_step, i64 %count"
 )
 
 
-def _transform(name: str, lanes: int, matrix: Matrix, into: bool, adding: bool = False) -> Routine:
+def _transform(
+    name: str,
+    lanes: int,
+    matrix: Matrix,
+    into: bool,
+    adding: bool = False,
+    builder: type[Routine] = Routine,
+    dtype: DType = FLOAT32,
+) -> Routine:
     """Return a routine that transforms a row of tiles.
 
     Pictures have lines; products are at a constant stride, in the row-major order of their matrix. With ``into``, the
     source is a picture and the target are products; otherwise the reverse. With ``adding``, results are added to the
-    target.
+    target. ``builder`` writes the arithmetic.
     """
-    e = Routine(name, lanes, FLOAT32, _TRANSFORM)
+    e = builder(name, lanes, dtype, TRANSFORM_ARGUMENTS)
     rows, size = len(matrix), len(matrix[0])
 
     def place(row: int, column: int, line: Index, picture: bool, width: int) -> Index:
@@ -255,9 +266,11 @@ def _transform(name: str, lanes: int, matrix: Matrix, into: bool, adding: bool =
     return e
 
 
-def transform_in(name: str, lanes: int, tiling: Tiling) -> Routine:
+def transform_in(
+    name: str, lanes: int, tiling: Tiling, builder: type[Routine] = Routine, dtype: DType = FLOAT32
+) -> Routine:
     """Return the routine that transforms tiles of data to products: B' d B."""
-    return _transform(name, lanes, matrices(tiling).data, into=True)
+    return _transform(name, lanes, matrices(tiling).data, into=True, builder=builder, dtype=dtype)
 
 
 def transform_out(name: str, lanes: int, tiling: Tiling) -> Routine:

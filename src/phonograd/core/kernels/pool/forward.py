@@ -12,7 +12,7 @@ import dataclasses
 import math
 from collections.abc import Sequence
 
-from ...base.dtypes import FLOAT32, FLOAT64, INT32, INT64, DType
+from ...base.dtypes import FLOAT32, FLOAT64, INT8, INT32, INT64, UINT8, DType
 from ...graph.node import Shape
 from ...lower.ir.function_builder import Index, Value
 from ..deinterleave import specialized_stride
@@ -123,7 +123,11 @@ class Pooling:
     @staticmethod
     def suits(dtype: DType, extent: Shape, counts: Shape) -> bool:
         """Return whether kernels exist for planes of some extent with some number of windows along each axis."""
-        return dtype in (FLOAT32, FLOAT64) and 0 < math.prod(extent) < 1 << 31 and 0 < math.prod(counts) < 1 << 31
+        return (
+            dtype in (FLOAT32, FLOAT64, INT8, UINT8)
+            and 0 < math.prod(extent) < 1 << 31
+            and 0 < math.prod(counts) < 1 << 31
+        )
 
     def largest(self, data: Shape, dtype: DType, *, kernel: Shape, stride: Shape, pad: Shape, counts: Shape) -> Plan:
         """Return the plan of ``_window_max``."""
@@ -138,7 +142,8 @@ class Pooling:
     ) -> Plan:
         known = self._specialization(dtype, stride)
         reduce: Reduce | ReduceFlat = Reduce(*known, largest)
-        if suits(known[1], data[2:], kernel, stride, pad, counts):
+        # no processor gathers bytes
+        if dtype.itemsize >= FLOAT32.itemsize and suits(known[1], data[2:], kernel, stride, pad, counts):
             reduce = ReduceFlat(*known[:2], 0, largest)
         return self._plan(reduce, REDUCE, data[:2], data[2:], kernel, stride, pad, counts)
 

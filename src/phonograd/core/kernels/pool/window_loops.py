@@ -103,7 +103,8 @@ class Windows:
 
 def identity(e: Routine, largest: bool) -> Value:
     """Return the neutral element of a maximum or a sum."""
-    return e.constant(np.finfo(e.dtype).min if largest else 0, e.dtype)
+    limits = np.iinfo(e.dtype) if e.dtype.kind in "iu" else np.finfo(e.dtype)
+    return e.constant(limits.min if largest else 0, e.dtype)
 
 
 def combine(e: Routine, largest: bool, total: Value, value: Value) -> Value:
@@ -111,7 +112,7 @@ def combine(e: Routine, largest: bool, total: Value, value: Value) -> Value:
     if not largest:
         return e.add(total, value)
     # a comparison with NaN is false, so NaN is never the largest
-    return e.select(e.compare("ogt", value, total), value, total)
+    return e.select(e.relation("gt", value, total), value, total)
 
 
 def narrow(e: Routine, number: Index) -> Value:

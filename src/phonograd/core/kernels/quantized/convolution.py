@@ -17,7 +17,7 @@ from ..launch import Words
 from ..routine import Routine
 from ..scratch import SLOT_WORDS
 from .dots import PAIRS, Dot
-from .finish import REAL, Finish
+from .finish import REAL, Finish, store_some
 
 __all__ = ["QUANTIZED", "QuantizedForward"]
 
@@ -82,4 +82,5 @@ class QuantizedForward(Im2colForward):
             e.store(target, at, finish.write(e, e.get(sums, at), *factors))
 
         e.for_each("0", last, vector, str(self.lanes))
-        e.store_where(target, last, finish.write(e, e.get_where(sums, mask, last), *factors), mask)
+        found = finish.write(e, e.get_where(sums, mask, last), *factors)
+        store_some(e, target, last, found, e.minus(count, last))

@@ -59,7 +59,7 @@ class Dot:
         kind, halves = e.vector_type(INT32), f"<{2 * e.lanes} x i16>"
         name = {4: "sse2.pmadd.wd", 8: "avx2.pmadd.wd", 16: "avx512.pmaddw.d.512"}[e.lanes]
         e.declare(f"declare {kind} @llvm.x86.{name}({halves}, {halves})")
-        first, second = [e.assign(f"bitcast {kind} {value.text} to {halves}") for value in (weights, data)]
+        first, second = [e.assign(f"bitcast {kind} {value.text} to {halves}") for value in (data, weights)]
         sums = e.assign(f"call {kind} @llvm.x86.{name}({halves} {first}, {halves} {second})")
         return e.add(total, Value(sums, INT32))
 

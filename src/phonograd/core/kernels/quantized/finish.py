@@ -10,11 +10,11 @@ import dataclasses
 
 from ...base.dtypes import FLOAT32, INT32, DType
 from ...lower.ir.function_builder import Index, Value
-from ...ops.quantized.products import emit_saturate
+from ...ops.quantized.products import emit_rounded
 from ..launch import Launch, Reference, Words
 from ..routine import Routine, module
 
-__all__ = ["REAL", "Finish", "FinishRows", "finish_rows"]
+__all__ = ["REAL", "Finish", "FinishRows", "finish_rows", "store_some"]
 
 _WORDS = Words("columns", "sums*", "scale*", "bias*", "out*")
 
@@ -41,12 +41,49 @@ class Finish:
 
     def write(self, e: Routine, sums: Value, scale: Value | None, bias: Value | None) -> Value:
         """Return the finished elements."""
+        return e.convert(self.write_words(e, sums, scale, bias), self.dtype)
+
+    def write_words(self, e: Routine, sums: Value, scale: Value | None, bias: Value | None) -> Value:
+        """Return the finished elements in 32 bits each: float32, or int32 within the limits of the dtype."""
         if scale is None or bias is None:
             return sums
         value = e.add(e.multiply(e.convert(sums, FLOAT32), scale), bias)
         if self.dtype == FLOAT32:
             return e.maximum(value, e.like(value, 0)) if self.relu else value
-        return emit_saturate(e, value, self.dtype, self.relu)
+        return emit_rounded(e, value, self.dtype, self.relu)
+
+
+def store_some(e: Routine, pointer: str, offset: Index, value: Value, count: Index) -> None:
+    """Store the first ``count`` lanes, at least one.
+
+    Processors without AVX-512 have no masked stores of bytes. Bytes are stored in pieces of 8, 4, 2 and 1::
+
+        %number = bitcast <8 x i8> %value to i64
+        %low = trunc i64 %number to i32
+        store i32 %low, ptr %p, align 1
+        %rest = lshr i64 %number, 32
+    """
+    if value.dtype.itemsize > 1:
+        e.store_where(pointer, offset, value, e.below(count))
+        return
+
+    def pieces() -> None:
+        bits, size, place = 8 * e.lanes, e.lanes // 2, offset
+        number = e.assign(f"bitcast {e._with_type(value)} to i{bits}")
+        while size:
+            exists = e.test("ne", e.assign(f"and i64 {count}, {size}"), "0")
+
+            def piece(size: int = size, number: str = number, place: Index = place) -> None:
+                low = e.assign(f"trunc i{bits} {number} to i{8 * size}")
+                e.line(f"store i{8 * size} {low}, ptr {e.address(pointer, place, 'i8')}, align 1")
+
+            e.when(exists, piece)
+            rest = e.assign(f"lshr i{bits} {number}, {8 * size}")
+            number = e.assign(f"select i1 {exists}, i{bits} {rest}, i{bits} {number}")
+            place = e.select_index(exists, e.plus(place, str(size)), place)
+            size //= 2
+
+    e.when(e.test("sge", count, str(e.lanes)), lambda: e.store(pointer, offset, value), pieces)
 
 
 #: a real result
@@ -80,7 +117,8 @@ class FinishRows:
 
             e.for_each("0", last, vector, str(self.lanes))
             factors = [e.load_where(o, last, FLOAT32, mask) for o in (scale, bias)] if finish.is_scaled else [None] * 2
-            e.store_where(target, last, finish.write(e, e.get_where(source, mask, last), *factors), mask)
+            found = finish.write(e, e.get_where(source, mask, last), *factors)
+            store_some(e, target, last, found, e.minus(columns, last))
 
         e.for_each("%lo", "%hi", row)
         return module(e)

@@ -18,17 +18,17 @@ from ..conv.geometry import Frame, Geometry, box_of, evenly, geometry, round_up
 from ..conv.microkernels import WIDTH, most_rows
 from ..conv.padding import frame_values
 from ..conv.plan import box_values, channel_block, grid_size, images_to_join, line_of
-from ..conv.weights import PackWeights
 from ..deinterleave import specialized_stride
 from ..launch import Launch, Plan, Reference, align_up
 from ..matmul.gemm import Gemm, Matrices, product
 from ..routine import Routine
 from ..scratch import Scratch
 from ..target import Machine
+from . import winograd
 from .convolution import QUANTIZED, QuantizedForward
 from .dots import PAIRS, Dot, dot_of
 from .finish import Finish, finish_rows
-from .words import make_words
+from .words import make_words, pack_words
 
 __all__ = ["plan"]
 
@@ -124,27 +124,29 @@ def _convolution(
     shape = dataclasses.replace(numbers, channels=-(-numbers.channels // dot.size))
     lanes = machine.lanes(INT32)
     scratch = Scratch(slots)
-    images, filters = numbers.batch * groups, numbers.filters * groups
+    images = numbers.batch * groups
     words = scratch.reserve(images * shape.channels * shape.pixels * _WORD)
-    weights = scratch.reserve(filters * shape.channels * shape.taps * _WORD)
-    launches = (
+    before = (
         scratch.clear(),
         make_words(dtype, lanes, dot.size, (images, numbers.channels, shape.pixels), Reference("data"), words),
-        make_words(INT8, lanes, dot.size, (filters, numbers.channels, shape.taps), Reference("weight"), weights),
-        *_products(shape, scratch, (words, weights), dot, finish, machine),
     )
-    return Plan(launches, scratch.size)
+    if winograd.is_faster(numbers, dtype, dot):
+        found = winograd.launches(shape, scratch, words, dot, finish, machine)
+        return Plan((*before, *found), scratch.size)
+    found = _products(shape, numbers.channels, scratch, words, dot, finish, machine)
+    return Plan((*before, *found), scratch.size)
 
 
 def _products(
     shape: Geometry,
+    channels: int,
     scratch: Scratch,
-    operands: tuple[Reference, Reference],
+    data: Reference,
     dot: Dot,
     finish: Finish,
     machine: Machine,
 ) -> tuple[Launch, Launch]:
-    """Return the launches that pack the words of the weights, and convolve."""
+    """Return the launches that pack the weights, and convolve; ``shape`` counts words of channels."""
     lanes = machine.lanes(INT32)
     block = channel_block(shape, _DEPTH)
     unit = WIDTH * lanes
@@ -164,16 +166,13 @@ def _products(
     values.update(frame_values(shape, frame))
     values.update(batch=shape.batch, images=images, frame_size=framed, joined_at=elements)
     elements += shape.filters * line_of(box, lanes, images) + lanes
-    values.update(scratch.slots(elements * _WORD), packed=packed, tiles=tiles, parts=parts, data=operands[0])
+    values.update(scratch.slots(elements * _WORD), packed=packed, tiles=tiles, parts=parts, data=data)
     if not finish.is_scaled:
         values.update(scale=Reference("out"), bias=Reference("out"))
-    packing = {"blocks": 1, "tiles": tiles, "block_rows": shape.filters, "all_rows": shape.filters, "depth": depth}
-    packing.update(group_stride=shape.filters * depth, block_stride=0, row_stride=depth, depth_stride=1)
     kernel = QuantizedForward(
         INT32, lanes, shape.plain, specialized_stride(shape.stride[2]), rows, joined > 0, dot, finish
     )
-    packer = PackWeights(INT32, lanes, rows, consecutive=False)
     return (
-        packer.launch(shape.groups, packed, packing, operands[1]),
+        pack_words(dot.size, rows, tiles, (shape.groups, shape.filters, channels, shape.taps), packed),
         Launch(kernel, QUANTIZED.fill(values, frame.taps), boxes * parts, work=shape.work),
     )

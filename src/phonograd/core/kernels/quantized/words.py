@@ -1,7 +1,7 @@
-"""Words: the kernel that combines the small integers of neighboring channels in 32-bit words.
+"""Words: the kernels that combine the small integers of neighboring channels in 32-bit words.
 
-Takes arrays of int8 or uint8 in the shape (outer, channels, inner), and hands on words in the shape (outer,
-channels / size, inner); missing channels are zeros. See :mod:`.dots` for the layout of a word.
+:class:`MakeWords` takes arrays of int8 or uint8 in the shape (outer, channels, inner), and hands on words in the shape
+(outer, channels / size, inner); missing channels are zeros. See :mod:`.dots` for the layout of a word.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ from __future__ import annotations
 import dataclasses
 import math
 
-from ...base.dtypes import INT32, DType
+from ...base.dtypes import INT8, INT32, DType
 from ...lower.ir.function_builder import Index, Value
 from ..launch import Launch, Reference, Words
 from ..routine import Routine, module
 
-__all__ = ["MakeWords", "make_words"]
+__all__ = ["MakeWords", "PackWords", "make_words", "pack_words"]
 
 #: words worth a call
 _CHUNK_WORDS = 1 << 13
@@ -96,18 +96,82 @@ class MakeWords:
 
     def _single(self, e: Routine, source: str, target: str, at: Index, channels: Index) -> None:
         """Write one word, whose last numbers may be missing."""
-        width, first, word = 32 // self.size, e.times(at, str(self.size)), "0"
-        for number in range(self.size):
-            place = e.plus(first, str(number))
-            exists = e.test("slt", place, channels)
-            safe = e.select_index(exists, place, "0")
-            byte = e.assign(f"load i8, ptr {e.address(source, safe, 'i8')}, align 1")
-            wide = e.assign(f"{'sext' if self.dtype.kind == 'i' else 'zext'} i8 {byte} to i32")
-            wide = e.assign(f"select i1 {exists}, i32 {wide}, i32 0")
-            wide = e.assign(f"and i32 {wide}, {(1 << width) - 1}")
-            wide = e.assign(f"shl i32 {wide}, {width * number}")
-            word = e.assign(f"or i32 {word}, {wide}")
-        e.put_one(target, word, at)
+        first = e.times(at, str(self.size))
+        place = e.address(source, first, "i8")
+        e.put_one(target, _one_word(e, place, "1", e.minus(channels, first), self.size, self.dtype), at)
+
+
+def _one_word(e: Routine, source: str, distance: Index, existing: Index, size: int, dtype: DType) -> str:
+    """Return a word of numbers at some distance, of which only some may exist, at least one."""
+    width, word = 32 // size, "0"
+    for number in range(size):
+        exists = e.test("slt", str(number), existing)
+        safe = e.select_index(exists, e.times(str(number), distance), "0")
+        byte = e.assign(f"load i8, ptr {e.address(source, safe, 'i8')}, align 1")
+        wide = e.assign(f"{'sext' if dtype.kind == 'i' else 'zext'} i8 {byte} to i32")
+        wide = e.assign(f"select i1 {exists}, i32 {wide}, i32 0")
+        wide = e.assign(f"and i32 {wide}, {(1 << width) - 1}")
+        wide = e.assign(f"shl i32 {wide}, {width * number}")
+        word = e.assign(f"or i32 {word}, {wide}")
+    return word
+
+
+_PACK = Words("tiles", "filters", "channels", "taps", "weight*", "packed*")
+
+
+@dataclasses.dataclass(frozen=True)
+class PackWords:
+    """The kernel that packs int8 weights for the micro-kernels of convolutions; an item is a tile of ``rows`` filters.
+
+    Weights have the shape (groups, filters, channels, taps). The result has the shape (groups, tiles, words, taps,
+    rows); missing filters repeat the last one, whose products are not stored.
+    """
+
+    size: int
+    rows: int
+
+    def write(self, name: str) -> str:
+        """Return the module's LLVM IR."""
+        e = Routine(name, 1, INT32)
+        tiles, filters, channels, taps = [_PACK.index(e, word) for word in ("tiles", "filters", "channels", "taps")]
+        weight, packed = _PACK.pointer(e, "weight"), _PACK.pointer(e, "packed")
+        line = e.times(channels, taps)
+        count = e.quotient(e.plus(channels, str(self.size - 1)), str(self.size))
+
+        def tile(item: Index) -> None:
+            group, number = e.split(item, tiles)
+            first, last = e.times(number, str(self.rows)), e.minus(filters, "1")
+            target = e.at(packed, e.times(item, e.times(e.times(count, taps), str(self.rows))))
+            lines = []
+            for row in range(self.rows):
+                filter_ = e.plus(e.times(group, filters), e.least(e.plus(first, str(row)), last))
+                lines.append(e.address(weight, e.times(filter_, line), "i8"))
+
+            def word(at: Index) -> None:
+                channel = e.times(at, str(self.size))
+                existing = e.minus(channels, channel)
+
+                def tap(which: Index) -> None:
+                    place = e.plus(e.times(channel, taps), which)
+                    into = e.at(target, e.times(e.plus(e.times(at, taps), which), str(self.rows)))
+                    for row, source in enumerate(lines):
+                        numbers = e.address(source, place, "i8")
+                        e.put_one(into, _one_word(e, numbers, taps, existing, self.size, INT8), str(row))
+
+                e.for_each("0", taps, tap)
+
+            e.for_each("0", count, word)
+
+        e.for_each("%lo", "%hi", tile)
+        return module(e)
+
+
+def pack_words(size: int, rows: int, tiles: int, shape: tuple[int, int, int, int], target: Reference) -> Launch:
+    """Return the launch that packs weights of the shape (groups, filters, channels, taps)."""
+    groups, filters, channels, taps = shape
+    words = _PACK.fill({"tiles": tiles, "filters": filters, "channels": channels, "taps": taps, "packed": target})
+    length = -(-channels // size) * taps * rows
+    return Launch(PackWords(size, rows), words, groups * tiles, max(1, _CHUNK_WORDS // length))
 
 
 def make_words(

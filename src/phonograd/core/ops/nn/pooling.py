@@ -15,7 +15,7 @@ from typing import Literal
 
 import numpy as np
 
-from ...base.dtypes import INT64, DType
+from ...base.dtypes import INT8, INT64, UINT8, DType
 from ...base.errors import MXNetError, format_shape
 from ...graph.interface import Interface
 from ...graph.node import Node, Shape
@@ -162,10 +162,13 @@ def window_elements_shape(*, counts: Shape, dtype: DType) -> Spec:
 # -- maxima over windows
 
 
-@operator(cost=lambda node: float(node.size * sum(node.parameters["kernel"])), lowering=Windowed("window_max"))
+@operator(
+    cost=lambda node: float(node.size * sum(node.parameters["kernel"])),
+    lowering=Windowed("window_max", WIDE_FLOATS | {INT8, UINT8}),
+)
 def _window_max(data: Array, *, kernel: Shape, stride: Shape, pad: Shape, counts: Shape) -> Array:
     """Return the maximum of each window; NaN counts as the lowest number, and so does an empty window."""
-    lowest = np.finfo(data.dtype).min
+    lowest = (np.iinfo(data.dtype) if data.dtype.kind in "iu" else np.finfo(data.dtype)).min
     out = data
     for axis, window in enumerate(zip(kernel, stride, pad, counts), 2):
         largest = np.full((*out.shape[:axis], window[3], *out.shape[axis + 1 :]), lowest, out.dtype)
@@ -310,6 +313,11 @@ def _complete(name: str, word: str, spatial: int, value: Shape, default: int) ->
 
 
 def _check_data(name: str, data: Node, layout: str | None, least: int = 3) -> None:
+    _check_axes(name, data, layout, least)
+    check_floating(name, data.dtype)
+
+
+def _check_axes(name: str, data: Node, layout: str | None, least: int = 3) -> None:
     if not least <= data.ndim <= 5:
         raise MXNetError(
             "Input data should be  3D in (batch, channel, x) Or 4D in (batch, channel, y, x)  Or 5D in "
@@ -320,7 +328,6 @@ def _check_data(name: str, data: Node, layout: str | None, least: int = 3) -> No
             f"Need {data.ndim - 2}D layout: operator {name} got layout {layout!r} with data of shape "
             f"{format_shape(data.shape)}"
         )
-    check_floating(name, data.dtype)
 
 
 class _Window:
@@ -371,6 +378,23 @@ class _Window:
         # roots have no derivative at zero; the gradient is zero there
         root = (sqrt if power == 2 else cbrt)(select(nonzero, total, 1))
         return select(nonzero, root, 0)
+
+
+def largest_of_windows(
+    name: str,
+    data: Node,
+    kernel: Shape,
+    stride: Shape,
+    pad: Shape,
+    pooling_convention: str,
+    global_pool: bool,
+    layout: str | None,
+) -> Node:
+    """Return the maximum of each window of images of any dtype, in the operator ``name``."""
+    _check_axes(name, data, layout)
+    images = to_channels_first(data, layout)
+    window = _Window(name, images, kernel, stride, pad, pooling_convention, global_pool)
+    return from_channels_first(window.max(images), layout)
 
 
 @composite(name="Pooling", npx="pooling")

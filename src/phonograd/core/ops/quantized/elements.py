@@ -6,6 +6,7 @@ Each returns its result, and the range of its result. Kernels fuse those that wo
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
@@ -19,7 +20,7 @@ from ..math.arithmetic import maximum, minimum
 from ..math.elementary import abs_, rsqrt
 from ..math.primitives import cast, reshape_to
 from ..math.structural import constant
-from ..nn.pooling import pooling
+from ..nn.pooling import largest_of_windows, pooling
 from ..shape.indexing import embedding
 from ..shape.shape import concatenate
 from .conversion import OUTPUTS, with_limits
@@ -70,6 +71,10 @@ def quantized_pooling(
     require_dtype(name, "data", data, INT8, UINT8)
     if problem := _pooling_obstacle(pool_type=pool_type):
         raise MXNetError(f"operator {name} takes the maximum or the mean, but {problem}; use Pooling on real numbers")
+    limits = _limits(name, min_data, max_data)
+    if pool_type == "max":
+        window = (kernel, stride, pad, pooling_convention, global_pool, layout)
+        return largest_of_windows(name, data, *window), *limits
     # small integers are exact in float32, and so are their sums
     found = single(
         pooling(
@@ -84,7 +89,7 @@ def quantized_pooling(
             layout=layout,
         )
     )
-    return to_dtype(found, data.dtype), *_limits(name, min_data, max_data)
+    return to_dtype(found, data.dtype), *limits
 
 
 def _act_obstacle(*, act_type: str) -> str:
@@ -372,6 +377,11 @@ def _lookup_shapes(inputs: list[Partial], outputs: list[Partial], *, input_dim: 
     return [inputs[0], (input_dim, output_dim), (1,), (1,)]
 
 
+def _joined_names(names: Sequence[str]) -> list[str]:
+    arrays = names[: len(names) // 3]
+    return [*arrays, *[f"{name}_{word}" for name in arrays for word in ("min", "max")]]
+
+
 def _joined_shapes(inputs: list[Partial], outputs: list[Partial]) -> list[Partial]:
     count = len(inputs) // 3
     return [*inputs[:count], *[(1,)] * (2 * count)]
@@ -381,7 +391,9 @@ quantized_pooling.interface = quantized_flatten.interface = Interface(
     outputs=OUTPUTS, shapes=_data_shapes, types=_first_types
 )
 quantized_act.interface = Interface(outputs=OUTPUTS, shapes=with_limits, types=_first_types)
-quantized_concat.interface = Interface(outputs=OUTPUTS, shapes=_joined_shapes, types=_joined_types)
+quantized_concat.interface = Interface(
+    arguments=_joined_names, outputs=OUTPUTS, counted=3, shapes=_joined_shapes, types=_joined_types
+)
 quantized_elemwise_add.interface = Interface(outputs=OUTPUTS, shapes=_pair_shapes, types=_sum_types)
 quantized_elemwise_mul.interface = Interface(
     outputs=lambda *, enable_float_output: OUTPUTS[: 1 if enable_float_output else 3],

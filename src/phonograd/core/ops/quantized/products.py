@@ -25,6 +25,7 @@ from ..nn.windows import column_matrix, pad_spatial, window_counts
 __all__ = [
     "LIMITS",
     "QuantizedProduct",
+    "emit_rounded",
     "emit_saturate",
     "int8_convolution",
     "int8_convolution_scaled",
@@ -57,13 +58,18 @@ def saturate(values: Array, dtype: DType, relu: bool = False) -> Array:
     return np.rint(inside).astype(dtype)
 
 
-def emit_saturate(e: Emitter, value: Value, dtype: DType, relu: bool = False) -> Value:
-    """Return a float32 value rounded and clamped to a dtype, as :func:`saturate` does."""
+def emit_rounded(e: Emitter, value: Value, dtype: DType, relu: bool = False) -> Value:
+    """Return a float32 value rounded and clamped to the limits of a dtype, in int32."""
     low, high = LIMITS[dtype]
     least, most = e.like(value, 0 if relu else low), e.like(value, high)
     value = e.select(e.compare("ogt", value, least), value, least)
     value = e.select(e.compare("olt", value, most), value, most)
-    return e.convert(e.truncate(e.call("rint", value), INT32), dtype)
+    return e.truncate(e.call("rint", value), INT32)
+
+
+def emit_saturate(e: Emitter, value: Value, dtype: DType, relu: bool = False) -> Value:
+    """Return a float32 value rounded and clamped to a dtype, as :func:`saturate` does."""
+    return e.convert(emit_rounded(e, value, dtype, relu), dtype)
 
 
 def _finish(sums: Array, scale: Array, bias: Array, dtype: DType, relu: bool) -> Array:
