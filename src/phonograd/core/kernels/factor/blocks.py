@@ -95,9 +95,7 @@ class Launches:
         kernel = NegativeGemm if negative else Gemm
         self._multiply(out, lhs, rhs, sizes, kernel(self.dtype, self.machine), False)
 
-    def _multiply(
-        self, out: View, lhs: View, rhs: View, sizes: tuple[int, int, int], kernel: Gemm, adds: bool
-    ) -> None:
+    def _multiply(self, out: View, lhs: View, rhs: View, sizes: tuple[int, int, int], kernel: Gemm, adds: bool) -> None:
         if 0 in (sizes[0], sizes[2]):
             return
         places = [Matrices(view.row, view.column, 0, view.batch) for view in (lhs, rhs, out)]
@@ -122,7 +120,7 @@ def half_of(size: int, step: int = SMALL) -> int:
     """Return the size of the first of two parts: about half, and a multiple of a step.
 
     >>> half_of(65), half_of(1000), half_of(300)
-    (64, 512, 192)
+    (64, 512, 128)
     """
     return max(1, (size + step) // (2 * step)) * step
 

@@ -57,9 +57,7 @@ def _update(launches: Launches, out: View, factor: View, sizes: tuple[int, int])
         return
     first = half_of(size)
     _update(launches, out, factor, (first, terms))
-    launches.subtract_product(
-        out.at(first, 0), factor.at(first, 0), factor.transposed, (size - first, terms, first)
-    )
+    launches.subtract_product(out.at(first, 0), factor.at(first, 0), factor.transposed, (size - first, terms, first))
     _update(launches, out.at(first, first), factor.at(first, 0), (size - first, terms))
 
 
@@ -187,7 +185,8 @@ class _Writer:
         for factor in factors:
             pivot = e.fma(factor, e.negative(factor), pivot)
         missing = e.constant(float("nan"), self.kernel.dtype)
-        is_positive = e.relation("gt", pivot, e.zeros())
+        infinity = e.constant(float("inf"), self.kernel.dtype)
+        is_positive = e.bits("and", e.relation("gt", pivot, e.zeros()), e.relation("lt", pivot, infinity))
         root = e.select(is_positive, e.call("sqrt", pivot), missing)
         e.when(e.any(is_positive), lambda: None, lambda: e.store_word(self.status, "0", "1"))
 
@@ -200,5 +199,3 @@ class _Writer:
 
         e.for_each(begin, self.size, strip, str(e.lanes))
         e.store_first(self.work, self._at(row, row), root)
-
-

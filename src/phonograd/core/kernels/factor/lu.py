@@ -269,18 +269,20 @@ class _Writer:
         """Return the row of the largest element of a column, from the diagonal on; the first one of equal ones."""
         e = self.routine
         dtype = self.kernel.dtype
+        nothing = e.constant(-1, dtype)
 
         def candidates(row: Index, before: list[Value]) -> list[Value]:
             mask = e.below(e.minus(self.rows, row))
             found = e.absolute(e.gather(e.at(self._line(row), column), "0", self.distance, dtype, mask))
+            # a lane outside of the matrix must never win, not even against NaN
+            found = e.select(mask, found, nothing)
             short = e.assign(f"trunc i64 {row} to i32")
             numbers = e.add(e.splat(short, INT32), e.steps(INT32))
             is_larger = e.relation("gt", found, before[0])
             return [e.select(is_larger, found, before[0]), e.select(is_larger, numbers, before[1])]
 
         first = e.splat(e.assign(f"trunc i64 {column} to i32"), INT32)
-        # lanes outside of the matrix are 0, and never the first
-        best = e.loop(column, self.rows, str(e.lanes), [e.constant(-1, dtype), first], candidates)
+        best = e.loop(column, self.rows, str(e.lanes), [nothing, first], candidates)
         distance = e.lanes // 2
         while distance:
             order = [lane ^ distance for lane in range(e.lanes)]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 import enum
 
-from ...base.dtypes import INT64, DType
-from ...lower.ir.function_builder import Index
+from ...base.dtypes import BOOL, INT64, DType
+from ...lower.ir.function_builder import Index, Value
 from ..launch import Launch, Words
 from ..routine import Routine
 from .blocks import Launches, View, lanes_of, word_of_number
@@ -136,14 +136,15 @@ class Mirror:
                     here = e.plus(row, str(line))
                     before = e.below(e.minus(e.plus(here, "1"), column))
                     inside = e.below(left)
-                    keep = e.select(before, e.constant(0, INT64), e.constant(1, INT64))
-                    mask = e.relation("ne", e.select(inside, keep, e.constant(0, INT64)), e.constant(0, INT64))
+                    mask = e.bits("and", inside, e.bits("xor", before, Value("splat (i1 true)", BOOL)))
                     place = e.at(out, e.times(here, distance), column)
                     is_whole = e.logical_and(
                         e.test("sge", left, str(e.lanes)), e.test("slt", e.plus(row, str(e.lanes - 1)), column)
                     )
 
-                    def store(place: str = place, vector=vector, mask=mask, is_whole: str = is_whole) -> None:  # type: ignore[no-untyped-def]
+                    def store(
+                        place: str = place, vector: Value = vector, mask: Value = mask, is_whole: str = is_whole
+                    ) -> None:
                         e.when(
                             is_whole,
                             lambda: e.store(place, "0", vector),

@@ -15,6 +15,7 @@ from ..launch import Plan
 from ..target import Machine
 from . import cholesky, lu
 from .blocks import SMALL, Launches, View
+from .determinant import determinants
 from .moves import Filling, fill, mirror
 from .substitution import solve
 
@@ -57,9 +58,7 @@ def _potrf(node: Node, machine: Machine) -> CalledPlan:
     return CalledPlan(launches.plan(), (("out", node.shape, node.dtype),))
 
 
-def _trsm(
-    node: Node, machine: Machine, *, transpose: bool, rightside: bool, lower: bool, alpha: float
-) -> CalledPlan:
+def _trsm(node: Node, machine: Machine, *, transpose: bool, rightside: bool, lower: bool, alpha: float) -> CalledPlan:
     launches, size = _launches(node, machine)
     rows, columns = node.shape[-2:]
     matrix, right, out = _view("A", size, size), _view("B", rows, columns), _view("out", rows, columns)
@@ -113,9 +112,18 @@ def _factorize_by_rows(node: Node, machine: Machine) -> tuple[Launches, View, tu
     return launches, factors, results
 
 
-def _lu(node: Node, machine: Machine) -> CalledPlan:
-    launches, _, results = _factorize_by_rows(node, machine)
-    return CalledPlan(launches.plan(), results)
+def _det(node: Node, machine: Machine) -> CalledPlan:
+    launches, factors, results = _factorize_by_rows(node, machine)
+    determinants(launches, factors, node.inputs[0].shape[-1], logarithms=False)
+    return CalledPlan(launches.plan(), (("out", node.shape, node.dtype), *results))
+
+
+def _slogdet(node: Node, machine: Machine) -> CalledPlan:
+    launches, factors, results = _factorize_by_rows(node, machine)
+    determinants(launches, factors, node.inputs[0].shape[-1], logarithms=True)
+    assert node.outputs is not None
+    (sign, dtype), (out, _) = node.outputs
+    return CalledPlan(launches.plan(), (("sign", sign, dtype), ("out", out, dtype), *results))
 
 
 def _solve(node: Node, machine: Machine) -> CalledPlan:
@@ -143,10 +151,11 @@ def _inverse(node: Node, machine: Machine) -> CalledPlan:
 
 
 _ROUTINES: dict[str, Any] = {
+    "det": _det,
     "inverse": _inverse,
-    "lu": _lu,
     "potrf": _potrf,
     "potri": _potri,
+    "slogdet": _slogdet,
     "solve": _solve,
     "trsm": _trsm,
 }

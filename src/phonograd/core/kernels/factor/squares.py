@@ -10,9 +10,7 @@ from ..routine import Routine
 __all__ = ["load_square", "store_square"]
 
 
-def load_square(
-    e: Routine, pointer: str, distance: Index, lines: tuple[Index, Index], width: Index
-) -> list[Value]:
+def load_square(e: Routine, pointer: str, distance: Index, lines: tuple[Index, Index], width: Index) -> list[Value]:
     """Return the transpose of a square: vector n holds element n of every line.
 
     Parameters
@@ -30,9 +28,7 @@ def load_square(
     """
     first, count = lines
     last = e.minus(count, "1")
-    starts = [
-        e.at(pointer, e.times(e.least(e.plus(first, str(lane)), last), distance)) for lane in range(e.lanes)
-    ]
+    starts = [e.at(pointer, e.times(e.least(e.plus(first, str(lane)), last), distance)) for lane in range(e.lanes)]
     mask = e.below(width)
     rows = e.choose(
         e.test("sge", width, str(e.lanes)),

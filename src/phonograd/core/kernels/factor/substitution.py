@@ -214,9 +214,7 @@ class _Writer:
 
             def squares(row: Index) -> None:
                 for vector in range(_WIDTH):
-                    lines = [
-                        e.get(self.strip, self._at(e.plus(row, str(line)), vector)) for line in range(e.lanes)
-                    ]
+                    lines = [e.get(self.strip, self._at(e.plus(row, str(line)), vector)) for line in range(e.lanes)]
                     begin = str(vector * e.lanes)
                     store_square(e, e.at(out, row), distance, (begin, self.count), e.minus(self.size, row), lines)
 
@@ -283,5 +281,3 @@ class _Writer:
             sums[place * _WIDTH : (place + 1) * _WIDTH] = own
             for vector, value in enumerate(own):
                 e.store(self.strip, self._at(row, vector), value)
-
-

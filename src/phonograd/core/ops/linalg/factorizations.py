@@ -1,9 +1,9 @@
 """Factorizations of stacks of matrices: Cholesky, LQ, eigenvalues, inverse and determinant.
 
-Kernels factorize matrices in their own precision by Cholesky's and Gauss's algorithms, with partial pivoting in the
-latter; NumPy computes the LQ factorization, eigenvalues and singular values in double precision. The symmetric factorizations (``potrf``,
-``syevd``) read the lower triangle of their argument and return the symmetric gradient: the derivative with respect to
-a symmetric change of the matrix.
+Kernels factorize matrices in their own precision: Cholesky's algorithm, and Gauss's with partial pivoting. NumPy
+computes the LQ factorization and eigenvalues in double precision, and rounds them once. The symmetric factorizations
+(``potrf``, ``syevd``) read the lower triangle of their argument and return the symmetric gradient: the derivative with
+respect to a symmetric change of the matrix.
 
 A matrix without a factorization raises an error when the result is computed; the message gives its index in the stack.
 """
@@ -91,7 +91,7 @@ def _check_potrf(failed: bool, A: Array, out: Array) -> Array:
     if not failed:
         return out
     diagonal = np.diagonal(out, 0, -2, -1)
-    finite = np.isfinite(np.tril(A)).all(axis=(-2, -1))
+    finite = np.asarray(np.isfinite(np.tril(A)).all(axis=(-2, -1)))
     if not finite.all():
         out[~finite] = np.tril(np.full(A.shape[-2:], np.nan))
     bad = np.argwhere(np.isnan(diagonal) & finite[..., None])
@@ -310,7 +310,7 @@ def _check_inverse(failed: bool, A: Array, out: Array, lu: Array, pivots: Array)
     """Return the inverses, NaN for matrices that are not finite, or raise if one is singular."""
     if not failed and math.isfinite(out.sum()):
         return out
-    finite = np.isfinite(A).all(axis=(-2, -1))
+    finite = np.asarray(np.isfinite(A).all(axis=(-2, -1)))
     singular = np.argwhere((_upper_diagonal(lu) == 0).any(axis=-1) & finite)
     if len(singular):
         raise _singular(tuple([int(position) for position in singular[0]]))
@@ -357,23 +357,11 @@ def _broadcast_over_matrices(node: Node, A: Node) -> Node:
     return reshape_to(node, (*A.shape[:-2], 1, 1))
 
 
-def _parity(pivots: Array) -> Array:
-    """Return 1 or -1 for an even or odd number of row exchanges."""
-    exchanges = np.count_nonzero(pivots != np.arange(pivots.shape[-1]), axis=-1)
-    return 1.0 - 2.0 * np.asarray(exchanges % 2)
-
-
-def _finish_det(failed: bool, A: Array, lu: Array, pivots: Array) -> Array:
-    """Return the product of the pivots, in double precision, rounded once."""
-    found = np.prod(_upper_diagonal(lu), axis=-1, dtype=np.float64) * _parity(pivots)
-    return np.asarray(found).astype(A.dtype).reshape(per_matrix(A.shape))
-
-
 @operator(
     name="_linalg_det",
     aliases=("linalg_det",),
     cost=lambda node: 2 / 3 * _cubic(node),
-    lowering=Called("lu", _finish_det),
+    lowering=Called("det"),
 )
 def det(A: Array) -> Array:
     """Return the determinant of square matrices, of shape (1,) for one matrix.
@@ -395,7 +383,21 @@ def det_grad(out_grad: Node, out: Node, A: Node) -> Node:
     return _broadcast_over_matrices(out_grad, A) * single(_cofactors(A))
 
 
-@operator(cost=lambda node: 20 * _cubic(node))
+def _finish_cofactors(failed: bool, A: Array, inverted: Array, lu: Array, pivots: Array) -> Array:
+    """Return determinant times transposed inverse; matrices that are nearly singular need their singular values."""
+    diagonal = _upper_diagonal(lu).astype(np.float64)
+    sizes = np.abs(diagonal)
+    least = A.shape[-1] * np.finfo(A.dtype).eps
+    regular = sizes.min(axis=-1, initial=np.inf) > least * sizes.max(axis=-1, initial=0.0)
+    exchanges = np.count_nonzero(pivots != np.arange(pivots.shape[-1]), axis=-1)
+    determinant = np.prod(diagonal, axis=-1) * (1.0 - 2.0 * np.asarray(exchanges % 2))
+    out: Array = (determinant[..., None, None] * _transpose(inverted)).astype(A.dtype)
+    if not regular.all():
+        out[~regular] = _cofactors.function(A[~regular])
+    return out
+
+
+@operator(cost=lambda node: 2 * _cubic(node), lowering=Called("inverse", _finish_cofactors))
 def _cofactors(A: Array) -> Array:
     """Return the cofactor matrices: determinant times transposed inverse, where the inverse exists."""
     wide, finite = _regular(A)
@@ -415,21 +417,15 @@ def cofactors_grad(out_grad: Node, out: Node, A: Node) -> Node:
     return (inner * out - matmul(matmul(out, swap_last(out_grad)), out)) / _broadcast_over_matrices(single(det(A)), A)
 
 
-def _finish_slogdet(failed: bool, A: Array, lu: Array, pivots: Array) -> tuple[Array, Array]:
-    """Return the signs, and the sums of the logarithms of the pivots, in double precision, rounded once."""
-    diagonal = _upper_diagonal(lu).astype(np.float64)
-    with np.errstate(divide="ignore"):
-        logarithm = np.log(np.abs(diagonal)).sum(axis=-1)
-    sign = np.prod(np.sign(diagonal), axis=-1) * _parity(pivots)
-    shape = per_matrix(A.shape)
-    return np.asarray(sign).astype(A.dtype).reshape(shape), np.asarray(logarithm).astype(A.dtype).reshape(shape)
+def _finish_slogdet(failed: bool, A: Array, sign: Array, logarithm: Array, *factors: Array) -> tuple[Array, Array]:
+    return sign, logarithm
 
 
 @operator(
     name="_linalg_slogdet",
     aliases=("linalg_slogdet",),
     cost=lambda node: 2 / 3 * _cubic(node),
-    lowering=Called("lu", _finish_slogdet),
+    lowering=Called("slogdet", _finish_slogdet),
 )
 def slogdet(A: Array) -> tuple[Array, Array]:
     """Return the sign of the determinant of square matrices, and the logarithm of its absolute value.
