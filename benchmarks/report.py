@@ -233,6 +233,21 @@ def joins(every: dict[str, Results]) -> list[str]:
     return ["", *table(["operator", "another number of inputs", "again", "MXNet"], rows), ""]
 
 
+def linear_algebra(every: dict[str, Results]) -> list[str]:
+    """Return the ratios of linear algebra on one thread: an operator per row, forward and with backward."""
+    seconds = every["linear_algebra"]["seconds"]
+    names = [name.split(", ") for name in seconds]
+    heads = list(dict.fromkeys([(size, dtype) for _, size, dtype, _ in names]))
+    rows = []
+    for operator in dict.fromkeys([name[0] for name in names]):
+        cells = []
+        for size, dtype in heads:
+            both = [seconds[f"{operator}, {size}, {dtype}, {kind}"] for kind in ("forward", "backward")]
+            cells.append(" / ".join([ratio(times, "torch") for times in both]))
+        rows.append([operator, *cells])
+    return ["", *table(["operator", *[f"{size}, {dtype}" for size, dtype in heads]], rows), ""]
+
+
 def loader(every: dict[str, Results]) -> list[str]:
     """Return the table of loader and training rates, and of the time that training waits."""
     rows = []
@@ -256,6 +271,7 @@ TABLES: dict[str, Callable[[dict[str, Results]], list[str]]] = {
     "memory": memory,
     "growth": growth,
     "joins": joins,
+    "linear_algebra": linear_algebra,
     "loader": loader,
 }
 

@@ -153,18 +153,33 @@ class _Collect:
             slices = e.times(e.times(outer, count), inner)
             row = e.times(item, inner)
 
-            def strip(first: Index) -> None:
-                mask = None if self.lanes == 1 else e.below(e.minus(inner, first))
+            def strip(first: Index, mask: Value | None) -> None:
                 total = self._total(e, head, links, data, e.plus(slices, first), inner, mask)
-                if mask is None:
-                    e.store(out, e.plus(row, first), total)
-                else:
-                    e.store_where(out, e.plus(row, first), total, mask)
+                store(e.plus(row, first), total, mask)
 
-            _for_each(e, inner, strip, self.lanes)
+            def clear(first: Index, mask: Value | None) -> None:
+                store(e.plus(row, first), e.constant(0, self.dtype), mask)
+
+            def store(where: Index, value: Value, mask: Value | None) -> None:
+                if mask is None:
+                    e.store(out, where, value)
+                else:
+                    e.store_where(out, where, value, mask)
+
+            is_empty = e.assign(f"icmp slt i64 {head}, 0")
+            e.when(is_empty, lambda: self._strips(e, inner, clear), lambda: self._strips(e, inner, strip))
 
         _for_each(e, "%hi", place, start="%lo")
         return e.text()
+
+    def _strips(self, e: Emitter, inner: Index, body: Callable[[Index, Value | None], None]) -> None:
+        """Write ``body(first, mask)`` for whole vectors without a mask, as masked stores are slow, and for the rest."""
+        if self.lanes == 1:
+            _for_each(e, inner, lambda first: body(first, None))
+            return
+        whole = e.assign(f"and i64 {inner}, {-self.lanes}")
+        _for_each(e, whole, lambda first: body(first, None), self.lanes)
+        _for_each(e, inner, lambda first: body(first, e.below(e.minus(inner, first))), self.lanes, whole)
 
     def _total(
         self, e: Emitter, head: Index, links: str, data: str, start: Index, inner: Index, mask: Value | None

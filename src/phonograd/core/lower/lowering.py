@@ -20,6 +20,7 @@ kind                   the operator                                             
 :class:`Scatter`       adds elements up at indices in the second input                 sizes
 :class:`Cumulative`       adds elements up one after the other along an axis              that axis, and the direction
 :class:`Windowed`      computes over sliding windows of images                         its name
+:class:`Called`        is computed by kernels whose results Python checks              their name, and the check
 :class:`Expansion`     does the same as other operators                                the expression
 :class:`Either`        is one of these, by dtype or parameters                         several of them
 =====================  ==============================================================  ==============================
@@ -61,6 +62,7 @@ __all__ = [
     "SAME",
     "SUPPORTED",
     "WIDE_FLOATS",
+    "Called",
     "Constant",
     "Coordinate",
     "Cumulative",
@@ -432,6 +434,21 @@ class Windowed(Library):
     kernel = "phonograd.core.kernels.window_plans"
 
     primitive: str
+    dtypes: frozenset[DType] = WIDE_FLOATS
+
+
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class Called(Lowering):
+    """Kernels that Python calls, in the place of the NumPy function, and whose results it checks.
+
+    Matrix factorizations are computed this way: a matrix may have no factorization, which raises an error.
+    ``routine`` names a plan of :mod:`phonograd.core.kernels.factor.plans`. ``finish(failed, *inputs, *results)`` gets
+    the arrays that the kernels wrote, and whether a kernel met a matrix that it cannot factorize. It returns the value,
+    or raises an error. Without it, the first result is the value.
+    """
+
+    routine: str
+    finish: Callable[..., Any] | None = None
     dtypes: frozenset[DType] = WIDE_FLOATS
 
 

@@ -125,6 +125,10 @@ class Lowering:
     replaces_part: ClassVar[bool] = False
     #: whether other operators say how it is computed
     is_expansion: ClassVar[bool] = False
+    #: the name of the kernels that Python calls where it would call NumPy; None: there are none
+    routine: str | None = None
+    #: a function that checks their results
+    finish: Callable[..., Any] | None = None
 
     def place(self, planner: Planner, node: Node, expression: Node) -> None:
         """Tell the planner how to compute a node."""

@@ -37,6 +37,7 @@ from ..lower.pattern import Pattern
 from ..ops.math.structural import LEAF, leaf
 from ..run import kernel_cache, memory_pool
 from ..run.background import run_apart
+from ..run.called import function_of_node
 from ..run.host import host
 from ..run.programs import Note, Part, Progress
 from ..run.reference import ReferenceProgram, locate_error, numpy_function, order, resolve
@@ -533,8 +534,8 @@ class _Maker:
         self.function = lambda *arrays: run(*[np.ascontiguousarray(array) for array in arrays if array is not None])
 
     def evaluate(self, node: Node) -> None:
-        """Let NumPy evaluate the operator: the last bits of its results may depend on the layout of operands."""
-        function = numpy_function(node)
+        """Call NumPy, or kernels: the last bits of NumPy's results may depend on the layout of operands."""
+        function = function_of_node(node)
 
         def call(*arrays: Any) -> Any:
             result = function(*[None if array is None else np.asarray(array, order="C") for array in arrays])

@@ -21,11 +21,12 @@ from ..base.outside import is_from_outside
 from ..graph.node import Node, Shape
 from ..graph.operator import Array
 from . import kernel_cache, memory_pool
+from .called import function_of_node
 from .donation import Donation
 from .driver import Row, can_launch, prepare
 from .launcher import MOST_ON_STACK
 from .programs import Memory, Note, Part, Progress
-from .reference import locate_error, numpy_function
+from .reference import locate_error
 
 __all__ = [
     "AliasStep",
@@ -353,7 +354,7 @@ def _row(step: RowStep, kernels: Sequence[kernel_cache.Kernel], sets_flag: bool,
 def _call(step: NumpyStep) -> Segment:
     """Return the segment of a call of NumPy."""
     node, target, sources, done = step
-    function = numpy_function(node)
+    function = function_of_node(node)
     single = node.outputs is None
 
     def call(values: list[Any]) -> None:

@@ -1,14 +1,16 @@
 """Factorizations of stacks of matrices: Cholesky, LQ, eigenvalues, inverse and determinant.
 
-Float32 matrices are factorized in double precision and rounded once. The symmetric factorizations (``potrf``,
-``syevd``) read the lower triangle of their argument and return the symmetric gradient: the derivative with respect to
-a symmetric change of the matrix.
+Kernels factorize matrices in their own precision: Cholesky's algorithm, and Gauss's with partial pivoting. NumPy
+computes the LQ factorization and eigenvalues in double precision, and rounds them once. The symmetric factorizations
+(``potrf``, ``syevd``) read the lower triangle of their argument and return the symmetric gradient: the derivative with
+respect to a symmetric change of the matrix.
 
 A matrix without a factorization raises an error when the result is computed; the message gives its index in the stack.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -19,6 +21,7 @@ from ...graph.interface import Interface, Partials, same_shapes
 from ...graph.node import Node
 from ...graph.operator import Array, Spec, operator, single
 from ...graph.partial_shapes import same_results
+from ...lower.lowering import Called
 from ..math.broadcasting import sum_to
 from ..math.comparison import equal
 from ..math.primitives import matmul, reshape_to, select, swap_last
@@ -83,7 +86,35 @@ def _symmetric(node: Node) -> Node:
 # -- Cholesky
 
 
-@operator(name="_linalg_potrf", aliases=("linalg_potrf",), cost=lambda node: _cubic(node) / 3)
+def _check_potrf(failed: bool, A: Array, out: Array) -> Array:
+    """Return the factors, or raise if a finite matrix has none."""
+    if not failed:
+        return out
+    diagonal = np.diagonal(out, 0, -2, -1)
+    finite = np.asarray(np.isfinite(np.tril(A)).all(axis=(-2, -1)))
+    if not finite.all():
+        out[~finite] = np.tril(np.full(A.shape[-2:], np.nan))
+    bad = np.argwhere(np.isnan(diagonal) & finite[..., None])
+    if len(bad):
+        *index, row = (int(position) for position in bad[0])
+        raise _no_factor(tuple(index), row + 1)
+    return out
+
+
+def _no_factor(index: tuple[int, ...], order: int) -> MXNetError:
+    return MXNetError(
+        f"potrf failed. This may happen when the input matrix is either not symmetric or not positive definite: "
+        f"the leading minor of order {order} of {_matrix_name(index)} is not positive "
+        f"definite. Adding a small multiple of the identity to A often helps."
+    )
+
+
+@operator(
+    name="_linalg_potrf",
+    aliases=("linalg_potrf",),
+    cost=lambda node: _cubic(node) / 3,
+    lowering=Called("potrf", _check_potrf),
+)
 def potrf(A: Array) -> Array:
     """Return the Cholesky factor of symmetric positive definite matrices: lower triangular L with A = L * L^T."""
     wide, finite = _regular(A)
@@ -91,11 +122,7 @@ def potrf(A: Array) -> Array:
         factor = np.linalg.cholesky(wide)
     except np.linalg.LinAlgError:
         index = _culprit(wide, np.linalg.cholesky)
-        raise MXNetError(
-            f"potrf failed. This may happen when the input matrix is either not symmetric or not positive definite: "
-            f"the leading minor of order {_first_bad_minor(wide[index])} of {_matrix_name(index)} is not positive "
-            f"definite. Adding a small multiple of the identity to A often helps."
-        ) from None
+        raise _no_factor(index, _first_bad_minor(wide[index])) from None
     return np.where(finite, factor, np.tril(np.full_like(factor, np.nan))).astype(A.dtype)
 
 
@@ -136,17 +163,27 @@ def _between_inverses(factor: Node, node: Node) -> Node:
     return single(trsm(factor, left, rightside=True))
 
 
-@operator(name="_linalg_potri", aliases=("linalg_potri",), cost=_cubic)
-def potri(A: Array) -> Array:
-    """Return the inverse of a matrix from its Cholesky factor: the inverse of L * L^T for lower triangular L."""
-    wide = A.astype(np.float64)
-    zeros = np.diagonal(wide, 0, -2, -1) == 0
+def _require_factor(A: Array) -> None:
+    """Raise if the diagonal of a factor has a zero."""
+    zeros = np.diagonal(A, 0, -2, -1) == 0
     if zeros.any():
         *index, row = (int(position) for position in np.argwhere(zeros)[0])
         raise MXNetError(
             f"potri failed. This may happen when the input matrix is not a Cholesky factorization obtained by a prior "
             f"call of the potrf-operator: element {row} of the diagonal of {_matrix_name(tuple(index))} is zero."
         )
+
+
+def _check_potri(failed: bool, A: Array, out: Array, inverse: Array) -> Array:
+    _require_factor(A)
+    return out
+
+
+@operator(name="_linalg_potri", aliases=("linalg_potri",), cost=_cubic, lowering=Called("potri", _check_potri))
+def potri(A: Array) -> Array:
+    """Return the inverse of a matrix from its Cholesky factor: the inverse of L * L^T for lower triangular L."""
+    _require_factor(A)
+    wide = A.astype(np.float64)
     inverted = solve_triangular(wide, np.broadcast_to(np.eye(A.shape[-1]), wide.shape))
     out: Array = np.matmul(_transpose(inverted), inverted)
     return out.astype(A.dtype)
@@ -262,7 +299,36 @@ def syevd_grad(out_grads: tuple[Node | None, Node | None], outs: tuple[Node, Nod
 # -- inverse and determinant
 
 
-@operator(name="_linalg_inverse", aliases=("linalg_inverse",), cost=lambda node: 2 * _cubic(node))
+def _singular(index: tuple[int, ...]) -> MXNetError:
+    return MXNetError(
+        f"the input matrix is non-convertible: {_matrix_name(index)} is singular (its determinant is 0) and has no "
+        "inverse."
+    )
+
+
+def _check_inverse(failed: bool, A: Array, out: Array, lu: Array, pivots: Array) -> Array:
+    """Return the inverses, NaN for matrices that are not finite, or raise if one is singular."""
+    if not failed and math.isfinite(out.sum()):
+        return out
+    finite = np.asarray(np.isfinite(A).all(axis=(-2, -1)))
+    singular = np.argwhere((_upper_diagonal(lu) == 0).any(axis=-1) & finite)
+    if len(singular):
+        raise _singular(tuple([int(position) for position in singular[0]]))
+    out[~finite] = np.nan
+    return out
+
+
+def _upper_diagonal(lu: Array) -> Array:
+    """Return the diagonal of the upper factors, whose rows are padded."""
+    return np.diagonal(lu, 0, -2, -1)
+
+
+@operator(
+    name="_linalg_inverse",
+    aliases=("linalg_inverse",),
+    cost=lambda node: 2 * _cubic(node),
+    lowering=Called("inverse", _check_inverse),
+)
 def inverse(A: Array) -> Array:
     """Return the inverse of square matrices."""
     wide, finite = _regular(A)
@@ -270,10 +336,7 @@ def inverse(A: Array) -> Array:
         return np.where(finite, np.linalg.inv(wide), np.nan).astype(A.dtype)
     except np.linalg.LinAlgError:
         index = _culprit(wide, np.linalg.inv)
-    raise MXNetError(
-        f"the input matrix is non-convertible: {_matrix_name(index)} is singular (its determinant is 0) and has no "
-        "inverse."
-    )
+    raise _singular(index)
 
 
 @inverse.infer
@@ -294,7 +357,12 @@ def _broadcast_over_matrices(node: Node, A: Node) -> Node:
     return reshape_to(node, (*A.shape[:-2], 1, 1))
 
 
-@operator(name="_linalg_det", aliases=("linalg_det",), cost=lambda node: 2 / 3 * _cubic(node))
+@operator(
+    name="_linalg_det",
+    aliases=("linalg_det",),
+    cost=lambda node: 2 / 3 * _cubic(node),
+    lowering=Called("det"),
+)
 def det(A: Array) -> Array:
     """Return the determinant of square matrices, of shape (1,) for one matrix.
 
@@ -315,7 +383,21 @@ def det_grad(out_grad: Node, out: Node, A: Node) -> Node:
     return _broadcast_over_matrices(out_grad, A) * single(_cofactors(A))
 
 
-@operator(cost=lambda node: 20 * _cubic(node))
+def _finish_cofactors(failed: bool, A: Array, inverted: Array, lu: Array, pivots: Array) -> Array:
+    """Return determinant times transposed inverse; matrices that are nearly singular need their singular values."""
+    diagonal = _upper_diagonal(lu).astype(np.float64)
+    sizes = np.abs(diagonal)
+    least = A.shape[-1] * np.finfo(A.dtype).eps
+    regular = sizes.min(axis=-1, initial=np.inf) > least * sizes.max(axis=-1, initial=0.0)
+    exchanges = np.count_nonzero(pivots != np.arange(pivots.shape[-1]), axis=-1)
+    determinant = np.prod(diagonal, axis=-1) * (1.0 - 2.0 * np.asarray(exchanges % 2))
+    out: Array = (determinant[..., None, None] * _transpose(inverted)).astype(A.dtype)
+    if not regular.all():
+        out[~regular] = _cofactors.function(A[~regular])
+    return out
+
+
+@operator(cost=lambda node: 2 * _cubic(node), lowering=Called("inverse", _finish_cofactors))
 def _cofactors(A: Array) -> Array:
     """Return the cofactor matrices: determinant times transposed inverse, where the inverse exists."""
     wide, finite = _regular(A)
@@ -335,7 +417,16 @@ def cofactors_grad(out_grad: Node, out: Node, A: Node) -> Node:
     return (inner * out - matmul(matmul(out, swap_last(out_grad)), out)) / _broadcast_over_matrices(single(det(A)), A)
 
 
-@operator(name="_linalg_slogdet", aliases=("linalg_slogdet",), cost=lambda node: 2 / 3 * _cubic(node))
+def _finish_slogdet(failed: bool, A: Array, sign: Array, logarithm: Array, *factors: Array) -> tuple[Array, Array]:
+    return sign, logarithm
+
+
+@operator(
+    name="_linalg_slogdet",
+    aliases=("linalg_slogdet",),
+    cost=lambda node: 2 / 3 * _cubic(node),
+    lowering=Called("slogdet", _finish_slogdet),
+)
 def slogdet(A: Array) -> tuple[Array, Array]:
     """Return the sign of the determinant of square matrices, and the logarithm of its absolute value.
 

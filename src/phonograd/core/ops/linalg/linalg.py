@@ -18,7 +18,7 @@ from ...base.errors import MXNetError, format_shape
 from ...graph.interface import Interface, Partial, Partials, merge
 from ...graph.node import Node, Shape
 from ...graph.operator import Array, Spec, composite, operator, single
-from ...lower.lowering import Expansion, Location
+from ...lower.lowering import Called, Expansion, Location
 from ..math.broadcasting import same_dtype, sum_to
 from ..math.comparison import equal, greater_equal, lesser_equal
 from ..math.elementary import log
@@ -231,7 +231,12 @@ def solve_triangular(matrix: Array, right: Array) -> Array:
     return np.concatenate([top, solve_triangular(matrix[..., half:, half:], rest)], axis=-2)
 
 
-@operator(name="_linalg_trsm", aliases=("linalg_trsm",), cost=lambda node: float(node.size * node.inputs[0].shape[-1]))
+@operator(
+    name="_linalg_trsm",
+    aliases=("linalg_trsm",),
+    cost=lambda node: float(node.size * node.inputs[0].shape[-1]),
+    lowering=Called("trsm"),
+)
 def trsm(
     A: Array, B: Array, *, transpose: bool = False, rightside: bool = False, lower: bool = True, alpha: float = 1.0
 ) -> Array:

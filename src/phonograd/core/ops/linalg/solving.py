@@ -1,6 +1,6 @@
 """Linear systems and singular values of stacks of matrices, for ``mx.np.linalg``.
 
-Float32 matrices are solved and factorized in double precision and rounded once.
+Kernels solve systems in the precision of the data. NumPy computes singular values in double precision, rounded once.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from ...base.errors import MXNetError, format_shape
 from ...graph.interface import Interface
 from ...graph.node import Node
 from ...graph.operator import Array, Spec, operator, single
+from ...lower.lowering import Called
 from ..math.primitives import matmul, reshape_to, swap_last
 from ..math.structural import full
 from .linalg import extractdiag, makediag, require_matrices, require_square
@@ -23,16 +24,27 @@ def _products(node: Node) -> float:
     return float(source.size * min(source.shape[-2:]))
 
 
-@operator(name="_npi_solve", cost=_products)
+def _singular(A: Array) -> MXNetError:
+    return MXNetError(
+        f"solve: a matrix of A {format_shape(A.shape)} is singular (its determinant is 0), so there is no unique "
+        "solution; lstsq gives the least-squares solution of minimum norm"
+    )
+
+
+def _check_solve(failed: bool, A: Array, B: Array, out: Array, *factors: Array) -> Array:
+    """Return the solutions, or raise if a matrix is singular."""
+    if failed:
+        raise _singular(A)
+    return out
+
+
+@operator(name="_npi_solve", cost=_products, lowering=Called("solve", _check_solve))
 def solve(A: Array, B: Array) -> Array:
     """Solve A * X = B for square matrices A, and return X; the columns of B are right-hand sides."""
     try:
         return np.linalg.solve(A.astype(np.float64), B.astype(np.float64)).astype(B.dtype)
     except np.linalg.LinAlgError:
-        raise MXNetError(
-            f"solve: a matrix of A {format_shape(A.shape)} is singular (its determinant is 0), so there is no unique "
-            "solution; lstsq gives the least-squares solution of minimum norm"
-        ) from None
+        raise _singular(A) from None
 
 
 @solve.infer

@@ -1,0 +1,166 @@
+"""Plans of factorizations: for each operator, the launches and the arrays that they write.
+
+Operands have the names of the operator's inputs. All arrays are contiguous. ``out`` is the result of most of them; the
+operators that factorize by row exchanges get ``lu`` and ``pivots``, too.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+from ...base.dtypes import INT64, DType
+from ...graph.node import Node, Shape
+from ..launch import Plan
+from ..target import Machine
+from . import cholesky, lu
+from .blocks import SMALL, Launches, View
+from .determinant import determinants
+from .moves import Filling, fill, mirror
+from .substitution import solve
+
+__all__ = ["CalledPlan", "plan"]
+
+#: columns of the inverse of a triangle that are solved together
+_INVERSE_BLOCK = 192
+
+
+class CalledPlan(NamedTuple):
+    """The launches, and name, shape and dtype of each array that they write."""
+
+    plan: Plan
+    results: tuple[tuple[str, Shape, DType], ...]
+
+
+def plan(node: Node, routine: str, machine: Machine, attributes: dict[str, Any]) -> CalledPlan:
+    """Return the plan of a node, given the name of its routine and the operator's parameters."""
+    made: CalledPlan = _ROUTINES[routine](node, machine, **attributes)
+    return made
+
+
+def _launches(node: Node, machine: Machine) -> tuple[Launches, int]:
+    """Return no launches yet for the matrices of the first input, and their size."""
+    matrices = node.inputs[0]
+    return Launches(matrices.dtype, machine, math.prod(matrices.shape[:-2])), matrices.shape[-1]
+
+
+def _view(name: str, rows: int, columns: int) -> View:
+    return View(name, 0, columns, 1, rows * columns)
+
+
+def _potrf(node: Node, machine: Machine) -> CalledPlan:
+    launches, size = _launches(node, machine)
+    data, out = _view("A", size, size), _view("out", size, size)
+    if size > SMALL:
+        fill(launches, Filling.LOWER, data, out, (size, size))
+        data = out
+    cholesky.factorize(launches, data, out, size)
+    return CalledPlan(launches.plan(), (("out", node.shape, node.dtype),))
+
+
+def _trsm(node: Node, machine: Machine, *, transpose: bool, rightside: bool, lower: bool, alpha: float) -> CalledPlan:
+    launches, size = _launches(node, machine)
+    rows, columns = node.shape[-2:]
+    matrix, right, out = _view("A", size, size), _view("B", rows, columns), _view("out", rows, columns)
+    if size > SMALL:
+        fill(launches, Filling.COPY, right, out, (rows, columns), alpha)
+        right, alpha = out, 1.0
+    # X * M = R is transpose(M) * transpose(X) = transpose(R)
+    if transpose != rightside:
+        matrix, lower = matrix.transposed, not lower
+    if rightside:
+        right, out = right.transposed, out.transposed
+    count = rows if rightside else columns
+    if count and launches.count:
+        solve(launches, matrix, right, out, (size, count), lower=lower, alpha=alpha)
+    return CalledPlan(launches.plan(), (("out", node.shape, node.dtype),))
+
+
+def _potri(node: Node, machine: Machine) -> CalledPlan:
+    launches, size = _launches(node, machine)
+    factor, inverse, out = (_view(name, size, size) for name in ("A", "inverse", "out"))
+    fill(launches, Filling.IDENTITY, inverse, inverse, (size, size))
+    _invert_lower(launches, factor, inverse, size)
+    for first in range(0, size, _INVERSE_BLOCK):
+        last = min(size, first + _INVERSE_BLOCK)
+        below = inverse.at(first, 0)
+        sizes = last - first, size - first, last
+        launches.multiply(out.at(first, 0), below.at(0, first).transposed, below, sizes)
+    mirror(launches, out, size)
+    shape, dtype = node.shape, node.dtype
+    return CalledPlan(launches.plan(), (("out", shape, dtype), ("inverse", shape, dtype)))
+
+
+def _invert_lower(launches: Launches, factor: View, out: View, size: int, *, unit: bool = False) -> None:
+    """Replace the identity by the inverse of a lower triangle: some columns after the other, from the diagonal on."""
+    for first in range(0, size, _INVERSE_BLOCK):
+        right = out.at(first, first)
+        sizes = size - first, min(size - first, _INVERSE_BLOCK)
+        solve(launches, factor.at(first, first), right, right, sizes, lower=True, unit=unit)
+
+
+def _factorize_by_rows(node: Node, machine: Machine) -> tuple[Launches, View, tuple[Any, ...]]:
+    """Return the launches of an LU factorization, its factors, and the arrays that they write."""
+    launches, size = _launches(node, machine)
+    matrices = node.inputs[0]
+    distance = lu.padded(size, matrices.dtype)
+    factors = View("lu", 0, distance, 1, size * distance)
+    fill(launches, Filling.COPY, _view("A", size, size), factors, (size, size))
+    lu.factorize(launches, factors, size)
+    lead = matrices.shape[:-2]
+    results = ("lu", (*lead, size, distance), matrices.dtype), ("pivots", (*lead, size), INT64)
+    return launches, factors, results
+
+
+def _det(node: Node, machine: Machine) -> CalledPlan:
+    launches, factors, results = _factorize_by_rows(node, machine)
+    determinants(launches, factors, node.inputs[0].shape[-1], logarithms=False)
+    return CalledPlan(launches.plan(), (("out", node.shape, node.dtype), *results))
+
+
+def _slogdet(node: Node, machine: Machine) -> CalledPlan:
+    launches, factors, results = _factorize_by_rows(node, machine)
+    determinants(launches, factors, node.inputs[0].shape[-1], logarithms=True)
+    assert node.outputs is not None
+    (sign, dtype), (out, _) = node.outputs
+    return CalledPlan(launches.plan(), (("sign", sign, dtype), ("out", out, dtype), *results))
+
+
+def _solve(node: Node, machine: Machine) -> CalledPlan:
+    launches, factors, results = _factorize_by_rows(node, machine)
+    rows, columns = node.shape[-2:]
+    out = _view("out", rows, columns)
+    if columns and launches.count:
+        fill(launches, Filling.COPY, _view("B", rows, columns), out, (rows, columns))
+        lu.exchange(launches, out, (0, rows), rows, columns)
+        solve(launches, factors, out, out, (rows, columns), lower=True, unit=True)
+        solve(launches, factors, out, out, (rows, columns), lower=False)
+    return CalledPlan(launches.plan(), (("out", node.shape, node.dtype), *results))
+
+
+def _inverse(node: Node, machine: Machine) -> CalledPlan:
+    launches, factors, results = _factorize_by_rows(node, machine)
+    size = node.shape[-1]
+    out = _view("out", size, size)
+    if launches.count:
+        fill(launches, Filling.IDENTITY, out, out, (size, size))
+        _invert_lower(launches, factors, out, size, unit=True)
+        solve(launches, factors, out, out, (size, size), lower=False)
+        lu.exchange_columns(launches, out, size)
+    return CalledPlan(launches.plan(), (("out", node.shape, node.dtype), *results))
+
+
+_ROUTINES: dict[str, Any] = {
+    "det": _det,
+    "inverse": _inverse,
+    "potrf": _potrf,
+    "potri": _potri,
+    "slogdet": _slogdet,
+    "solve": _solve,
+    "trsm": _trsm,
+}
+
+
+def rule(routine: str) -> Any:
+    """Return the function that plans a routine; it names the parameters of the operator that it needs."""
+    return _ROUTINES[routine]
