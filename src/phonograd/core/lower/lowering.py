@@ -384,6 +384,12 @@ class Matmul(Lowering):
     is_product = True
 
     dtypes: frozenset[DType] = WIDE_FLOATS
+    operands: frozenset[DType] = frozenset()
+    """Dtypes of the operands, if they are not those of the result."""
+
+    def fits(self, out: DType, sources: Iterable[DType]) -> bool:
+        """Return whether it is written for these dtypes of the output and the inputs."""
+        return out in self.dtypes and (self.operands or self.dtypes).issuperset(sources)
 
     def place(self, planner: Planner, node: Node, expression: Node) -> None:
         """Tell the planner to multiply."""
