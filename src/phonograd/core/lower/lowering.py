@@ -432,13 +432,14 @@ class Cumulative(Library):
 class Windowed(Library):
     """A function of sliding windows of images: convolution, pooling, and their adjoints.
 
-    ``primitive`` is its name in :mod:`phonograd.core.kernels.window_plans`.
+    ``primitive`` is its name in :mod:`phonograd.core.kernels.window_plans`. Numbers of 16 bits are converted to float32
+    and back.
     """
 
     kernel = "phonograd.core.kernels.window_plans"
 
     primitive: str
-    dtypes: frozenset[DType] = WIDE_FLOATS
+    dtypes: frozenset[DType] = FLOATS
 
 
 # -- other operators
