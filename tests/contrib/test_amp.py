@@ -14,6 +14,7 @@ import phonograd as mx
 from phonograd import autograd, gluon, nd
 from phonograd.contrib import amp
 from phonograd.core.base.dtypes import BFLOAT16, FLOAT32, as_dtype
+from phonograd.core.graph.operator import REGISTRY
 
 DTYPES = ("bfloat16", "float16")
 #: largest difference of the last loss from that of float32, relative to the first loss
@@ -189,14 +190,48 @@ def test_bad_arguments_are_refused() -> None:
         amp.init_trainer(mx.optimizer.SGD())
 
 
-def test_lists_come_from_the_registry() -> None:
-    low, wide = amp.list_lp16_ops("bfloat16"), amp.list_fp32_ops("bfloat16")
-    assert {"Convolution", "Deconvolution", "FullyConnected", "RNN"} <= set(low)
-    assert {"exp", "softmax", "SoftmaxOutput", "LayerNorm", "norm"} <= set(wide)
-    assert {"broadcast_add", "Concat", "add_n"} <= set(amp.list_widest_type_cast("float16"))
-    assert {"BatchNorm", "Dropout", "Pooling"} <= set(amp.list_lp16_fp32_ops("float16"))
-    assert "SoftmaxOutput" in amp.list_loss_output_functions("float16")
-    assert not set(low) & set(wide)
+def test_lists_have_the_contents_of_mxnet() -> None:
+    half, brain = amp.lists.symbol_fp16, amp.lists.symbol_bf16
+    sizes = [len(half.FP16_FUNCS), len(half.FP16_FP32_FUNCS), len(half.FP32_FUNCS), len(half.WIDEST_TYPE_CASTS)]
+    assert sizes == [4, 318, 136, 113]
+    sizes = [len(brain.BF16_FUNCS), len(brain.BF16_FP32_FUNCS), len(brain.FP32_FUNCS), len(brain.WIDEST_TYPE_CASTS)]
+    assert sizes == [2, 15, 438, 109]
+    assert amp.list_lp16_use_fp32_params("bfloat16") == brain.BF16_USE_FP32_PARAMS
+    assert brain.BF16_USE_FP32_PARAMS["BatchNorm"] == ["", "gamma", "beta", "moving_mean", "moving_var"]
+    assert amp.list_lp16_use_fp32_params("float16") is None
+    assert amp.list_lp16_ops("bfloat16") == ["Convolution", "FullyConnected"]
+    assert amp.list_conditional_fp32_ops("float16")[0] == ("Activation", "act_type", ["softrelu"])
+    assert amp.list_loss_output_functions("float16")[0] == "SoftmaxOutput"
+
+
+def test_facts_of_the_registry_agree_with_mxnets_lists() -> None:
+    half = amp.lists.symbol_fp16
+    kinds = {"low": half.FP16_FUNCS, "float32": half.FP32_FUNCS, "widest": half.WIDEST_TYPE_CASTS}
+    kinds[""] = half.FP16_FP32_FUNCS
+    different = {
+        (name, amp.lists.precision_of(REGISTRY[name]), precision)
+        for precision, names in kinds.items()
+        for name in names
+        if name in REGISTRY and amp.lists.precision_of(REGISTRY[name]) != precision
+    }
+    # an operator of one array and a number runs in the dtype of the array, whether it is called the widest or not
+    different = {each for each in different if REGISTRY[each[0]].form_of is None or each[2] == "float32"}
+    assert different == {
+        # the same operator as Convolution here
+        ("Convolution_v1", "low", "float32"),
+        # a form of the quotient, which is computed in float32 and rounded once
+        ("_rdiv_scalar", "widest", "float32"),
+        ("_RDivScalar", "widest", "float32"),
+    }
+    assert amp.lists.conditional_names() == half.CONDITIONAL_FP32_FUNCS
+
+
+def test_mxnets_choice_of_operators_is_accepted() -> None:
+    amp.init("bfloat16", amp.list_lp16_ops("bfloat16"), None, amp.list_fp32_ops("bfloat16"))
+    product = nd.FullyConnected(nd.ones((2, 3)), nd.ones((4, 3)), num_hidden=4, no_bias=True)
+    assert product._dtype == BFLOAT16
+    assert nd.Dropout(product)._dtype == FLOAT32
+    assert nd.relu(product)._dtype == BFLOAT16
 
 
 def test_masters_of_bfloat16_weights_are_float32() -> None:

@@ -23,6 +23,7 @@ trainer asks its :class:`.loss_scaler.LossScaler` before each update.
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -35,7 +36,7 @@ from ...gluon import HybridBlock, SymbolBlock, Trainer
 from ...optimizer import Optimizer
 from ...symbol import Symbol, load_json
 from . import lists
-from .lists import conditional_names, loss_names, names_of, precision_of
+from .lists import conditional_names, precision_of, recorded
 from .loss_scaler import LossScaler
 
 __all__ = [
@@ -79,10 +80,12 @@ class _Lists:
     """The precision of each operator, from the registry and from the lists of a call."""
 
     def __init__(self, low: Sequence[str] | None, conditional: Conditions | None, wide: Sequence[str] | None) -> None:
-        self._low = None if low is None else {_operator(name) for name in low}
-        self._wide = None if wide is None else {_operator(name) for name in wide}
+        self._low = None if low is None else _operators(low)
+        self._wide = None if wide is None else _operators(wide)
         pairs = conditional_names() if conditional is None else conditional
-        self.conditions = {_operator(name): (parameter, tuple(values)) for name, parameter, values in pairs}
+        self.conditions = {
+            declared: (parameter, tuple(values)) for name, parameter, values in pairs for declared in _operators([name])
+        }
 
     def precision(self, declared: Operator) -> str:
         """Return the precision in which an operator runs."""
@@ -95,10 +98,19 @@ class _Lists:
         return "" if replaced else found
 
 
-def _operator(name: str) -> Operator:
-    if name not in REGISTRY:
-        raise MXNetError(f"mixed precision: there is no operator {name!r}{nearest(name, list(REGISTRY))}")
-    return REGISTRY[name]
+def _operators(names: Sequence[str]) -> set[Operator]:
+    """Return the operators of some names; names of MXNet's lists that do not exist here are left out."""
+    for name in names:
+        if name not in REGISTRY and name not in _names_of_mxnet():
+            raise MXNetError(f"mixed precision: there is no operator {name!r}{nearest(name, list(REGISTRY))}")
+    return {REGISTRY[name] for name in names if name in REGISTRY}
+
+
+@functools.cache
+def _names_of_mxnet() -> set[str]:
+    """Return all names in MXNet's lists."""
+    values = [value for found in recorded().values() for value in found.values()]
+    return {name for value in values for name in value if isinstance(name, str)}
 
 
 def _cast(node: Any, dtype: DType, sources: tuple[DType, ...]) -> Any:
@@ -161,7 +173,9 @@ def init(
     target_dtype
         'float16' or 'bfloat16'.
     target_precision_ops, fp32_ops
-        Names of the operators that run in 16 bits, and in float32; default: those of the registry.
+        Names of the operators that run in 16 bits, and in float32. By default their declarations say it, for both types
+        alike. ``list_lp16_ops(target_dtype)`` and ``list_fp32_ops(target_dtype)`` are MXNet's choice; that for bfloat16
+        has no other operators in 16 bits than Convolution and FullyConnected.
     conditional_fp32_ops
         Operators that run in float32 for some values of a parameter: (operator, parameter, values).
     """
@@ -394,42 +408,53 @@ def convert_hybrid_block(
 # -- lists
 
 
+def _recorded(dtype: Any, float16: str, bfloat16: str | None = None) -> Any:
+    """Return one of MXNet's lists for a dtype."""
+    if _target(dtype) == FLOAT16:
+        return getattr(lists.symbol_fp16, float16)
+    return getattr(lists.symbol_bf16, bfloat16 or float16)
+
+
 def list_lp16_ops(target_dtype: Any) -> list[str]:
-    """Return the operators that run in 16 bits."""
-    _target(target_dtype)
-    return names_of("low")
+    """Return the operators that MXNet runs in 16 bits.
+
+    >>> list_lp16_ops("float16")
+    ['Convolution', 'Deconvolution', 'FullyConnected', 'RNN']
+    """
+    found: list[str] = _recorded(target_dtype, "FP16_FUNCS", "BF16_FUNCS")
+    return found
 
 
 def list_fp32_ops(target_dtype: Any) -> list[str]:
-    """Return the operators that run in float32."""
-    _target(target_dtype)
-    return names_of("float32")
+    """Return the operators that MXNet runs in float32."""
+    found: list[str] = _recorded(target_dtype, "FP32_FUNCS")
+    return found
 
 
 def list_lp16_fp32_ops(target_dtype: Any) -> list[str]:
-    """Return the operators that take their inputs as they are."""
-    _target(target_dtype)
-    return names_of("")
+    """Return the operators that take their inputs as they are in MXNet."""
+    found: list[str] = _recorded(target_dtype, "FP16_FP32_FUNCS", "BF16_FP32_FUNCS")
+    return found
 
 
 def list_widest_type_cast(target_dtype: Any) -> list[str]:
-    """Return the operators that run in the widest dtype of their inputs."""
-    _target(target_dtype)
-    return names_of("widest")
+    """Return the operators that MXNet runs in the widest dtype of their inputs."""
+    found: list[str] = _recorded(target_dtype, "WIDEST_TYPE_CASTS")
+    return found
 
 
 def list_conditional_fp32_ops(target_dtype: Any) -> list[tuple[str, str, list[str]]]:
     """Return the operators that run in float32 for some values of a parameter: (operator, parameter, values)."""
-    _target(target_dtype)
-    return conditional_names()
+    found: list[tuple[str, str, list[str]]] = _recorded(target_dtype, "CONDITIONAL_FP32_FUNCS")
+    return found
 
 
 def list_loss_output_functions(target_dtype: Any) -> list[str]:
     """Return the operators whose gradient is that of a loss, and which have a factor for it."""
-    _target(target_dtype)
-    return loss_names()
+    found: list[str] = _recorded(target_dtype, "LOSS_OUTPUT_FUNCTIONS")
+    return found
 
 
-def list_lp16_use_fp32_params(target_dtype: Any) -> None:
-    """Return None: 16-bit operators take all their inputs in 16 bits."""
-    _target(target_dtype)
+def list_lp16_use_fp32_params(target_dtype: Any) -> dict[str, list[str]] | None:
+    """Return the 16-bit operators whose parameters stay float32, with the names of these inputs; None for float16."""
+    return None if _target(target_dtype) == FLOAT16 else lists.symbol_bf16.BF16_USE_FP32_PARAMS
