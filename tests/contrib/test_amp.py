@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -176,6 +177,60 @@ def test_symbols_are_converted() -> None:
     assert "bfloat16" not in left_out.tojson(remove_amp_cast=False)
     with pytest.raises(mx.base.MXNetError, match="no layer 'danse'"):
         amp.convert_symbol(whole, "bfloat16", excluded_sym_names=["danse"])
+
+
+def test_symbols_get_casts_as_they_are_made() -> None:
+    amp.init("bfloat16")
+    x = mx.sym.var("data")
+    dense = mx.sym.FullyConnected(x, num_hidden=2, name="dense")
+    normal = mx.sym.BatchNorm(mx.sym.Convolution(mx.sym.var("image"), kernel=(1, 1), num_filter=1), name="norm")
+    whole = mx.sym.exp(dense + x, name="result")
+    kinds = [node["op"] for node in json.loads(whole.tojson(remove_amp_cast=False))["nodes"] if node["op"] != "null"]
+    assert kinds == ["amp_cast"] * 3 + ["FullyConnected", "amp_multicast", "elemwise_add", "amp_cast", "exp"]
+    assert whole.list_arguments() == ["data", "dense_weight", "dense_bias"]
+    assert normal.list_auxiliary_states() == ["norm_moving_mean", "norm_moving_var"]
+    executor = whole.simple_bind(mx.cpu(), data=(3, 2))
+    assert executor.arg_dict["dense_weight"].shape == (2, 2)
+    assert executor.forward(data=nd.ones((3, 2)))[0]._dtype == FLOAT32
+    assert "amp_cast" not in whole.tojson()
+    amp.amp.reset()
+    assert "amp_cast" not in mx.sym.FullyConnected(x, num_hidden=2).tojson(remove_amp_cast=False)
+
+
+def test_bucketing_modules_are_converted() -> None:
+    def layers(key: int) -> tuple[mx.sym.Symbol, list[str], list[str]]:
+        summed = mx.sym.sum(mx.sym.var("data"), axis=1, keepdims=True)
+        dense = mx.sym.FullyConnected(summed, num_hidden=2, name="dense")
+        return mx.sym.SoftmaxOutput(dense, name="softmax"), ["data"], ["softmax_label"]
+
+    def batch(key: int) -> mx.io.DataBatch:
+        shapes = {"provide_data": [("data", (4, key))], "provide_label": [("softmax_label", (4,))]}
+        return mx.io.DataBatch([nd.ones((4, key))], [nd.zeros((4,))], bucket_key=key, **shapes)
+
+    module = mx.mod.BucketingModule(layers, 5)
+    with pytest.raises(mx.base.MXNetError, match="bind and init_params"):
+        amp.convert_bucketing_module(module, "bfloat16")
+    module.bind([("data", (4, 5))], [("softmax_label", (4,))])
+    module.init_params(mx.init.One())
+    made = amp.convert_bucketing_module(module, "bfloat16", cast_optional_params=True)
+    made.bind([("data", (4, 5))], [("softmax_label", (4,))], for_training=False)
+    for key in (5, 3):
+        made.forward(batch(key), is_train=False)
+        module.forward(batch(key), is_train=False)
+        assert "bfloat16" in made.symbol.tojson(remove_amp_cast=False)
+        np.testing.assert_allclose(made.get_outputs()[0].asnumpy(), module.get_outputs()[0].asnumpy(), atol=0.01)
+
+
+def test_layers_of_npx_run_in_mixed_precision() -> None:
+    amp.init("bfloat16")
+    x, w = mx.np.ones((2, 3)), mx.np.ones((4, 3))
+    product = mx.npx.fully_connected(x, w, num_hidden=4, no_bias=True)
+    assert product._dtype == BFLOAT16
+    # MXNet's lists do not have the functions of mx.np: they take arrays as they are
+    assert mx.np.exp(product)._dtype == BFLOAT16
+    assert (product + mx.np.ones((2, 4)))._dtype == FLOAT32
+    assert mx.npx.relu(product)._dtype == BFLOAT16
+    assert mx.npx.softmax(product)._dtype == FLOAT32
 
 
 def test_bad_arguments_are_refused() -> None:

@@ -33,13 +33,18 @@ from ...core.base.errors import MXNetError, nearest
 from ...core.graph.node import FORGOTTEN, Node
 from ...core.graph.operator import REGISTRY, Operator
 from ...gluon import HybridBlock, SymbolBlock, Trainer
+from ...module import BucketingModule
 from ...optimizer import Optimizer
 from ...symbol import Symbol, load_json
+from ...symbol.build import InputCasts, set_input_casts
+from ...symbol.calls import known_operator
+from ...symbol.entry import Entry, Head
 from . import lists
 from .lists import conditional_names, precision_of, recorded
 from .loss_scaler import LossScaler
 
 __all__ = [
+    "convert_bucketing_module",
     "convert_hybrid_block",
     "convert_model",
     "convert_symbol",
@@ -96,6 +101,13 @@ class _Lists:
         found = precision_of(declared)
         replaced = (found == "low" and self._low is not None) or (found == "float32" and self._wide is not None)
         return "" if replaced else found
+
+    def precision_of_call(self, declared: Operator, attributes: Mapping[str, str]) -> str:
+        """Return the precision in which an operator runs with some parameters, given as text."""
+        condition = self.conditions.get(declared)
+        if condition is not None and attributes.get(condition[0]) in condition[1]:
+            return "float32"
+        return self.precision(declared)
 
 
 def _operators(names: Sequence[str]) -> set[Operator]:
@@ -158,6 +170,32 @@ def _install(rules: Mapping[Operator, Callable[..., Any]]) -> None:
     FORGOTTEN.emit()
 
 
+def _symbol_casts(lists: _Lists, target: DType) -> InputCasts:
+    """Return the function that adds casts to the inputs of new symbols."""
+
+    def cast(head: Head, dtype: DType) -> Head:
+        source = head[0]
+        if source.operator == "amp_cast" and source.attributes["dtype"] == name_of(dtype):
+            return head
+        name = f"{source.name}_amp_cast_{name_of(dtype)}" + (f"_{head[1]}" if head[1] else "")
+        return Entry("amp_cast", name, {"dtype": name_of(dtype)}, [head]), 0
+
+    def casts(
+        operator: str, name: str, attributes: Mapping[str, str], heads: list[Head], auxiliary: frozenset[int]
+    ) -> list[Head]:
+        declared = known_operator(operator)
+        precision = "" if declared is None else lists.precision_of_call(declared, attributes)
+        if precision == "widest" and len(heads) > 1:
+            joined = Entry("amp_multicast", f"{name}_amp_multicast", {"num_outputs": str(len(heads))}, heads)
+            return [(joined, output) for output in range(len(heads))]
+        if precision not in ("low", "float32"):
+            return heads
+        dtype = target if precision == "low" else FLOAT32
+        return [head if place in auxiliary else cast(head, dtype) for place, head in enumerate(heads)]
+
+    return casts
+
+
 def init(
     target_dtype: Any = "float16",
     target_precision_ops: Sequence[str] | None = None,
@@ -166,7 +204,7 @@ def init(
 ) -> None:
     """Run operators in mixed precision from now on, in all threads.
 
-    Call it before networks are created and hybridized. A second call changes nothing.
+    Call it before networks and symbols are created. A second call changes nothing.
 
     Parameters
     ----------
@@ -192,6 +230,7 @@ def init(
         elif precision:
             rules[declared] = _RULES[precision](target)
     _install(rules)
+    set_input_casts(_symbol_casts(lists, target))
     _amp_initialized = True
 
 
@@ -199,6 +238,7 @@ def reset() -> None:
     """End mixed precision: operators take their inputs as they are. MXNet has no such function."""
     global _amp_initialized
     _install({})
+    set_input_casts(None)
     _amp_initialized = False
 
 
@@ -309,9 +349,8 @@ class _Converter:
         declared = REGISTRY.get(node["op"])
         if declared is None:
             return sources
-        precision = "float32" if node["name"] in self.excluded else self.lists.precision(declared)
-        condition = self.lists.conditions.get(declared)
-        if condition is not None and node.get("attrs", {}).get(condition[0]) in condition[1]:
+        precision = self.lists.precision_of_call(declared, node.get("attrs", {}))
+        if node["name"] in self.excluded:
             precision = "float32"
         if precision == "widest" and len(sources) > 1:
             return self._multicast(node["name"], sources)
@@ -403,6 +442,42 @@ def convert_hybrid_block(
         parameter.cast(value.dtype)
         parameter._load_init(value, ctx or block.collect_params()[name].list_ctx())
     return made
+
+
+def convert_bucketing_module(
+    bucketing_mod: BucketingModule,
+    target_dtype: Any = "float16",
+    target_dtype_ops: Sequence[str] | None = None,
+    fp32_ops: Sequence[str] | None = None,
+    conditional_fp32_ops: Conditions | None = None,
+    excluded_sym_names: Sequence[str] | None = None,
+    cast_optional_params: bool = False,
+) -> BucketingModule:
+    """Return a module whose buckets have casts, with the parameters of another one; bind it before use.
+
+    The buckets that exist are converted, and the symbols of later ones as they are made.
+    """
+    if not isinstance(bucketing_mod, BucketingModule):
+        raise TypeError(f"convert_bucketing_module takes a BucketingModule, not {type(bucketing_mod)}")
+    if not (bucketing_mod.binded and bucketing_mod.params_initialized):
+        raise MXNetError("convert_bucketing_module: the module has no parameters yet; call bind and init_params first")
+    lists = (target_dtype_ops, fp32_ops, conditional_fp32_ops, excluded_sym_names)
+    symbols: dict[Any, Symbol] = {}
+    arg_params, aux_params = bucketing_mod.get_params()
+    found = arg_params, aux_params
+    for key, module in bucketing_mod._buckets.items():
+        symbols[key], *found = convert_model(  # type: ignore[assignment]
+            module.symbol, arg_params, aux_params, target_dtype, *lists, cast_optional_params
+        )
+
+    def generate(key: Any) -> tuple[Any, Any, Any]:
+        symbol, data_names, label_names = bucketing_mod._sym_gen(key)
+        if key not in symbols:
+            symbol = convert_symbol(symbol, target_dtype, *lists)
+        return symbols.get(key, symbol), data_names, label_names
+
+    default = bucketing_mod._default_bucket_key
+    return BucketingModule.load_dict(symbols, generate, default, *found, **bucketing_mod._options)
 
 
 # -- lists
