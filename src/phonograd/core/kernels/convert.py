@@ -76,8 +76,7 @@ def in_float32(plan: Plan, sizes: Mapping[str, int], out_size: int, dtype: DType
     for name, size in {**sizes, **({"out": out_size} if out_size else {})}.items():
         places[name] = end
         if name != "out":
-            words = {"source": Reference(name), "target": Reference("scratch", end), "size": size}
-            before.append(_launch(Convert(dtype, FLOAT32, lanes), words, size))
+            before.append(_launch(Convert(dtype, FLOAT32, lanes), Reference(name), Reference("scratch", end), size))
         end += align_up(size * FLOAT32.itemsize)
 
     def moved(word: int | Reference) -> int | Reference:
@@ -88,10 +87,10 @@ def in_float32(plan: Plan, sizes: Mapping[str, int], out_size: int, dtype: DType
     launches = [launch._replace(words=tuple([moved(word) for word in launch.words])) for launch in plan.launches]
     after: list[Launch] = []
     if out_size:
-        words = {"source": Reference("scratch", places["out"]), "target": Reference("out"), "size": out_size}
-        after.append(_launch(Convert(FLOAT32, dtype, lanes), words, out_size))
+        rounded = Reference("scratch", places["out"])
+        after.append(_launch(Convert(FLOAT32, dtype, lanes), rounded, Reference("out"), out_size))
     return Plan((*before, *launches, *after), end)
 
 
-def _launch(kernel: Convert, words: Mapping[str, int | Reference], size: int) -> Launch:
-    return Launch(kernel, _WORDS.fill(words), -(-size // BLOCK), CHUNK)
+def _launch(kernel: Convert, source: Reference, target: Reference, size: int) -> Launch:
+    return Launch(kernel, _WORDS.fill({"source": source, "target": target, "size": size}), -(-size // BLOCK), CHUNK)
