@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import phonograd as mx
 from phonograd import autograd, gluon, nd
 from phonograd.contrib import amp
 from phonograd.core.base.dtypes import BFLOAT16, FLOAT32, as_dtype
+from phonograd.core.graph.operator import REGISTRY
 
 DTYPES = ("bfloat16", "float16")
 #: largest difference of the last loss from that of float32, relative to the first loss
@@ -177,6 +179,60 @@ def test_symbols_are_converted() -> None:
         amp.convert_symbol(whole, "bfloat16", excluded_sym_names=["danse"])
 
 
+def test_symbols_get_casts_as_they_are_made() -> None:
+    amp.init("bfloat16")
+    x = mx.sym.var("data")
+    dense = mx.sym.FullyConnected(x, num_hidden=2, name="dense")
+    normal = mx.sym.BatchNorm(mx.sym.Convolution(mx.sym.var("image"), kernel=(1, 1), num_filter=1), name="norm")
+    whole = mx.sym.exp(dense + x, name="result")
+    kinds = [node["op"] for node in json.loads(whole.tojson(remove_amp_cast=False))["nodes"] if node["op"] != "null"]
+    assert kinds == ["amp_cast"] * 3 + ["FullyConnected", "amp_multicast", "elemwise_add", "amp_cast", "exp"]
+    assert whole.list_arguments() == ["data", "dense_weight", "dense_bias"]
+    assert normal.list_auxiliary_states() == ["norm_moving_mean", "norm_moving_var"]
+    executor = whole.simple_bind(mx.cpu(), data=(3, 2))
+    assert executor.arg_dict["dense_weight"].shape == (2, 2)
+    assert executor.forward(data=nd.ones((3, 2)))[0]._dtype == FLOAT32
+    assert "amp_cast" not in whole.tojson()
+    amp.amp.reset()
+    assert "amp_cast" not in mx.sym.FullyConnected(x, num_hidden=2).tojson(remove_amp_cast=False)
+
+
+def test_bucketing_modules_are_converted() -> None:
+    def layers(key: int) -> tuple[mx.sym.Symbol, list[str], list[str]]:
+        summed = mx.sym.sum(mx.sym.var("data"), axis=1, keepdims=True)
+        dense = mx.sym.FullyConnected(summed, num_hidden=2, name="dense")
+        return mx.sym.SoftmaxOutput(dense, name="softmax"), ["data"], ["softmax_label"]
+
+    def batch(key: int) -> mx.io.DataBatch:
+        shapes = {"provide_data": [("data", (4, key))], "provide_label": [("softmax_label", (4,))]}
+        return mx.io.DataBatch([nd.ones((4, key))], [nd.zeros((4,))], bucket_key=key, **shapes)
+
+    module = mx.mod.BucketingModule(layers, 5)
+    with pytest.raises(mx.base.MXNetError, match="bind and init_params"):
+        amp.convert_bucketing_module(module, "bfloat16")
+    module.bind([("data", (4, 5))], [("softmax_label", (4,))])
+    module.init_params(mx.init.One())
+    made = amp.convert_bucketing_module(module, "bfloat16", cast_optional_params=True)
+    made.bind([("data", (4, 5))], [("softmax_label", (4,))], for_training=False)
+    for key in (5, 3):
+        made.forward(batch(key), is_train=False)
+        module.forward(batch(key), is_train=False)
+        assert "bfloat16" in made.symbol.tojson(remove_amp_cast=False)
+        np.testing.assert_allclose(made.get_outputs()[0].asnumpy(), module.get_outputs()[0].asnumpy(), atol=0.01)
+
+
+def test_layers_of_npx_run_in_mixed_precision() -> None:
+    amp.init("bfloat16")
+    x, w = mx.np.ones((2, 3)), mx.np.ones((4, 3))
+    product = mx.npx.fully_connected(x, w, num_hidden=4, no_bias=True)
+    assert product._dtype == BFLOAT16
+    # MXNet's lists do not have the functions of mx.np: they take arrays as they are
+    assert mx.np.exp(product)._dtype == BFLOAT16
+    assert (product + mx.np.ones((2, 4)))._dtype == FLOAT32
+    assert mx.npx.relu(product)._dtype == BFLOAT16
+    assert mx.npx.softmax(product)._dtype == FLOAT32
+
+
 def test_bad_arguments_are_refused() -> None:
     with pytest.raises(ValueError, match="'float16' or 'bfloat16'"):
         amp.init("float64")
@@ -189,14 +245,48 @@ def test_bad_arguments_are_refused() -> None:
         amp.init_trainer(mx.optimizer.SGD())
 
 
-def test_lists_come_from_the_registry() -> None:
-    low, wide = amp.list_lp16_ops("bfloat16"), amp.list_fp32_ops("bfloat16")
-    assert {"Convolution", "Deconvolution", "FullyConnected", "RNN"} <= set(low)
-    assert {"exp", "softmax", "SoftmaxOutput", "LayerNorm", "norm"} <= set(wide)
-    assert {"broadcast_add", "Concat", "add_n"} <= set(amp.list_widest_type_cast("float16"))
-    assert {"BatchNorm", "Dropout", "Pooling"} <= set(amp.list_lp16_fp32_ops("float16"))
-    assert "SoftmaxOutput" in amp.list_loss_output_functions("float16")
-    assert not set(low) & set(wide)
+def test_lists_have_the_contents_of_mxnet() -> None:
+    half, brain = amp.lists.symbol_fp16, amp.lists.symbol_bf16
+    sizes = [len(half.FP16_FUNCS), len(half.FP16_FP32_FUNCS), len(half.FP32_FUNCS), len(half.WIDEST_TYPE_CASTS)]
+    assert sizes == [4, 318, 136, 113]
+    sizes = [len(brain.BF16_FUNCS), len(brain.BF16_FP32_FUNCS), len(brain.FP32_FUNCS), len(brain.WIDEST_TYPE_CASTS)]
+    assert sizes == [2, 15, 438, 109]
+    assert amp.list_lp16_use_fp32_params("bfloat16") == brain.BF16_USE_FP32_PARAMS
+    assert brain.BF16_USE_FP32_PARAMS["BatchNorm"] == ["", "gamma", "beta", "moving_mean", "moving_var"]
+    assert amp.list_lp16_use_fp32_params("float16") is None
+    assert amp.list_lp16_ops("bfloat16") == ["Convolution", "FullyConnected"]
+    assert amp.list_conditional_fp32_ops("float16")[0] == ("Activation", "act_type", ["softrelu"])
+    assert amp.list_loss_output_functions("float16")[0] == "SoftmaxOutput"
+
+
+def test_facts_of_the_registry_agree_with_mxnets_lists() -> None:
+    half = amp.lists.symbol_fp16
+    kinds = {"low": half.FP16_FUNCS, "float32": half.FP32_FUNCS, "widest": half.WIDEST_TYPE_CASTS}
+    kinds[""] = half.FP16_FP32_FUNCS
+    different = {
+        (name, amp.lists.precision_of(REGISTRY[name]), precision)
+        for precision, names in kinds.items()
+        for name in names
+        if name in REGISTRY and amp.lists.precision_of(REGISTRY[name]) != precision
+    }
+    # an operator of one array and a number runs in the dtype of the array, whether it is called the widest or not
+    different = {each for each in different if REGISTRY[each[0]].form_of is None or each[2] == "float32"}
+    assert different == {
+        # the same operator as Convolution here
+        ("Convolution_v1", "low", "float32"),
+        # a form of the quotient, which is computed in float32 and rounded once
+        ("_rdiv_scalar", "widest", "float32"),
+        ("_RDivScalar", "widest", "float32"),
+    }
+    assert amp.lists.conditional_names() == half.CONDITIONAL_FP32_FUNCS
+
+
+def test_mxnets_choice_of_operators_is_accepted() -> None:
+    amp.init("bfloat16", amp.list_lp16_ops("bfloat16"), None, amp.list_fp32_ops("bfloat16"))
+    product = nd.FullyConnected(nd.ones((2, 3)), nd.ones((4, 3)), num_hidden=4, no_bias=True)
+    assert product._dtype == BFLOAT16
+    assert nd.Dropout(product)._dtype == FLOAT32
+    assert nd.relu(product)._dtype == BFLOAT16
 
 
 def test_masters_of_bfloat16_weights_are_float32() -> None:

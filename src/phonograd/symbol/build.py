@@ -23,7 +23,19 @@ from .calls import call_of, name_in_files
 from .entry import HIDDEN, NULL, Entry, Head, hidden_key, text_of
 from .graph import Symbol
 
-__all__ = ["attributes_for", "build", "function_of", "var"]
+__all__ = ["attributes_for", "build", "function_of", "set_input_casts", "var"]
+
+#: ``casts(operator, name, attributes, inputs, auxiliary states)`` returns the inputs of a call in mixed precision
+InputCasts = Callable[[str, str, Mapping[str, str], list[Head], frozenset[int]], list[Head]]
+
+_input_casts: InputCasts | None = None
+
+
+def set_input_casts(casts: InputCasts | None) -> None:
+    """Let a function choose the inputs of new symbols; None: they are taken as they are."""
+    global _input_casts
+    _input_casts = casts
+
 
 #: arguments that every generated function accepts and ignores
 _IGNORED = frozenset(("out", "ctx"))
@@ -163,6 +175,8 @@ def build(
             f"Operator {operator} has no input {key} with these parameters{nearest(key, list(call.argument_names))}; "
             f"its inputs are {', '.join(call.argument_names)}"
         )
+    if _input_casts is not None:
+        heads = _input_casts(operator, name, attributes, heads, call.auxiliary)
     entry = Entry(operator, name, attributes, heads, None, subgraphs)
     kinds = {type(symbol) for symbol in (*inputs, *(named or {}).values()) if symbol is not None} - {Symbol}
     kind = kinds.pop() if kinds else Symbol

@@ -29,6 +29,12 @@ def _convolved(x: Any, w: Any) -> Any:
     return nd.Convolution(image, weight, no_bias=True, kernel=(3, 3), num_filter=1)
 
 
+def _pooled(x: Any, w: Any) -> Any:
+    image = x.reshape((1, 1, *x.shape))
+    options = {"kernel": (3, 3), "stride": (2, 2)}
+    return nd.Pooling(image, pool_type="max", **options) + nd.Pooling(image, pool_type="avg", **options)
+
+
 PROGRAMS: dict[str, Program] = {
     "elementwise": lambda x, w: nd.tanh(x * 2) + nd.sigmoid(x) * x - nd.exp(-nd.abs(x)),
     "softmax": lambda x, w: nd.softmax(x) * nd.log_softmax(x),
@@ -41,6 +47,7 @@ PROGRAMS: dict[str, Program] = {
     "many slices": _many_slices,
     "normalization": _normalized,
     "convolution": _convolved,
+    "pooling": _pooled,
 }
 
 

@@ -1,5 +1,6 @@
 """Products of matrices: right for every size and layout, and the same bits however the work is divided."""
 
+import random
 from typing import Any
 
 import numpy as np
@@ -7,12 +8,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from phonograd.core.base.dtypes import BFLOAT16, FLOAT16, FLOAT32, DType, convert
+from phonograd.core.kernels.matmul import gemm
 from phonograd.core.kernels.matmul.gemm import (
     DEPTH,
     LEAST_PACKED_BYTES,
     MOST_PACKED_BYTES,
     Gemm,
     Matrices,
+    gemm_for,
     product,
 )
 from phonograd.core.kernels.matmul.packing import Packing
@@ -24,7 +28,6 @@ from phonograd.core.run.host import host
 from ..plan.plans import run, run_product
 
 MACHINES = [Machine(64, 32), Machine(32, 16), Machine(16, 32)]
-FLOAT32 = np.dtype("float32")
 #: this processor, as if it had no matrix unit
 PLAIN = host()._replace(matrix_unit=False)
 
@@ -46,9 +49,9 @@ def multiply(
     **options: int,
 ) -> np.ndarray:
     """Return the product of matrices, computed by the kernel."""
-    kernel = Gemm(lhs[0].dtype, machine or host())
+    kernel = gemm_for(lhs[0].dtype, machine or host())
     plan = product(shape, (1, 1), lhs[1], rhs[1], Matrices(shape[2], 1), kernel)
-    return run(plan, (shape[0], shape[2]), lhs=lhs[0], rhs=rhs[0], **options)
+    return run(plan, (shape[0], shape[2]), out_dtype=kernel.dtype, lhs=lhs[0], rhs=rhs[0], **options)
 
 
 def same(first: np.ndarray, second: np.ndarray) -> bool:
@@ -72,6 +75,31 @@ def test_products_are_right_and_do_not_depend_on_layout_or_division(
         matrices((rows, terms), turn_lhs, dtype), matrices((terms, columns), turn_rhs, dtype, 1), shape, pieces=5
     )
     assert same(found, turned)
+
+
+@settings(deadline=None, max_examples=60)
+@given(sizes, depths, sizes, st.booleans(), st.booleans(), st.sampled_from([BFLOAT16, FLOAT16]))
+def test_products_of_16_bits_have_the_bits_of_float32(
+    rows: int, terms: int, columns: int, turn_lhs: bool, turn_rhs: bool, dtype: DType
+) -> None:
+    shape = rows, terms, columns
+    operands = matrices((rows, terms), turn_lhs, FLOAT32), matrices((terms, columns), turn_rhs, FLOAT32, 1)
+    narrow = [(convert(memory, dtype), place) for memory, place in operands]
+    wide = [(convert(memory, FLOAT32), place) for memory, place in narrow]
+    assert same(multiply(narrow[0], narrow[1], shape, pieces=3), multiply(wide[0], wide[1], shape))
+
+
+@pytest.mark.parametrize("shape", [(300, 500, 200), (8, 1, 48), (1, 70, 31), (5000, 3, 20)])
+def test_products_of_16_bits_make_panels_of_float32_and_no_copies(shape: tuple[int, int, int]) -> None:
+    kernel = gemm_for(BFLOAT16, host())
+    places = Matrices(shape[1], 1), Matrices(shape[2], 1), Matrices(shape[2], 1)
+    plan = product(shape, (1, 1), *places, kernel)
+    for launch in plan.launches:
+        if isinstance(launch.structure, Packing):
+            assert (launch.structure.source, launch.structure.dtype) == (BFLOAT16, FLOAT32)
+        else:
+            assert isinstance(launch.structure, Gemm)
+            assert launch.structure.dtype == FLOAT32
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -327,3 +355,22 @@ def test_matrices_that_are_used_once_are_divided_by_columns() -> None:
 
     assert blocks(1)[0] == 1 < blocks(1)[1]
     assert blocks(9)[0] > 1
+
+
+def test_products_that_pack_nothing_are_planned_as_others() -> None:
+    draw, seen = random.Random(2), 0
+    for _ in range(400):
+        kernel = gemm.gemm_for(np.dtype(draw.choice(["float32", "float64", "float16"])), host())
+        sizes = (draw.choice([0, 1, 5, 97]), draw.choice([0, 1, 30, 300]), draw.choice([0, 1, 2, 200]))
+        count = draw.choice([1, 3]), draw.choice([1, 2])
+        places = [(sizes[0], sizes[1]), (sizes[1], sizes[2])]
+        lhs, rhs = [draw.choice([gemm.Matrices(n, 1, 7, 9), gemm.Matrices(1, m, 4, 5)]) for m, n in places]
+        out = gemm.Matrices(sizes[2], 1, 3, 4)
+        old = draw.choice([None, out, gemm.Matrices(sizes[2], 1, 8, 6)])
+        blocks = gemm._tasks(sizes, rhs.column == 1, kernel, 1)
+        sides = gemm._sides(sizes, lhs, rhs, ("lhs", "rhs"), blocks, kernel)
+        if not any([side.packer for side in sides]):
+            seen += 1
+            found = gemm.product(sizes, count, lhs, rhs, out, kernel, old)
+            assert found == gemm._in_passes(sizes, count, sides, out, kernel, old, blocks)
+    assert seen > 100

@@ -64,6 +64,7 @@ SAMPLES: list[Sample] = [
     Sample("_reshape", [between(-1, 1, 2, 3)], {"shape": (3, 2)}),
     Sample("_permute", [between(-1, 1, 2, 3, 4)], {"axes": (2, 0, 1)}),
     Sample("_matmul", [between(-1, 1, 2, 3, 4), between(-1, 1, 2, 4, 2)]),
+    Sample("_wide_matmul", [between(-1, 1, 2, 3, 4).astype("float16"), between(-1, 1, 2, 4, 2).astype("float16")]),
     Sample("_select", [np.array([1.0, 0.0, 2.0], "float32"), between(-1, 1, 2, 3), between(-1, 1, 3)], wrt=(1, 2)),
     Sample("_gather", [between(-1, 1, 2, 3), np.array([[5, 0], [0, 2]], "int64")]),
     Sample("_scatter_add", [between(-1, 1, 2, 2), np.array([[5, 0], [0, 2]], "int64")], {"shape": (2, 3)}),

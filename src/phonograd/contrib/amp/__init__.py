@@ -5,6 +5,7 @@ See docs/precision.md and docs/decisions/0023.
 
 from . import amp, lists, loss_scaler
 from .amp import (
+    convert_bucketing_module,
     convert_hybrid_block,
     convert_model,
     convert_symbol,
@@ -23,6 +24,7 @@ from .amp import (
 
 __all__ = [
     "amp",
+    "convert_bucketing_module",
     "convert_hybrid_block",
     "convert_model",
     "convert_symbol",

@@ -23,6 +23,7 @@ trainer asks its :class:`.loss_scaler.LossScaler` before each update.
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -32,13 +33,18 @@ from ...core.base.errors import MXNetError, nearest
 from ...core.graph.node import FORGOTTEN, Node
 from ...core.graph.operator import REGISTRY, Operator
 from ...gluon import HybridBlock, SymbolBlock, Trainer
+from ...module import BucketingModule
 from ...optimizer import Optimizer
 from ...symbol import Symbol, load_json
+from ...symbol.build import InputCasts, set_input_casts
+from ...symbol.calls import known_operator
+from ...symbol.entry import Entry, Head
 from . import lists
-from .lists import conditional_names, loss_names, names_of, precision_of
+from .lists import conditional_names, precision_of, recorded
 from .loss_scaler import LossScaler
 
 __all__ = [
+    "convert_bucketing_module",
     "convert_hybrid_block",
     "convert_model",
     "convert_symbol",
@@ -79,10 +85,12 @@ class _Lists:
     """The precision of each operator, from the registry and from the lists of a call."""
 
     def __init__(self, low: Sequence[str] | None, conditional: Conditions | None, wide: Sequence[str] | None) -> None:
-        self._low = None if low is None else {_operator(name) for name in low}
-        self._wide = None if wide is None else {_operator(name) for name in wide}
+        self._low = None if low is None else _operators(low)
+        self._wide = None if wide is None else _operators(wide)
         pairs = conditional_names() if conditional is None else conditional
-        self.conditions = {_operator(name): (parameter, tuple(values)) for name, parameter, values in pairs}
+        self.conditions = {
+            declared: (parameter, tuple(values)) for name, parameter, values in pairs for declared in _operators([name])
+        }
 
     def precision(self, declared: Operator) -> str:
         """Return the precision in which an operator runs."""
@@ -94,11 +102,27 @@ class _Lists:
         replaced = (found == "low" and self._low is not None) or (found == "float32" and self._wide is not None)
         return "" if replaced else found
 
+    def precision_of_call(self, declared: Operator, attributes: Mapping[str, str]) -> str:
+        """Return the precision in which an operator runs with some parameters, given as text."""
+        condition = self.conditions.get(declared)
+        if condition is not None and attributes.get(condition[0]) in condition[1]:
+            return "float32"
+        return self.precision(declared)
 
-def _operator(name: str) -> Operator:
-    if name not in REGISTRY:
-        raise MXNetError(f"mixed precision: there is no operator {name!r}{nearest(name, list(REGISTRY))}")
-    return REGISTRY[name]
+
+def _operators(names: Sequence[str]) -> set[Operator]:
+    """Return the operators of some names; names of MXNet's lists that do not exist here are left out."""
+    for name in names:
+        if name not in REGISTRY and name not in _names_of_mxnet():
+            raise MXNetError(f"mixed precision: there is no operator {name!r}{nearest(name, list(REGISTRY))}")
+    return {REGISTRY[name] for name in names if name in REGISTRY}
+
+
+@functools.cache
+def _names_of_mxnet() -> set[str]:
+    """Return all names in MXNet's lists."""
+    values = [value for found in recorded().values() for value in found.values()]
+    return {name for value in values for name in value if isinstance(name, str)}
 
 
 def _cast(node: Any, dtype: DType, sources: tuple[DType, ...]) -> Any:
@@ -146,6 +170,32 @@ def _install(rules: Mapping[Operator, Callable[..., Any]]) -> None:
     FORGOTTEN.emit()
 
 
+def _symbol_casts(lists: _Lists, target: DType) -> InputCasts:
+    """Return the function that adds casts to the inputs of new symbols."""
+
+    def cast(head: Head, dtype: DType) -> Head:
+        source = head[0]
+        if source.operator == "amp_cast" and source.attributes["dtype"] == name_of(dtype):
+            return head
+        name = f"{source.name}_amp_cast_{name_of(dtype)}" + (f"_{head[1]}" if head[1] else "")
+        return Entry("amp_cast", name, {"dtype": name_of(dtype)}, [head]), 0
+
+    def casts(
+        operator: str, name: str, attributes: Mapping[str, str], heads: list[Head], auxiliary: frozenset[int]
+    ) -> list[Head]:
+        declared = known_operator(operator)
+        precision = "" if declared is None else lists.precision_of_call(declared, attributes)
+        if precision == "widest" and len(heads) > 1:
+            joined = Entry("amp_multicast", f"{name}_amp_multicast", {"num_outputs": str(len(heads))}, heads)
+            return [(joined, output) for output in range(len(heads))]
+        if precision not in ("low", "float32"):
+            return heads
+        dtype = target if precision == "low" else FLOAT32
+        return [head if place in auxiliary else cast(head, dtype) for place, head in enumerate(heads)]
+
+    return casts
+
+
 def init(
     target_dtype: Any = "float16",
     target_precision_ops: Sequence[str] | None = None,
@@ -154,14 +204,16 @@ def init(
 ) -> None:
     """Run operators in mixed precision from now on, in all threads.
 
-    Call it before networks are created and hybridized. A second call changes nothing.
+    Call it before networks and symbols are created. A second call changes nothing.
 
     Parameters
     ----------
     target_dtype
         'float16' or 'bfloat16'.
     target_precision_ops, fp32_ops
-        Names of the operators that run in 16 bits, and in float32; default: those of the registry.
+        Names of the operators that run in 16 bits, and in float32. By default their declarations say it, for both types
+        alike. ``list_lp16_ops(target_dtype)`` and ``list_fp32_ops(target_dtype)`` are MXNet's choice; that for bfloat16
+        has no other operators in 16 bits than Convolution and FullyConnected.
     conditional_fp32_ops
         Operators that run in float32 for some values of a parameter: (operator, parameter, values).
     """
@@ -178,6 +230,7 @@ def init(
         elif precision:
             rules[declared] = _RULES[precision](target)
     _install(rules)
+    set_input_casts(_symbol_casts(lists, target))
     _amp_initialized = True
 
 
@@ -185,6 +238,7 @@ def reset() -> None:
     """End mixed precision: operators take their inputs as they are. MXNet has no such function."""
     global _amp_initialized
     _install({})
+    set_input_casts(None)
     _amp_initialized = False
 
 
@@ -295,9 +349,8 @@ class _Converter:
         declared = REGISTRY.get(node["op"])
         if declared is None:
             return sources
-        precision = "float32" if node["name"] in self.excluded else self.lists.precision(declared)
-        condition = self.lists.conditions.get(declared)
-        if condition is not None and node.get("attrs", {}).get(condition[0]) in condition[1]:
+        precision = self.lists.precision_of_call(declared, node.get("attrs", {}))
+        if node["name"] in self.excluded:
             precision = "float32"
         if precision == "widest" and len(sources) > 1:
             return self._multicast(node["name"], sources)
@@ -391,45 +444,92 @@ def convert_hybrid_block(
     return made
 
 
+def convert_bucketing_module(
+    bucketing_mod: BucketingModule,
+    target_dtype: Any = "float16",
+    target_dtype_ops: Sequence[str] | None = None,
+    fp32_ops: Sequence[str] | None = None,
+    conditional_fp32_ops: Conditions | None = None,
+    excluded_sym_names: Sequence[str] | None = None,
+    cast_optional_params: bool = False,
+) -> BucketingModule:
+    """Return a module whose buckets have casts, with the parameters of another one; bind it before use.
+
+    The buckets that exist are converted, and the symbols of later ones as they are made.
+    """
+    if not isinstance(bucketing_mod, BucketingModule):
+        raise TypeError(f"convert_bucketing_module takes a BucketingModule, not {type(bucketing_mod)}")
+    if not (bucketing_mod.binded and bucketing_mod.params_initialized):
+        raise MXNetError("convert_bucketing_module: the module has no parameters yet; call bind and init_params first")
+    lists = (target_dtype_ops, fp32_ops, conditional_fp32_ops, excluded_sym_names)
+    symbols: dict[Any, Symbol] = {}
+    arg_params, aux_params = bucketing_mod.get_params()
+    found = arg_params, aux_params
+    for key, module in bucketing_mod._buckets.items():
+        symbols[key], *found = convert_model(  # type: ignore[assignment]
+            module.symbol, arg_params, aux_params, target_dtype, *lists, cast_optional_params
+        )
+
+    def generate(key: Any) -> tuple[Any, Any, Any]:
+        symbol, data_names, label_names = bucketing_mod._sym_gen(key)
+        if key not in symbols:
+            symbol = convert_symbol(symbol, target_dtype, *lists)
+        return symbols.get(key, symbol), data_names, label_names
+
+    default = bucketing_mod._default_bucket_key
+    return BucketingModule.load_dict(symbols, generate, default, *found, **bucketing_mod._options)
+
+
 # -- lists
 
 
+def _recorded(dtype: Any, float16: str, bfloat16: str | None = None) -> Any:
+    """Return one of MXNet's lists for a dtype."""
+    if _target(dtype) == FLOAT16:
+        return getattr(lists.symbol_fp16, float16)
+    return getattr(lists.symbol_bf16, bfloat16 or float16)
+
+
 def list_lp16_ops(target_dtype: Any) -> list[str]:
-    """Return the operators that run in 16 bits."""
-    _target(target_dtype)
-    return names_of("low")
+    """Return the operators that MXNet runs in 16 bits.
+
+    >>> list_lp16_ops("float16")
+    ['Convolution', 'Deconvolution', 'FullyConnected', 'RNN']
+    """
+    found: list[str] = _recorded(target_dtype, "FP16_FUNCS", "BF16_FUNCS")
+    return found
 
 
 def list_fp32_ops(target_dtype: Any) -> list[str]:
-    """Return the operators that run in float32."""
-    _target(target_dtype)
-    return names_of("float32")
+    """Return the operators that MXNet runs in float32."""
+    found: list[str] = _recorded(target_dtype, "FP32_FUNCS")
+    return found
 
 
 def list_lp16_fp32_ops(target_dtype: Any) -> list[str]:
-    """Return the operators that take their inputs as they are."""
-    _target(target_dtype)
-    return names_of("")
+    """Return the operators that take their inputs as they are in MXNet."""
+    found: list[str] = _recorded(target_dtype, "FP16_FP32_FUNCS", "BF16_FP32_FUNCS")
+    return found
 
 
 def list_widest_type_cast(target_dtype: Any) -> list[str]:
-    """Return the operators that run in the widest dtype of their inputs."""
-    _target(target_dtype)
-    return names_of("widest")
+    """Return the operators that MXNet runs in the widest dtype of their inputs."""
+    found: list[str] = _recorded(target_dtype, "WIDEST_TYPE_CASTS")
+    return found
 
 
 def list_conditional_fp32_ops(target_dtype: Any) -> list[tuple[str, str, list[str]]]:
     """Return the operators that run in float32 for some values of a parameter: (operator, parameter, values)."""
-    _target(target_dtype)
-    return conditional_names()
+    found: list[tuple[str, str, list[str]]] = _recorded(target_dtype, "CONDITIONAL_FP32_FUNCS")
+    return found
 
 
 def list_loss_output_functions(target_dtype: Any) -> list[str]:
     """Return the operators whose gradient is that of a loss, and which have a factor for it."""
-    _target(target_dtype)
-    return loss_names()
+    found: list[str] = _recorded(target_dtype, "LOSS_OUTPUT_FUNCTIONS")
+    return found
 
 
-def list_lp16_use_fp32_params(target_dtype: Any) -> None:
-    """Return None: 16-bit operators take all their inputs in 16 bits."""
-    _target(target_dtype)
+def list_lp16_use_fp32_params(target_dtype: Any) -> dict[str, list[str]] | None:
+    """Return the 16-bit operators whose parameters stay float32, with the names of these inputs; None for float16."""
+    return None if _target(target_dtype) == FLOAT16 else lists.symbol_bf16.BF16_USE_FP32_PARAMS

@@ -14,6 +14,7 @@ import numpy as np
 
 from ... import ndarray as nd
 from ..._version import __version__
+from ...core.base.dtypes import BFLOAT16, FLOAT32, as_array_dtype
 from ...core.base.errors import MXNetError, nearest
 from ...core.base.files import write_atomically
 from ...core.graph.operator import REGISTRY
@@ -21,7 +22,7 @@ from ...ndarray import NDArray
 from ...symbol import Entry, Symbol
 from ...symbol import load as load_symbol
 from . import mappings
-from .graph import IR_VERSION, OPSET, Array, Call, Graph, element_type, mapping_of
+from .graph import IR_VERSION, OPSET, Array, Call, Graph, element_type, mapping_of, tensor_of
 
 __all__ = ["model_of", "read_parameters", "read_symbol", "supported_operators", "write_model"]
 
@@ -79,7 +80,7 @@ class _Inputs:
         chosen = list(types) if isinstance(types, (list, tuple)) else [types] * len(self.names)
         if len(chosen) != len(self.names):
             raise MXNetError(f"ONNX export: in_types has {len(chosen)} types for {len(self.names)} inputs")
-        self.types = [np.dtype(np.float32 if kind is None else kind) for kind in chosen]
+        self.types = [as_array_dtype(np.float32 if kind is None else kind) for kind in chosen]
 
 
 def _hint(names: Sequence[str], known: Mapping[str, Array]) -> str:
@@ -135,8 +136,17 @@ class _Exporter:
                 f"ONNX export: operator {entry.operator} ({entry.name}) cannot be exported: it is not supported; "
                 f"mx.onnx.get_operator_support() lists the supported operators"
             )
+        # few operators of this version take bfloat16: they compute in float32 and are rounded, as here
+        names = [
+            self.graph.cast(name, FLOAT32) if self.types[head] == BFLOAT16 and name not in self.inputs.labels else name
+            for head, name in zip(entry.inputs, names)
+        ]
         found = mapping(self.graph, self._call(entry, names, declared.parameter_names))
-        return [found] if isinstance(found, str) else list(found)
+        results = [found] if isinstance(found, str) else list(found)
+        return [
+            self.graph.cast(name, BFLOAT16) if self.types.get((entry, index)) == BFLOAT16 else name
+            for index, name in enumerate(results)
+        ]
 
     def _call(self, entry: Entry, names: Sequence[str], parameter_names: Sequence[str]) -> Call:
         call: Any = entry.call
@@ -148,9 +158,9 @@ class _Exporter:
             entry.name,
             tuple([names[index] for index in kept]),
             tuple([self.shapes[head] for head in heads]),
-            self.types[heads[0]],
+            compute_type(self.types[heads[0]]),
             tuple([self.shapes[entry, index] for index in range(entry.visible())]),
-            self.types[entry, 0],
+            compute_type(self.types[entry, 0]),
             dict(zip(parameter_names, call.attributes[0], strict=True)),
             tuple([call.argument_names[index] for index in kept]),
             tuple([self.types[head] for head in heads]),
@@ -197,6 +207,11 @@ class _Exporter:
         return outputs
 
 
+def compute_type(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """Return the dtype in which the model computes: float32 for bfloat16."""
+    return FLOAT32 if dtype == BFLOAT16 else dtype
+
+
 def _infer(
     symbol: Symbol, known: Mapping[str, Array], inputs: _Inputs
 ) -> tuple[dict[Head, Shape], dict[Head, np.dtype[Any]]]:
@@ -227,7 +242,7 @@ def model_of(
     dynamic_input_shapes: Sequence[Sequence[Any]] | None,
 ) -> Any:
     """Build the model; ``dynamic_input_shapes`` leaves open the extents that are names or None."""
-    from onnx import helper, numpy_helper
+    from onnx import helper
 
     inputs = _Inputs(symbol, parameters, in_shapes, in_types)
     exporter = _Exporter(symbol, parameters, inputs)
@@ -250,7 +265,7 @@ def model_of(
         for name, head in zip(outputs, symbol._heads)
     ]
     graph = exporter.graph
-    constants = [numpy_helper.from_array(np.asarray(a, order="C"), name) for name, a in graph.constants.items()]
+    constants = [tensor_of(array, name) for name, array in graph.constants.items()]
     made = helper.make_graph(graph.nodes, symbol.name or "phonograd", entries, results, constants)
     return helper.make_model(
         made,

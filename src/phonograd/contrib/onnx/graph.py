@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ...core.base.dtypes import as_array_dtype
+from ...core.base.dtypes import BFLOAT16, as_array_dtype
 from ...core.base.errors import MXNetError, nearest
 from ...core.graph.interface import Onnx
 from ...core.graph.operator import REGISTRY, Operator
@@ -213,6 +213,17 @@ class Graph:
 
 def element_type(dtype: np.dtype[Any]) -> int:
     """Return ONNX's number of a dtype."""
-    from onnx import helper
+    from onnx import TensorProto, helper
 
-    return int(helper.np_dtype_to_tensor_dtype(dtype))
+    return int(TensorProto.BFLOAT16 if dtype == BFLOAT16 else helper.np_dtype_to_tensor_dtype(dtype))
+
+
+def tensor_of(array: Array, name: str) -> Any:
+    """Return an array as ONNX stores it."""
+    from onnx import helper, numpy_helper
+
+    # np.ascontiguousarray would add an axis to numbers
+    array = np.asarray(array, order="C")
+    if array.dtype == BFLOAT16:
+        return helper.make_tensor(name, element_type(BFLOAT16), array.shape, array.tobytes(), raw=True)
+    return numpy_helper.from_array(array, name)

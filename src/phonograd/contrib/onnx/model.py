@@ -15,12 +15,13 @@ import numpy as np
 
 from ... import ndarray as nd
 from ... import symbol as sym
+from ...core.base.dtypes import BFLOAT16, as_array_dtype, convert
 from ...core.base.errors import MXNetError
 from ...core.graph.operator import NAMES, Operator
 from ...ndarray import NDArray
 from ...symbol import Symbol
 from ...symbol.build import function_of
-from .graph import Array
+from .graph import Array, element_type, tensor_of
 
 __all__ = ["FORMS", "READINGS", "Model", "Node", "Reading", "reading_of", "reads", "reads_form"]
 
@@ -329,17 +330,18 @@ def _check_names(graph: Any) -> None:
 
 
 def _initial_value(tensor: Any) -> Array:
-    from onnx import numpy_helper
+    from onnx import TensorProto, numpy_helper
 
     try:
-        return numpy_helper.to_array(tensor)
+        array = numpy_helper.to_array(tensor)
+        return convert(array, BFLOAT16) if tensor.data_type == TensorProto.BFLOAT16 else array
     except (ValueError, TypeError, KeyError, OverflowError, AttributeError) as error:
         raise MXNetError(f"ONNX import: the constant {tensor.name!r} is damaged: {error}") from None
 
 
 def _alone(model: Any, node: Node, constants: dict[str, Array], with_values: bool) -> Any:
     """Return a model of one node, whose inputs are constants or, without values, inputs of the model."""
-    from onnx import TensorProto, helper, numpy_helper
+    from onnx import TensorProto, helper
 
     used = [name for name in dict.fromkeys(node.inputs) if name]
     outputs = [helper.make_tensor_value_info(name, TensorProto.UNDEFINED, None) for name in node.outputs if name]
@@ -348,9 +350,9 @@ def _alone(model: Any, node: Node, constants: dict[str, Array], with_values: boo
         if not with_values:
             inputs.append(helper.make_tensor_value_info(name, TensorProto.UNDEFINED, None))
         elif constants[name].nbytes <= _LONGEST_SHAPE_BYTES:
-            values.append(numpy_helper.from_array(constants[name], name))
+            values.append(tensor_of(constants[name], name))
         else:
-            kind = helper.np_dtype_to_tensor_dtype(constants[name].dtype)
+            kind = element_type(constants[name].dtype)
             inputs.append(helper.make_tensor_value_info(name, kind, constants[name].shape))
     graph = helper.make_graph([node.proto], "constants", inputs, outputs, initializer=values)
     return helper.make_model(graph, opset_imports=list(model.opset_import))
@@ -378,15 +380,20 @@ def _result_bytes(model: Any, node: Node, constants: dict[str, Array]) -> int:
 
 def _evaluate(model: Any, node: Node, constants: dict[str, Array]) -> list[Array]:
     """Evaluate a node on constants."""
+    from onnx import numpy_helper
     from onnx.reference import ReferenceEvaluator
+
+    def given(array: Array) -> Array:
+        # bfloat16 as the evaluator stores it
+        return numpy_helper.to_array(tensor_of(array, "")) if array.dtype == BFLOAT16 else array
 
     used = [name for name in dict.fromkeys(node.inputs) if name]
     alone = _alone(model, node, constants, False)
     try:
-        found = ReferenceEvaluator(alone).run(None, {name: constants[name] for name in used})
+        found = ReferenceEvaluator(alone).run(None, {name: given(constants[name]) for name in used})
     except Exception as error:
         raise node.refuse(f"fails on its constants ({error})") from error
-    return [np.asarray(value) for value in found]
+    return [convert(value, as_array_dtype(np.asarray(value).dtype)) for value in found]
 
 
 #: operators whose results may be longer vectors, or have more axes, than each of their inputs

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..base.dtypes import BOOL, INT64, DType
+from ..base.dtypes import BFLOAT16, BOOL, FLOAT16, INT64, DType
 from ..lower.ir.emitter import ARGUMENTS, Emitter
 from ..lower.ir.function_builder import Index, Value
 from .launch import INNER
@@ -56,30 +56,45 @@ class Routine(Emitter):
 
     # -- memory
 
-    def at(self, pointer: str, *offsets: Index) -> str:
-        """Return an address, advanced by a number of elements."""
-        return self.address(pointer, self.total(*offsets), self.scalar)
+    def at(self, pointer: str, *offsets: Index, dtype: DType | None = None) -> str:
+        """Return an address, advanced by a number of elements of the dtype of the routine, or of another one."""
+        return self.address(pointer, self.total(*offsets), self._memory_type(dtype or self.dtype))
 
-    def get(self, pointer: str, offset: Index = "0") -> Value:
-        """Return the vector of consecutive elements at an address."""
-        return self.load(pointer, offset, self.dtype)
+    def get(self, pointer: str, offset: Index = "0", dtype: DType | None = None) -> Value:
+        """Return the vector of consecutive elements at an address; those of 16 bits are widened."""
+        return self.widen(self.load(pointer, offset, dtype or self.dtype))
 
     def get_where(self, pointer: str, mask: Value, offset: Index = "0") -> Value:
         """Return consecutive elements where the mask is true, else 0."""
         return self.load_where(pointer, offset, self.dtype, mask)
 
-    def get_splat(self, pointer: str, offset: Index = "0") -> Value:
-        """Return one element in every lane."""
-        return self.load_splat(pointer, offset, self.dtype)
+    def get_splat(self, pointer: str, offset: Index = "0", dtype: DType | None = None) -> Value:
+        """Return one element in every lane; one of 16 bits is widened."""
+        return self.widen(self.load_splat(pointer, offset, dtype or self.dtype))
 
     def zeros(self) -> Value:
         """Return a vector of zeros."""
         return Value("zeroinitializer", self.dtype)
 
-    def get_one(self, pointer: str, offset: Index = "0") -> str:
-        """Return the name of a loaded scalar."""
-        size = self.dtype.itemsize
-        return self.assign(f"load {self.scalar}, ptr {self.at(pointer, offset)}, align {size}")
+    def get_one(self, pointer: str, offset: Index = "0", dtype: DType | None = None) -> str:
+        """Return the name of a loaded scalar; one of 16 bits is widened.
+
+        ::
+
+            %v1 = load i16, ptr %p, align 2
+            %v2 = zext i16 %v1 to i32
+            %v3 = shl i32 %v2, 16
+            %v4 = bitcast i32 %v3 to float
+        """
+        dtype = dtype or self.dtype
+        place = self.at(pointer, offset, dtype=dtype)
+        loaded = self.assign(f"load {self._memory_type(dtype)}, ptr {place}, align {dtype.itemsize}")
+        if dtype == BFLOAT16:
+            wide = self.assign(f"zext i16 {loaded} to i32")
+            return self.assign(f"bitcast i32 {self.assign(f'shl i32 {wide}, 16')} to float")
+        if dtype == FLOAT16:
+            return self.assign(f"fpext half {self.assign(f'bitcast i16 {loaded} to half')} to float")
+        return loaded
 
     def put_one(self, pointer: str, element: str, offset: Index = "0") -> None:
         """Store a scalar."""

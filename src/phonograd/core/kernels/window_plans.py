@@ -12,10 +12,11 @@ from collections.abc import Callable
 from typing import Any
 
 from ..base import settings
-from ..base.dtypes import DType
+from ..base.dtypes import HALVES, DType, compute_dtype
 from ..graph.node import Node, Shape
 from ..lower.lowering import Windowed
 from .conv import Convolution
+from .convert import in_float32
 from .launch import Plan
 from .pool.forward import Pooling
 from .target import Machine
@@ -31,7 +32,12 @@ def plan(node: Node, lowering: Windowed, machine: Machine) -> Plan | None:
     shapes = tuple([source.shape for source in node.inputs])
     parameters = tuple(zip(node.operator.parameter_names, node.attributes, strict=True))
     dtype, threads = node.inputs[0].dtype, max(1, now.num_threads)
-    return _plan(lowering.primitive, shapes, dtype, parameters, machine, threads, now.winograd)
+    wide = compute_dtype(dtype)
+    found = _plan(lowering.primitive, shapes, wide, parameters, machine, threads, now.winograd)
+    if found is None or wide == dtype:
+        return found
+    sizes = {name: source.size for name, source in zip(node.operator.input_names, node.inputs, strict=True)}
+    return in_float32(found, sizes, node.size if node.dtype in HALVES else 0, dtype, machine)
 
 
 @functools.lru_cache(maxsize=1024)

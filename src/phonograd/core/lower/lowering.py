@@ -386,6 +386,12 @@ class Matmul(Lowering):
     is_product = True
 
     dtypes: frozenset[DType] = WIDE_FLOATS
+    operands: frozenset[DType] = frozenset()
+    """Dtypes of the operands, if they are not those of the result."""
+
+    def fits(self, out: DType, sources: Iterable[DType]) -> bool:
+        """Return whether it is written for these dtypes of the output and the inputs."""
+        return out in self.dtypes and (self.operands or self.dtypes).issuperset(sources)
 
     def place(self, planner: Planner, node: Node, expression: Node) -> None:
         """Tell the planner to multiply."""
@@ -428,13 +434,14 @@ class Cumulative(Library):
 class Windowed(Library):
     """A function of sliding windows of images: convolution, pooling, and their adjoints.
 
-    ``primitive`` is its name in :mod:`phonograd.core.kernels.window_plans`.
+    ``primitive`` is its name in :mod:`phonograd.core.kernels.window_plans`. Numbers of 16 bits are converted to float32
+    and back.
     """
 
     kernel = "phonograd.core.kernels.window_plans"
 
     primitive: str
-    dtypes: frozenset[DType] = WIDE_FLOATS
+    dtypes: frozenset[DType] = FLOATS
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)

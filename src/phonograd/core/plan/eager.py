@@ -523,7 +523,7 @@ class _Maker:
 
     def multiply(self, node: Node, expression: Node) -> None:
         """Launch the kernel of matrix products."""
-        self.function = multiply(node.dtype)
+        self.function = multiply(expression.inputs[0].dtype)
 
     def launch(self, node: Node, expression: Node, plan: Plan) -> None:
         """Launch kernels that read contiguous inputs."""

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ..base.dtypes import DType
+from ..base.dtypes import DType, compute_dtype
 from ..graph.node import Shape
 from ..graph.operator import Array
 from ..kernels.launch import Launch, Plan, Reference
@@ -149,7 +149,7 @@ def _product(lhs: Array, rhs: Array, dtype: DType) -> Function | None:
         converted[name] = f"{name}:{packed.size}"
         plans.append((Plan((packed.launch,)), {"rhs": operand, "out": converted[name]}))
     plans.append((found.plan, converted))
-    return launch(plans, ("lhs", "rhs"), (*lhs.shape[:-1], rhs.shape[-1]), dtype)
+    return launch(plans, ("lhs", "rhs"), (*lhs.shape[:-1], rhs.shape[-1]), compute_dtype(dtype))
 
 
 def fold(operator: str, shape: Shape, axes: Shape, out_shape: Shape, dtype: DType) -> Function | None:

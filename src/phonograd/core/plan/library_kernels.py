@@ -75,10 +75,10 @@ class LibraryKernels:
         lhs, rhs = [self._source(source) for source in expression.inputs]
         views = [self._views.in_memory(lhs), self._views.in_memory(rhs)]
         uses = max(1, self._uses[rhs])
-        found = plan_product(views[0].pattern, views[1].pattern, node.dtype, adds=old is not None, uses=uses)
+        found = plan_product(views[0].pattern, views[1].pattern, lhs.dtype, adds=old is not None, uses=uses)
         if found is None:
             views = [self._views.in_order(lhs), self._views.in_order(rhs)]
-            found = plan_product(views[0].pattern, views[1].pattern, node.dtype, adds=old is not None, uses=uses)
+            found = plan_product(views[0].pattern, views[1].pattern, lhs.dtype, adds=old is not None, uses=uses)
             assert found is not None, node
         operands = {"lhs": views[0], "rhs": views[1]}
         for operand, name, packed in found.before:

@@ -15,13 +15,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..base.dtypes import FLOAT32, DType
+from ..base.dtypes import FLOAT32, DType, compute_dtype
 from ..graph.node import Node, Shape
 from ..graph.operator import REGISTRY, Operator
 from ..kernels.launch import Plan
 from ..kernels.matmul.bf16_split import Split
 from ..kernels.matmul.bf16x3 import is_worth, product_by_parts, split_before
-from ..kernels.matmul.gemm import DEPTH, SHARED_ROWS, Gemm, Matrices, panels, product
+from ..kernels.matmul.gemm import DEPTH, SHARED_ROWS, Matrices, gemm_for, panels, product
 from ..kernels.matmul.packing import Packed
 from ..kernels.target import Machine
 from ..lower.pattern import Pattern, contiguous_strides
@@ -50,7 +50,8 @@ _PANELS = Operator(_panels, cost=0.0)
 
 def panels_of(source: Node, packed: Packed | Split, product: Node) -> Node:
     """Return a node whose memory holds the matrices of another one as panels; a product is the first to read it."""
-    node = Node(_PANELS, (source,), (), (packed.size // source.dtype.itemsize,), source.dtype)
+    dtype = compute_dtype(source.dtype)
+    node = Node(_PANELS, (source,), (), (packed.size // dtype.itemsize,), dtype)
     node.gradient_of = product
     return node
 
@@ -127,8 +128,8 @@ def plan_product(
 ) -> Product | None:
     """Return how to multiply matrices, or None where the axes before the last two cannot be walked with two strides.
 
-    They can for operands that are contiguous. ``adds`` says whether the product is added to a contiguous ``old``,
-    ``uses`` how many products of few rows read ``rhs``.
+    They can for operands that are contiguous. Operands of 16 bits have a float32 product. ``adds`` says whether the
+    product is added to a contiguous ``old``, ``uses`` how many products of few rows read ``rhs``.
     """
     return _known_plan(lhs, rhs, dtype, machine or host(), adds, uses)
 
@@ -141,7 +142,7 @@ def plan_new_product(lhs: Pattern, rhs: Pattern, dtype: DType) -> Product | None
 def _plan(lhs: Pattern, rhs: Pattern, dtype: DType, machine: Machine, adds: bool, uses: int) -> Product | None:
     rows, terms = lhs.shape[-2:]
     columns = rhs.shape[-1]
-    sizes, count, kernel = (rows, terms, columns), (1, 1), Gemm(np.dtype(dtype), machine)
+    sizes, count, kernel = (rows, terms, columns), (1, 1), gemm_for(np.dtype(dtype), machine)
     if len(lhs.shape) == 2:
         left, right, result = Matrices(*lhs.strides), Matrices(*rhs.strides), Matrices(columns, 1)
     else:

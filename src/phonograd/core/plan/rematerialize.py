@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 
+from ..base.dtypes import HALVES
 from ..graph.node import Node, Shape
 from ..lower.lowering import Fused
 from ..lower.pattern import Pattern
@@ -125,6 +126,8 @@ class Rematerializer:
         member = home.holds(read, ELEMENT)
         if member is None or member.role != ELEMENT:
             return None
+        if not must and _narrows(member):
+            return None
         copies = Copies(_budget(group.space))
         found = self._copy(member, home, group, copies, {})
         return copies if found is not None and copies.fits(group, MORE_READS + must) else None
@@ -157,7 +160,7 @@ class Rematerializer:
         if there is not None and (there.role == ELEMENT) == (operand.role == ELEMENT):
             return there
         readable = home.stage < group.stage
-        if operand.role == ELEMENT and (not readable or self.is_free(operand.node)):
+        if operand.role == ELEMENT and (not readable or (self.is_free(operand.node) and not _narrows(operand))):
             return self._copy(operand, home, group, copies, done)
         if not readable:
             return None
@@ -199,7 +202,7 @@ class Rematerializer:
             return there
         member = home.values[source]
         copies.budget -= member.weight
-        is_elementwise = member.role == ELEMENT and member.lowering.fused_as is Fused.STEP
+        is_elementwise = member.role == ELEMENT and member.lowering.fused_as is Fused.STEP and not _narrows(member)
         if copies.budget < 0 or not is_elementwise:
             return copies.read(read, group)
         operands: list[Member | Read] = []
@@ -210,6 +213,12 @@ class Rematerializer:
                 return None
             operands.append(inner)
         return copies.add(member, operands, read)
+
+
+def _narrows(member: Member) -> bool:
+    """Return whether a member rounds a value to 16 bits: keeping it takes half the memory of the value."""
+    node = member.node
+    return node.dtype in HALVES and any([source.dtype not in HALVES for source in member.expression.inputs])
 
 
 def _budget(space: Shape) -> float:

@@ -387,7 +387,7 @@ class HybridBlock(Block):
                 "calling export."
             )
         _, output = graph
-        output.save(f"{path}-symbol.json")
+        output.save(f"{path}-symbol.json", remove_amp_cast)
         states = set(output.list_auxiliary_states())
         params = dict(self.collect_params().items())
         arrays = {}

@@ -1,14 +1,21 @@
-"""Lists of operators by the precision in which mixed precision runs them, derived from the registry.
+"""Lists of operators by the precision in which mixed precision runs them.
 
 ``Operator.precision`` states the fact beside each declaration: ``low`` operators run in 16 bits, ``float32`` operators
 in float32, ``widest`` operators in the widest dtype of their inputs. All others take their inputs as they are.
+:func:`..amp.init` and the conversions follow these facts. :mod:`.symbol_fp16` and :mod:`.symbol_bf16` have the contents
+of MXNet's modules, recorded by scripts/record_amp_lists.py; a test compares them with the facts.
 """
 
 from __future__ import annotations
 
+import functools
+import json
+from pathlib import Path
+from typing import Any
+
 from ....core.graph.operator import REGISTRY, Operator
 
-__all__ = ["conditional_names", "loss_names", "names_of", "precision_of", "symbol_bf16", "symbol_fp16"]
+__all__ = ["conditional_names", "names_of", "precision_of", "recorded", "symbol_bf16", "symbol_fp16"]
 
 
 def precision_of(declared: Operator) -> str:
@@ -36,10 +43,13 @@ def conditional_names() -> list[tuple[str, str, list[str]]]:
     ]
 
 
-def loss_names() -> list[str]:
-    """Return the operators whose gradient is that of a loss, and which have a factor for it."""
-    is_loss = [name for name, declared in REGISTRY.items() if declared.family == "loss" and name.endswith("Output")]
-    return sorted([name for name in is_loss if "grad_scale" in REGISTRY[name].parameter_names])
+@functools.cache
+def recorded() -> dict[str, dict[str, Any]]:
+    """Return the lists of MXNet's modules, by module and name."""
+    found: dict[str, dict[str, Any]] = json.loads(Path(__file__).with_name("mxnet.json").read_text())
+    for lists in found.values():
+        lists["CONDITIONAL_FP32_FUNCS"] = [tuple(each) for each in lists["CONDITIONAL_FP32_FUNCS"]]
+    return found
 
 
 from . import symbol_bf16, symbol_fp16  # noqa: E402 - they ask the functions above

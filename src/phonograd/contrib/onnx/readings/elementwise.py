@@ -78,8 +78,10 @@ def import_mean(node: Node) -> Symbol:
 
 @reads("Cast")
 def import_cast(node: Node) -> Symbol:
-    from onnx import helper
+    from onnx import TensorProto, helper
 
+    if node.get("to") == TensorProto.BFLOAT16:
+        return node.make("Cast", node.data, dtype="bfloat16")
     dtype = np.dtype(helper.tensor_dtype_to_np_dtype(node.get("to")))
     # booleans are 0 and 1 here
     return node.data != 0 if dtype == np.bool_ else node.make("Cast", node.data, dtype=dtype.name)

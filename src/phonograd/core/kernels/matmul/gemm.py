@@ -5,8 +5,9 @@ room for 3 vectors of the second operand and a broadcast scalar of the first (:m
 operand in place, and the second in panels of 3 vectors; a task copies the panels that it needs. Launches of their own
 pack large operands once for all tasks (:mod:`.packing`): the second operand if many rows of the result share it, the
 first if it is transposed and its terms are far apart. A second operand that several products share is packed for all of
-them (:func:`panels`). If the result has a single row, the kernel transposes a transposed second operand in registers
-instead, because it reads it only once anyway.
+them (:func:`panels`). Matrices of 16 bits are converted to float32 as they are read: panels are float32. If the result
+has a single row, the kernel transposes a transposed second operand in registers instead, because it reads it only once
+anyway.
 
 **The order of a sum** depends on its length alone. Terms are added in order with fused multiply-adds, in blocks of
 equal length of at most 384 terms, and the blocks are added up in sequence. Tiles, panels and the division among threads
@@ -22,7 +23,7 @@ import dataclasses
 import math
 from typing import NamedTuple
 
-from ...base.dtypes import DType
+from ...base.dtypes import HALVES, DType, compute_dtype
 from ...lower.ir.function_builder import Value
 from ..launch import Launch, Plan, Reference
 from ..routine import Routine
@@ -30,7 +31,17 @@ from ..target import Machine
 from .packing import Packed, Packing, packing
 from .tiles import DEPTH, WIDTH, WORDS, product_text
 
-__all__ = ["DEPTH", "LEAST_PACKED_BYTES", "MOST_PACKED_BYTES", "SHARED_ROWS", "Gemm", "Matrices", "panels", "product"]
+__all__ = [
+    "DEPTH",
+    "LEAST_PACKED_BYTES",
+    "MOST_PACKED_BYTES",
+    "SHARED_ROWS",
+    "Gemm",
+    "Matrices",
+    "gemm_for",
+    "panels",
+    "product",
+]
 
 #: pack operands when the result has more rows than this: it costs less than reading scattered lines
 SHARED_ROWS = 96
@@ -110,15 +121,31 @@ def product(
     in_panels
         Whether ``rhs`` is packed already, by :func:`panels` with the same arguments.
     """
-    rows, terms, columns = sizes
+    terms = sizes[1]
     assert old is None or terms <= DEPTH, sizes
-    block_terms = _block_terms(terms)
-    row_blocks, column_blocks = blocks = _tasks(sizes, in_panels or rhs.column == 1, kernel, uses)
+    blocks = _tasks(sizes, in_panels or rhs.column == 1, kernel, uses)
     sides = _sides(sizes, lhs, rhs, names, blocks, kernel)
     if in_panels:
         sides = sides[0], sides[1]._replace(packer=None, ready=panels(sizes, count, rhs, kernel, uses))
     elif terms <= DEPTH and sides[0].packer is None and sides[1].packer is None:
         return Plan((_in_place(sizes, count, lhs, rhs, out, kernel, old, names, blocks),))
+    return _in_passes(sizes, count, sides, out, kernel, old, blocks)
+
+
+def _in_passes(
+    sizes: tuple[int, int, int],
+    count: tuple[int, int],
+    sides: tuple[_Side, ...],
+    out: Matrices,
+    kernel: Gemm,
+    old: Matrices | None,
+    blocks: tuple[int, int],
+) -> Plan:
+    """Return the launches of a product in as many passes as packed operands need."""
+    rows, terms, columns = sizes
+    row_blocks, column_blocks = blocks
+    block_terms = _block_terms(terms)
+    rhs = sides[1].place
     most = min(max(LEAST_PACKED_BYTES, math.prod((rows, columns, *count)) * kernel.dtype.itemsize), MOST_PACKED_BYTES)
     needed = [side.block_bytes(block_terms, count) for side in sides]
     sides = tuple([side if n <= most else side._replace(packer=None) for side, n in zip(sides, needed)])
@@ -136,6 +163,8 @@ def product(
                 launches.append(packed.launch)
                 start += packed.size
             words |= side.words(name, first, packed, kernel)
+        # it reads packed operands as they are packed
+        reading = _gemm_reading(kernel, *[kernel.dtype if side.is_packed else side.dtype for side in sides])
         scratch_bytes = max(scratch_bytes, start)
         adds, before = (old is not None, old or out) if first == 0 else (True, out)
         words |= {
@@ -146,7 +175,7 @@ def product(
             "row_blocks": row_blocks,
             "column_blocks": column_blocks,
             "inner": count[1],
-            "copied_rows": max(kernel.tile_rows, SHARED_ROWS if _reads_well(rhs, kernel) else COPIED_ROWS),
+            "copied_rows": _copied_rows(rhs, kernel),
             "out_row": out.row,
             "out_outer": out.outer,
             "out_inner": out.inner,
@@ -160,7 +189,7 @@ def product(
         work = max(rows, kernel.tile_rows) * max(1, length) * columns // (row_blocks * column_blocks)
         total = rows * length * columns * count[0] * count[1]
         chunk = max(1, TASK_WORK // max(1, work))
-        launches.append(Launch(kernel, WORDS.fill(words), tasks, chunk, total // QUICK_WORK))
+        launches.append(Launch(reading, WORDS.fill(words), tasks, chunk, total // QUICK_WORK))
     return Plan(tuple(launches), scratch_bytes)
 
 
@@ -177,12 +206,12 @@ def _in_place(
 ) -> Launch:
     """Return the launch of a product of one block of terms that packs no operand.
 
-    It is what :func:`product` makes in general, in a tenth of the time: small products of new sizes wait for it.
+    It is what :func:`_in_passes` returns, in a tenth of the time: small products of new sizes wait for it.
     """
     rows, terms, columns = sizes
     row_blocks, column_blocks = blocks
     tile_rows, before = kernel.tile_rows, old or out
-    copied_rows = max(tile_rows, SHARED_ROWS if _reads_well(rhs, kernel) else COPIED_ROWS)
+    copied_rows = _copied_rows(rhs, kernel)
     # in the order of WORDS
     words = (
         *(rows, columns, terms, max(1, terms), row_blocks, column_blocks, count[1], copied_rows),
@@ -204,14 +233,14 @@ _OUT, _OLD = Reference("out"), Reference("old")
 def panels(sizes: tuple[int, int, int], count: tuple[int, int], rhs: Matrices, kernel: Gemm, uses: int) -> Packed:
     """Return the packing of a second operand that several products share, from ``rhs`` to ``out``."""
     blocks = _tasks(sizes, True, kernel, uses)
-    side = _Side("rhs", rhs, sizes[2], blocks[1], rhs.row, rhs.column, _panel_packing(kernel))
+    side = _Side("rhs", rhs, sizes[2], blocks[1], rhs.row, rhs.column, kernel.rhs, _panel_packing(kernel))
     packed = side.pack(0, (sizes[1], _block_terms(sizes[1])), count, Reference("out"))
     assert packed is not None
     return packed
 
 
 def _panel_packing(kernel: Gemm) -> Packing:
-    return Packing(kernel.dtype, kernel.lanes, WIDTH)
+    return Packing(kernel.dtype, kernel.lanes, WIDTH, kernel.rhs)
 
 
 def _block_terms(terms: int) -> int:
@@ -229,9 +258,15 @@ class _Side(NamedTuple):
     term: int
     """Distance between terms."""
     line: int
+    dtype: DType
     packer: Packing | None
     ready: Packed | None = None
     """Its packed form, if it is packed already."""
+
+    @property
+    def is_packed(self) -> bool:
+        """Whether the kernel reads its packed form."""
+        return self.packer is not None or self.ready is not None
 
     def block_bytes(self, block_terms: int, count: tuple[int, int]) -> int:
         """Return the bytes that a block of terms takes if it is packed, else 0."""
@@ -242,7 +277,7 @@ class _Side(NamedTuple):
         """Return the packing of ``terms[0]`` terms from ``first`` on, in blocks of ``terms[1]``, or None."""
         if self.packer is None:
             return None
-        begin = Reference(self.name, first * self.term * self.packer.dtype.itemsize)
+        begin = Reference(self.name, first * self.term * self.dtype.itemsize)
         source = (begin, self.term, self.line, self.place.outer, self.place.inner)
         return packing(self.packer, (*terms, self.lines), count, self.blocks, source, target)
 
@@ -257,7 +292,7 @@ class _Side(NamedTuple):
             row, column = (1, kernel.tile_rows) if name == "lhs" else (0, 1)
         second = {"lhs": ("row", "term"), "rhs": ("term", "column")}[name]
         return {
-            name: Reference(self.name, first * self.term * kernel.dtype.itemsize) if packed is None else packed.operand,
+            name: Reference(self.name, first * self.term * self.dtype.itemsize) if packed is None else packed.operand,
             f"{name}_{second[0]}": row,
             f"{name}_{second[1]}": column,
             f"{name}_outer": outer,
@@ -279,6 +314,8 @@ def _sides(
     size, many = kernel.dtype.itemsize, rows // blocks[0] >= SHARED_ROWS
     is_far = lhs.row == 1 and lhs.column * size >= APART_BYTES
     by_row = many and is_far and terms >= PACKED_TERMS and columns >= PACKED_COLUMNS
+    # a number of 16 bits that is repeated in a vector as it is read takes twice the time of one of 32 bits
+    by_row = by_row or (kernel.lhs in HALVES and min(sizes) > 0)
     is_large = terms * columns * size > SMALL_BYTES or (rhs.column != 1 and terms > 0)
     by_column = many and blocks[0] > 1 and is_large
     return (
@@ -289,7 +326,8 @@ def _sides(
             blocks[0],
             lhs.column,
             lhs.row,
-            Packing(kernel.dtype, kernel.tile_rows, 1) if by_row else None,
+            kernel.lhs,
+            Packing(kernel.dtype, kernel.tile_rows, 1, kernel.lhs) if by_row else None,
         ),
         _Side(
             names[1],
@@ -298,9 +336,17 @@ def _sides(
             blocks[1],
             rhs.row,
             rhs.column,
+            kernel.rhs,
             _panel_packing(kernel) if by_column else None,
         ),
     )
+
+
+def _copied_rows(rhs: Matrices, kernel: Gemm) -> int:
+    """Return the number of rows of the result from which on the first tile copies the panel that it reads."""
+    if kernel.rhs in HALVES:
+        return kernel.tile_rows
+    return max(kernel.tile_rows, SHARED_ROWS if _reads_well(rhs, kernel) else COPIED_ROWS)
 
 
 def _reads_well(rhs: Matrices, kernel: Gemm) -> bool:
@@ -354,6 +400,16 @@ class Gemm:
     machine: Machine
 
     @property
+    def lhs(self) -> DType:
+        """Dtype of the first operand."""
+        return self.dtype
+
+    @property
+    def rhs(self) -> DType:
+        """Dtype of the second operand."""
+        return self.dtype
+
+    @property
     def lanes(self) -> int:
         """Number of elements in a vector."""
         return self.machine.lanes(self.dtype)
@@ -375,3 +431,34 @@ class Gemm:
     def write(self, name: str) -> str:
         """Return the module's LLVM IR."""
         return product_text(self, name)
+
+
+@dataclasses.dataclass(frozen=True)
+class HalfGemm(Gemm):
+    """The kernel of float32 products whose operands, or one of them, have 16 bits."""
+
+    first: DType
+    second: DType
+
+    @property
+    def lhs(self) -> DType:
+        """Dtype of the first operand."""
+        return self.first
+
+    @property
+    def rhs(self) -> DType:
+        """Dtype of the second operand."""
+        return self.second
+
+
+def _gemm_reading(kernel: Gemm, lhs: DType, rhs: DType) -> Gemm:
+    """Return the kernel like another one for operands of some dtypes."""
+    if (lhs, rhs) == (kernel.lhs, kernel.rhs):
+        return kernel
+    return Gemm(kernel.dtype, kernel.machine) if lhs == rhs else HalfGemm(kernel.dtype, kernel.machine, lhs, rhs)
+
+
+def gemm_for(dtype: DType, machine: Machine) -> Gemm:
+    """Return the kernel that multiplies matrices of a dtype; the result of 16 bits is float32."""
+    wide = compute_dtype(dtype)
+    return Gemm(wide, machine) if wide == dtype else HalfGemm(wide, machine, dtype, dtype)

@@ -2,7 +2,7 @@
 
 A *panel* is a group of adjacent columns, a few vectors wide, over a block of terms. In packed memory, the panels of a
 block are contiguous, and so are the blocks; zeros fill the last columns up to a whole vector. :func:`packing` returns
-the launch that packs an operand once for all rows of a large product.
+the launch that packs an operand once for all rows of a large product. Operands of 16 bits are packed as float32.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import NamedTuple
 
-from ...base.dtypes import DType
+from ...base.dtypes import HALVES, DType
 from ...lower.ir.function_builder import Index
 from ..launch import Launch, Reference, Words, align_up
 from ..routine import Routine, module
@@ -45,11 +45,12 @@ def packed_columns(columns: int, lanes: int) -> int:
 
 @dataclasses.dataclass(frozen=True)
 class Packing:
-    """The kernel that packs matrices of one dtype into panels of some vectors."""
+    """The kernel that packs matrices of one dtype (``source``) into panels of some vectors of another."""
 
     dtype: DType
     lanes: int
     vectors: int
+    source: DType
 
     def write(self, name: str) -> str:
         """Return the module's LLVM IR."""
@@ -64,23 +65,28 @@ class Packing:
             pair, column_block = e.split(rest, word("column_blocks"))
             outer, inner = e.split(pair, word("inner"))
             source, packed = [
-                e.at(_WORDS.pointer(e, of), e.times(outer, word(f"{of}_outer")), e.times(inner, word(f"{of}_inner")))
-                for of in ("source", "packed")
+                e.at(
+                    _WORDS.pointer(e, of),
+                    e.times(outer, word(f"{of}_outer")),
+                    e.times(inner, word(f"{of}_inner")),
+                    dtype=dtype,
+                )
+                for of, dtype in (("source", self.source), ("packed", self.dtype))
             ]
             first_term = e.times(term_block, word("block_terms"))
             depth = e.least(word("block_terms"), e.minus(word("terms"), first_term))
             first_column, columns = part(e, column_block, word("column_blocks"), word("columns"), lanes)
-            source = e.at(source, e.times(first_term, word("source_term")))
+            source = e.at(source, e.times(first_term, word("source_term")), dtype=self.source)
             packed = e.at(packed, e.times(first_term, word("packed_columns")))
 
             def some(term: Index) -> None:
                 count = e.least(str(TERMS), e.minus(depth, term))
-                line = e.at(source, e.times(term, word("source_term")))
+                line = e.at(source, e.times(term, word("source_term")), dtype=self.source)
 
                 def panel(column: Index, width: Index, _: Index, padded: Index) -> None:
                     place = e.plus(first_column, column)
                     to = e.at(packed, e.times(place, depth), e.times(term, padded))
-                    read = e.at(line, e.times(place, word("source_column")))
+                    read = e.at(line, e.times(place, word("source_column")), dtype=self.source)
                     arguments = [f"ptr {to}", f"i64 {padded}", f"ptr {read}", f"i64 {word('source_term')}"]
                     e.invoke("pack", *arguments, f"i64 {word('source_column')}", f"i64 {count}", f"i64 {width}")
 
@@ -89,7 +95,7 @@ class Packing:
             e.for_each("0", depth, some, str(TERMS))
 
         e.for_each("%lo", "%hi", task)
-        return module(*pack_routines(self.dtype, lanes, self.vectors), e)
+        return module(*pack_routines(self.dtype, lanes, self.vectors, self.source), e)
 
 
 class Packed(NamedTuple):
@@ -186,7 +192,7 @@ _ARGUMENTS = (
 )
 
 
-def pack_routines(dtype: DType, lanes: int, vectors: int) -> list[Routine]:
+def pack_routines(dtype: DType, lanes: int, vectors: int, source: DType) -> list[Routine]:
     """Return the routines that copy a panel of up to some vectors; the last one is the entry point.
 
     ``pack`` copies row by row the columns that exist, and stores zeros up to ``%width``.
@@ -196,23 +202,40 @@ def pack_routines(dtype: DType, lanes: int, vectors: int) -> list[Routine]:
     arguments = [f"{'ptr' if name in ('%panel', '%source') else 'i64'} {name}" for name in names]
     in_order = e.test("eq", "%source_column", "1")
     e.when(in_order, lambda: e.invoke("pack_rows", *arguments), lambda: e.invoke("pack_turned", *arguments))
-    return [_pack_rows(dtype, lanes, vectors), _pack_turned(dtype, lanes), e]
+    return [_pack_rows(dtype, lanes, vectors, source), _pack_turned(dtype, lanes, source), e]
 
 
-def _pack_rows(dtype: DType, lanes: int, vectors: int) -> Routine:
+def _pack_rows(dtype: DType, lanes: int, vectors: int, source: DType) -> Routine:
     """Return the routine that copies a panel whose columns are contiguous in memory."""
     e = Routine("pack_rows", lanes, dtype, _ARGUMENTS)
-    masks = [e.below(e.minus("%columns", str(lanes * vector))) for vector in range(vectors)]
+    if source in HALVES:
+        # AVX2 has no masked loads of 16 bits: the columns of the last vector that exist are loaded one by one
+        whole = e.test("eq", "%columns", "%width")
+        masks = []
+    else:
+        masks = [e.below(e.minus("%columns", str(lanes * vector))) for vector in range(vectors)]
 
-    def copy(count: int) -> None:
+    def rows(count: int, is_whole: bool) -> None:
         def row(term: Index) -> None:
-            line = e.at("%source", e.times(term, "%source_term"))
+            line = e.at("%source", e.times(term, "%source_term"), dtype=source)
             to = e.at("%panel", e.times(term, str(lanes * count)))
             for vector in range(count):
                 place = str(lanes * vector)
-                e.store(to, place, e.get_where(line, masks[vector], place))
+                if masks:
+                    e.store(to, place, e.get_where(line, masks[vector], place))
+                elif is_whole or vector < count - 1:
+                    e.store(to, place, e.get(line, place, source))
+                else:
+                    e.store(to, place, e.zeros())
+                    e.for_each(place, "%columns", lambda column: e.put_one(to, e.get_one(line, column, source), column))
 
         e.for_each("0", "%terms", row)
+
+    def copy(count: int) -> None:
+        if masks:
+            rows(count, False)
+        else:
+            e.when(whole, lambda: rows(count, True), lambda: rows(count, False))
 
     def fewer(count: int) -> None:
         if count == 1:
@@ -224,7 +247,7 @@ def _pack_rows(dtype: DType, lanes: int, vectors: int) -> Routine:
     return e
 
 
-def _pack_turned(dtype: DType, lanes: int) -> Routine:
+def _pack_turned(dtype: DType, lanes: int, read: DType) -> Routine:
     """Return the routine that copies a panel with strided columns; it transposes squares if terms are contiguous."""
     side = square_side(dtype, lanes)
     e = Routine("pack_turned", side, dtype, _ARGUMENTS)
@@ -234,7 +257,7 @@ def _pack_turned(dtype: DType, lanes: int) -> Routine:
         return e.at("%panel", e.times(term, "%width"), column)
 
     def source(term: Index, column: Index) -> str:
-        return e.at("%source", e.times(term, "%source_term"), e.times(column, "%source_column"))
+        return e.at("%source", e.times(term, "%source_term"), e.times(column, "%source_column"), dtype=read)
 
     def clear(term: Index) -> None:
         e.for_each(whole_columns, "%width", lambda column: e.store(panel(term, column), "0", e.zeros()), str(side))
@@ -242,7 +265,7 @@ def _pack_turned(dtype: DType, lanes: int) -> Routine:
     def one_by_one(first_term: Index, first_column: Index, last_column: Index) -> None:
         def line(term: Index) -> None:
             def one(column: Index) -> None:
-                e.put_one(panel(term, column), e.get_one(source(term, column)))
+                e.put_one(panel(term, column), e.get_one(source(term, column), dtype=read))
 
             e.for_each(first_column, last_column, one)
 
@@ -251,7 +274,7 @@ def _pack_turned(dtype: DType, lanes: int) -> Routine:
     def squares() -> None:
         def square(term: Index) -> None:
             def turn(column: Index) -> None:
-                lines = [e.get(source(term, e.plus(column, str(line)))) for line in range(side)]
+                lines = [e.get(source(term, e.plus(column, str(line))), dtype=read) for line in range(side)]
                 for line, value in enumerate(e.transpose(lines)):
                     e.store(panel(e.plus(term, str(line)), column), "0", value)
 

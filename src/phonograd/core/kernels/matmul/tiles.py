@@ -34,11 +34,19 @@ WORDS = Words(
 
 
 class Geometry(Protocol):
-    """The parameters of a kernel's text: dtype, elements of a vector, and rows of a tile."""
+    """The parameters of a kernel's text: dtypes, elements of a vector, and rows of a tile."""
 
     @property
     def dtype(self) -> DType:
-        """Dtype of the matrices."""
+        """Dtype of the result and of panels."""
+
+    @property
+    def lhs(self) -> DType:
+        """Dtype of the first operand."""
+
+    @property
+    def rhs(self) -> DType:
+        """Dtype of the second operand."""
 
     @property
     def lanes(self) -> int:
@@ -57,7 +65,7 @@ def product_text(kernel: Geometry, name: str) -> str:
     widths = range(1, WIDTH + 1)
     tiles = [_tile(kernel, f"{name}_tile", height, width) for height in _heights(kernel) for width in widths]
     tiles += [_tile(kernel, f"{name}_copying", kernel.tile_rows, width, copies=True) for width in widths[1:]]
-    packing = pack_routines(kernel.dtype, kernel.lanes, WIDTH)
+    packing = pack_routines(kernel.dtype, kernel.lanes, WIDTH, kernel.rhs)
     return module(*tiles, _line(kernel), _copy_part(kernel), *packing, _Product(kernel, name).routine)
 
 
@@ -78,12 +86,13 @@ def _tile(kernel: Geometry, name: str, height: int, width: int, copies: bool = F
     )
     is_inner = height == kernel.tile_rows
     e = Routine(f"{name}_{height}_{width}", kernel.lanes, kernel.dtype, arguments, inner=is_inner)
-    numbers = [e.at("%lhs", e.times(str(row), "%lhs_row")) for row in range(height)]
+    read = kernel.rhs if copies else kernel.dtype
+    numbers = [e.at("%lhs", e.times(str(row), "%lhs_row"), dtype=kernel.lhs) for row in range(height)]
     e.declare("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
 
     def term(index: Index, sums: list[Value]) -> list[Value]:
-        line, place = e.at("%rhs", e.times(index, "%rhs_term")), e.times(index, "%lhs_term")
-        vectors = [e.get(line, str(vector * e.lanes)) for vector in range(width)]
+        line, place = e.at("%rhs", e.times(index, "%rhs_term"), dtype=read), e.times(index, "%lhs_term")
+        vectors = [e.get(line, str(vector * e.lanes), read) for vector in range(width)]
         found: list[Value] = []
         soon = e.at("%soon", e.times(index, "%soon_term"))
         if copies:
@@ -92,7 +101,7 @@ def _tile(kernel: Geometry, name: str, height: int, width: int, copies: bool = F
         elif is_inner:
             e.line(f"call void @llvm.prefetch.p0(ptr {soon}, i32 0, i32 2, i32 1)")
         for row in range(height):
-            number = e.get_splat(numbers[row], place)
+            number = e.get_splat(numbers[row], place, kernel.lhs)
             found += [kernel.multiply_add(e, number, vector, sums[len(found) + v]) for v, vector in enumerate(vectors)]
         return found
 
@@ -119,18 +128,19 @@ def _line(kernel: Geometry) -> Routine:
     e = Routine("line", side, kernel.dtype, arguments)
     firsts = [str(side * group) for group in range(LINE_GROUPS)]
     masks = [e.below(e.minus("%columns", first)) for first in firsts]
-    starts = [e.at("%rhs", e.times(first, "%rhs_column")) for first in firsts]
+    starts = [e.at("%rhs", e.times(first, "%rhs_column"), dtype=kernel.rhs) for first in firsts]
     whole = e.test("eq", "%columns", str(side * LINE_GROUPS))
     squares = e.select_index(whole, e.assign(f"and i64 %terms, {-side}"), "0")
 
     def number(term: Index) -> Value:
-        return e.get_splat("%lhs", e.times(term, "%lhs_term"))
+        return e.get_splat("%lhs", e.times(term, "%lhs_term"), kernel.lhs)
 
     def square(term: Index, sums: list[Value]) -> list[Value]:
         numbers = [number(e.plus(term, str(line))) for line in range(side)]
         found = []
         for start, total in zip(starts, sums, strict=True):
-            lines = [e.get(e.at(start, term, e.times(str(line), "%rhs_column"))) for line in range(side)]
+            places = [e.at(start, term, e.times(str(line), "%rhs_column"), dtype=kernel.rhs) for line in range(side)]
+            lines = [e.get(place, dtype=kernel.rhs) for place in places]
             for line, vector in enumerate(e.transpose(lines)):
                 total = kernel.multiply_add(e, numbers[line], vector, total)
             found.append(total)
@@ -139,8 +149,8 @@ def _line(kernel: Geometry) -> Routine:
     def single(term: Index, sums: list[Value]) -> list[Value]:
         factor, found = number(term), []
         for start, mask, total in zip(starts, masks, sums, strict=True):
-            column = e.gather(e.at(start, term), "0", "%rhs_column", kernel.dtype, mask)
-            found.append(kernel.multiply_add(e, factor, column, total))
+            column = e.gather(e.at(start, term, dtype=kernel.rhs), "0", "%rhs_column", kernel.rhs, mask)
+            found.append(kernel.multiply_add(e, factor, e.widen(column), total))
         return found
 
     sums = e.loop("0", squares, str(side), [e.zeros()] * LINE_GROUPS, square)
@@ -203,10 +213,10 @@ class _Product:
         """Return one of two addresses."""
         return self.routine.assign(f"select i1 {condition}, ptr {first}, ptr {second}")
 
-    def _operand(self, name: str, outer: Index, inner: Index) -> str:
+    def _operand(self, name: str, outer: Index, inner: Index, dtype: DType) -> str:
         e = self.routine
-        pointer = WORDS.pointer(e, name)
-        return e.at(pointer, e.times(outer, self.word(f"{name}_outer")), e.times(inner, self.word(f"{name}_inner")))
+        offsets = e.times(outer, self.word(f"{name}_outer")), e.times(inner, self.word(f"{name}_inner"))
+        return e.at(WORDS.pointer(e, name), *offsets, dtype=dtype)
 
     def _task(self, number: Index) -> None:
         e = self.routine
@@ -221,11 +231,13 @@ class _Product:
         self.lhs_row, self.lhs_term = self.word("lhs_row"), self.word("lhs_term")
         self.rhs_term, self.rhs_column = self.word("rhs_term"), self.word("rhs_column")
         self.out_row = self.word("out_row")
-        self.lhs, self.rhs = self._operand("lhs", outer, inner), self._operand("rhs", outer, inner)
-        out = self._operand("out", outer, inner)
+        dtype = self.kernel.dtype
+        self.lhs = self._operand("lhs", outer, inner, self.kernel.lhs)
+        self.rhs = self._operand("rhs", outer, inner, self.kernel.rhs)
+        out = self._operand("out", outer, inner, dtype)
         self.out = e.at(out, e.times(self.first_row, self.out_row), self.first_column)
         adds, old_row = e.test("ne", self.word("adds"), "0"), self.word("old_row")
-        old = e.at(self._operand("old", outer, inner), e.times(self.first_row, old_row), self.first_column)
+        old = e.at(self._operand("old", outer, inner, dtype), e.times(self.first_row, old_row), self.first_column)
         self.old, self.old_row = self.pointer(adds, old, self.zeros), e.select_index(adds, old_row, "0")
         # all panels share the same zeros
         self.old_column = e.select_index(adds, "1", "0")
@@ -253,10 +265,10 @@ class _Block:
         by_row = e.test("ne", packed_rows, "0")
         self.tile_distance = e.times(self.tile_rows, e.select_index(by_row, self.depth, product.lhs_row))
         first_tile = e.times(e.quotient(product.first_row, self.tile_rows), self.tile_distance)
-        self.lhs = e.at(product.lhs, e.times(first, e.select_index(by_row, packed_rows, product.lhs_term)), first_tile)
-        self.rhs = e.at(
-            product.rhs, e.times(product.first_column, product.rhs_column), e.times(first, product.rhs_term)
-        )
+        lhs_term = e.select_index(by_row, packed_rows, product.lhs_term)
+        self.lhs = e.at(product.lhs, e.times(first, lhs_term), first_tile, dtype=self.kernel.lhs)
+        offsets = e.times(product.first_column, product.rhs_column), e.times(first, product.rhs_term)
+        self.rhs = e.at(product.rhs, *offsets, dtype=self.kernel.rhs)
         packed_columns = product.word("rhs_packed")
         self.packed = e.test("ne", packed_columns, "0")
         self.in_order = e.logical_and(e.test("eq", product.rhs_column, "1"), e.test("eq", packed_columns, "0"))
@@ -279,7 +291,8 @@ class _Block:
 
         def line(column: Index) -> None:
             numbers = [f"i64 {self.depth}", f"ptr {self.lhs}", f"i64 {product.lhs_term}"]
-            numbers += [f"ptr {e.at(self.rhs, e.times(column, product.rhs_column))}", f"i64 {product.rhs_column}"]
+            start = e.at(self.rhs, e.times(column, product.rhs_column), dtype=self.kernel.rhs)
+            numbers += [f"ptr {start}", f"i64 {product.rhs_column}"]
             numbers.append(f"i64 {e.least(step, e.minus(product.columns, column))}")
             place = [f"ptr {e.at(self.old, e.times(column, self.old_column))}", f"ptr {e.at(product.out, column)}"]
             e.invoke("line", *numbers, *place)
@@ -297,7 +310,10 @@ class _Block:
         readable = e.logical_and(self.in_order, whole)
         worth = e.logical_and(self.several, e.test("ne", vectors, "1"))
         copying, direct = e.logical_and(readable, worth), e.logical_and(readable, e.assign(f"xor i1 {worth}, true"))
-        source = e.at(self.rhs, e.times(column, product.rhs_column))
+        if self.kernel.rhs != self.kernel.dtype:
+            # tiles read panels of the dtype of the result
+            readable, direct = copying, "false"
+        source = e.at(self.rhs, e.times(column, product.rhs_column), dtype=self.kernel.rhs)
         copied = [f"ptr {product.panel}", f"i64 {padded}", f"ptr {source}", f"i64 {product.rhs_term}"]
         copied += [f"i64 {product.rhs_column}", f"i64 {depth}", f"i64 {width}"]
         there = e.assign(f"or i1 {readable}, {self.packed}")
@@ -333,7 +349,8 @@ class _Block:
         """Write the call of a tile; a tile beyond the edge of the result goes through scratch memory."""
         e, product = self.routine, self.product
         number, inside = e.split(row, self.tile_rows)
-        lhs = e.at(self.lhs, e.times(number, self.tile_distance), e.times(inside, product.lhs_row))
+        offsets = e.times(number, self.tile_distance), e.times(inside, product.lhs_row)
+        lhs = e.at(self.lhs, *offsets, dtype=self.kernel.lhs)
         operands = [f"i64 {self.depth}", f"ptr {lhs}", f"i64 {product.lhs_row}", f"i64 {product.lhs_term}"]
         operands += [f"ptr {panel.memory}", f"i64 {panel.distance}"]
         out = e.at(product.out, panel.column, e.times(row, product.out_row))

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from ...base.dtypes import FLOAT32, HALVES, DType, as_dtype
+from ...base.dtypes import FLOAT32, HALVES, DType, as_dtype, compute_dtype
 from ...graph.node import Node, Shape
 from ...graph.operator import Array, Spec, operator, single
 from ...lower import vector_math
@@ -122,8 +122,28 @@ def _undo_swap(node: Node) -> Node:
     return node.inputs[0] if is_swapped else swap_last(node)
 
 
+@operator(
+    cost=lambda node: 2.0 * node.size * node.inputs[0].shape[-1],
+    lowering=Either(Matmul(frozenset([FLOAT32]), HALVES), Matmul()),
+)
+def _wide_matmul(lhs: Array, rhs: Array) -> Array:
+    """Return matrix products; those of 16-bit numbers are float32."""
+    return np.asarray(np.matmul(lhs, rhs))
+
+
+@_wide_matmul.infer
+def wide_matmul_shape(lhs: Node, rhs: Node) -> Spec:
+    return (*lhs.shape[:-1], rhs.shape[-1]), compute_dtype(lhs.dtype)
+
+
+@_wide_matmul.gradient
+def wide_matmul_grad(out_grad: Node, out: Node, lhs: Node, rhs: Node) -> tuple[Node, Node]:
+    left, right = cast(lhs, out.dtype), cast(rhs, out.dtype)
+    return cast(matmul(out_grad, swap_last(right)), lhs.dtype), cast(matmul(swap_last(left), out_grad), rhs.dtype)
+
+
 def _product_of_halves(lhs: Node, rhs: Node) -> Node:
-    return cast(matmul(cast(lhs, FLOAT32), cast(rhs, FLOAT32)), lhs.dtype)
+    return cast(single(_wide_matmul.apply((lhs, rhs), ())), lhs.dtype)
 
 
 @operator(

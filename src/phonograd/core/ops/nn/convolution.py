@@ -24,6 +24,7 @@ from ...base.errors import MXNetError, format_shape
 from ...graph.interface import Interface, Partial, leave_out
 from ...graph.node import Node, Shape
 from ...graph.operator import Array, Spec, composite, operator, single
+from ...lower.lowering import Windowed
 from ..math.primitives import reshape_to
 from .windows import (
     check_dimensions,
@@ -33,7 +34,6 @@ from .windows import (
     columns_into_image,
     complete,
     from_channels_first,
-    kernels_of,
     pad_spatial,
     require_uniform_dtype,
     to_channels_first,
@@ -63,7 +63,7 @@ def _by_group(maps: Array, groups: int) -> Array:
 # -- the primitives
 
 
-@operator(cost=lambda node: 2.0 * node.size * math.prod(node.inputs[1].shape[1:]), lowering=kernels_of("_convolution"))
+@operator(cost=lambda node: 2.0 * node.size * math.prod(node.inputs[1].shape[1:]), lowering=Windowed("convolution"))
 def _convolution(data: Array, weight: Array, *, stride: Shape, dilate: Shape, pad: Shape, groups: int) -> Array:
     """Return the cross-correlation of images (batch, channel, ...) with filters (filter, channel of a group, ...)."""
     kernel = weight.shape[2:]
@@ -100,7 +100,7 @@ def convolution_grad(
 
 @operator(
     cost=lambda node: 2.0 * node.inputs[0].size * math.prod(node.inputs[1].shape[1:]),
-    lowering=kernels_of("_convolution_data_grad"),
+    lowering=Windowed("convolution_data_grad"),
 )
 def _convolution_data_grad(
     out_grad: Array, weight: Array, *, extent: Shape, stride: Shape, dilate: Shape, pad: Shape, groups: int
@@ -143,7 +143,7 @@ def convolution_data_grad_grad(
 
 @operator(
     cost=lambda node: 2.0 * node.inputs[1].size * math.prod(node.shape[1:]),
-    lowering=kernels_of("_convolution_weight_grad"),
+    lowering=Windowed("convolution_weight_grad"),
 )
 def _convolution_weight_grad(
     data: Array, out_grad: Array, *, kernel: Shape, stride: Shape, dilate: Shape, pad: Shape, groups: int

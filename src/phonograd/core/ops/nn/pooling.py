@@ -20,14 +20,14 @@ from ...base.errors import MXNetError, format_shape
 from ...graph.interface import Interface
 from ...graph.node import Node, Shape
 from ...graph.operator import REGISTRY, Array, Spec, composite, nothing, operator, single
-from ...lower.lowering import WIDE_FLOATS, Expansion, Windowed
+from ...lower.lowering import FLOATS, Expansion, Windowed
 from ..math.arithmetic import integer_power, maximum, minimum
 from ..math.comparison import greater_equal, not_equal
 from ..math.elementary import cbrt, sqrt
 from ..math.primitives import cast, embed, gather, select
 from ..math.structural import constant
 from ..shape.creation import position_along
-from .windows import check_floating, from_channels_first, kernels_of, to_channels_first, working_dtype
+from .windows import check_floating, from_channels_first, to_channels_first, working_dtype
 
 __all__ = ["pooling", "window_sum"]
 
@@ -76,7 +76,7 @@ def _along(axis: int, part: slice) -> tuple[slice, ...]:
 # -- sums over windows
 
 
-@operator(cost=lambda node: float(node.size * sum(node.parameters["kernel"])), lowering=kernels_of("_window_sum"))
+@operator(cost=lambda node: float(node.size * sum(node.parameters["kernel"])), lowering=Windowed("window_sum"))
 def _window_sum(data: Array, *, kernel: Shape, stride: Shape, pad: Shape, counts: Shape) -> Array:
     """Return the sum of each window over the spatial axes."""
     out = data.astype(working_dtype(data.dtype), copy=False)
@@ -102,7 +102,7 @@ def window_sum_grad(out_grad: Node, out: Node, data: Node, *, kernel: Shape, str
     return single(_window_spread.apply((out_grad,), (data.shape[2:], kernel, stride, pad)))
 
 
-@operator(cost=lambda node: float(node.size * sum(node.parameters["kernel"])), lowering=kernels_of("_window_spread"))
+@operator(cost=lambda node: float(node.size * sum(node.parameters["kernel"])), lowering=Windowed("window_spread"))
 def _window_spread(data: Array, *, extent: Shape, kernel: Shape, stride: Shape, pad: Shape) -> Array:
     """Add each element to all elements of its window in an array of zeros: the adjoint of a sum over windows."""
     out = data.astype(working_dtype(data.dtype), copy=False)
@@ -228,7 +228,7 @@ def window_max_grad_grad(
 @operator(
     gradient=nothing,
     cost=lambda node: 3.0 * node.size * math.prod(node.parameters["kernel"]),
-    lowering=Windowed("window_argmax", WIDE_FLOATS | {INT64}),
+    lowering=Windowed("window_argmax", FLOATS | {INT64}),
 )
 def _window_argmax(data: Array, largest: Array, *, kernel: Shape, stride: Shape, pad: Shape) -> Array:
     """Return the flat position of the first maximum of each window, or -1 for an empty window.

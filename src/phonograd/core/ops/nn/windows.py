@@ -15,12 +15,11 @@ from typing import Any
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from ...base.dtypes import FLOAT32, HALVES, DType, compute_dtype, kind_of, name_of
+from ...base.dtypes import DType, compute_dtype, kind_of, name_of
 from ...base.errors import MXNetError, format_shape
 from ...graph.node import Node, Shape
-from ...graph.operator import REGISTRY, Array, Spec, operator, single
-from ...lower.lowering import Either, Expansion, Windowed
-from ..math.primitives import cast, permute
+from ...graph.operator import Array, Spec, operator, single
+from ..math.primitives import permute
 
 __all__ = [
     "check_dimensions",
@@ -33,7 +32,6 @@ __all__ = [
     "complete",
     "from_channels_first",
     "im2col",
-    "kernels_of",
     "pad_spatial",
     "require_uniform_dtype",
     "to_channels_first",
@@ -147,22 +145,6 @@ def from_channels_first(node: Node, layout: str | None) -> Node:
     if layout is None or layout[1] == "C":
         return node
     return permute(node, (0, *range(2, node.ndim), 1))
-
-
-# -- kernels
-
-
-def kernels_of(name: str) -> Either:
-    """Return the lowering of a window sum to the kernel with the name of its operator.
-
-    Half precision is converted to single precision and back, as the reference does.
-    """
-
-    def expand(*sources: Node, **parameters: Any) -> Node:
-        wide = tuple([cast(source, FLOAT32) for source in sources])
-        return cast(single(REGISTRY[name].apply(wide, tuple(parameters.values()))), sources[0].dtype)
-
-    return Either(Windowed(name.removeprefix("_")), Expansion(expand, HALVES))
 
 
 # -- windows of NumPy arrays
