@@ -9,9 +9,11 @@ array(5.)
 from __future__ import annotations
 
 import importlib
+import sys
 from typing import Any
 
 from ..core.base.errors import nearest
+from ..core.base.modules import CompleteModule
 from . import (
     arithmetic,
     creation,
@@ -55,3 +57,6 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted({"ndarray", *_CONSTANTS, *[name for name in _FUNCTIONS if not name.startswith("_")], *_MODULES})
+
+
+sys.modules[__name__].__class__ = CompleteModule
