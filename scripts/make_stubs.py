@@ -219,7 +219,9 @@ def symbol_namespace(prefix: str, module: Any) -> str:
         if not name.startswith("_") and callable(value) and value.__closure__ is None:
             text += import_text(value, name)
     found = {name: _find_operator(prefix, name) for name in public_names(prefix)}
-    kept = {name: declared for name, declared in found.items() if declared is not None and name not in stored_names(module)}
+    kept = {
+        name: declared for name, declared in found.items() if declared is not None and name not in stored_names(module)
+    }
     define = lambda name, declared: function_text(name, declared, "Symbol", symbolic=True, doc=brief_of(declared))  # noqa: E731
     return text + "\n" + names_text(kept, define)
 

@@ -238,19 +238,16 @@ def stop(number, frame):
     raise TooSlow(f"more than {SECONDS_EACH} seconds")
 
 
-def main():
+def run(attempt, list_names):
     """Print one line of JSON before each model, and one after it."""
     warnings.simplefilter("ignore")
-    from gluoncv.model_zoo import get_model_list
-
-    mend_regions()
     signal.signal(signal.SIGALRM, stop)
     chosen, skipped = sys.argv[1:], []
     if "--skip" in chosen:
         place = chosen.index("--skip")
         chosen, skipped = chosen[:place], chosen[place + 1 :]
-    for name in chosen or ordered(get_model_list()):
-        if name.endswith("_int8") or name in skipped:
+    for name in chosen or list_names():
+        if name in skipped:
             continue
         print(json.dumps({"begin": name}), flush=True)
         began = time.time()
@@ -263,5 +260,13 @@ def main():
         print(json.dumps({"name": name, "seconds": round(time.time() - began, 1), **result}), flush=True)
 
 
+def names():
+    """Return the names of all models in the order in which they are tried."""
+    from gluoncv.model_zoo import get_model_list
+
+    return [name for name in ordered(get_model_list()) if not name.endswith("_int8")]
+
+
 if __name__ == "__main__":
-    main()
+    mend_regions()
+    run(attempt, names)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 # MXNet's module of this name offers them, too
 import operator  # noqa: F401
-import sys
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,7 +13,7 @@ from ..core.array.values import values_of
 from ..core.base.devices import Context
 from ..core.base.dtypes import FLOAT32, as_dtype
 from ..core.base.errors import MXNetError, format_shape, nearest
-from ..core.base.modules import CompleteModule
+from ..core.base.modules import make_complete
 from ..core.graph.node import Shape
 from ..core.graph.operator import Array
 from .array import NDArray
@@ -206,4 +205,4 @@ def __dir__() -> list[str]:
     return sorted({*__all__, *_OTHER_NAMES, *public_names(), *public_names("_sparse_")})
 
 
-sys.modules[__name__].__class__ = CompleteModule
+make_complete(__name__)

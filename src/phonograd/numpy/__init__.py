@@ -9,11 +9,10 @@ array(5.)
 from __future__ import annotations
 
 import importlib
-import sys
 from typing import Any
 
 from ..core.base.errors import nearest
-from ..core.base.modules import CompleteModule
+from ..core.base.modules import make_complete
 from . import (
     arithmetic,
     creation,
@@ -59,4 +58,4 @@ def __dir__() -> list[str]:
     return sorted({"ndarray", *_CONSTANTS, *[name for name in _FUNCTIONS if not name.startswith("_")], *_MODULES})
 
 
-sys.modules[__name__].__class__ = CompleteModule
+make_complete(__name__)

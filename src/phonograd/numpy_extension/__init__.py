@@ -11,13 +11,12 @@ array([0., 2.])
 from __future__ import annotations
 
 import importlib
-import sys
 from typing import Any
 
 from ..core.array.call import function_of
 from ..core.base.devices import Context, cpu, cpu_pinned, current_context, gpu, num_gpus
 from ..core.base.errors import nearest
-from ..core.base.modules import CompleteModule
+from ..core.base.modules import make_complete
 from ..core.graph.operator import NAMES
 from ..core.trace.rng import seed
 from ..core.trace.trace import waitall
@@ -76,4 +75,4 @@ def __dir__() -> list[str]:
     return sorted({*__all__, *NAMES["npx"], *_ELSEWHERE, *_MODULES})
 
 
-sys.modules[__name__].__class__ = CompleteModule
+make_complete(__name__)

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ..core.base.errors import MXNetError
-from ..core.base.modules import CompleteModule, stored_names
+from ..core.base.modules import make_complete, stored_names
 from ..core.graph.operator import REGISTRY, Operator
 from ..ndarray.namespaces import Namespace, hint, public_names
 from . import control, json_format, loops, random
@@ -178,4 +178,4 @@ def __dir__() -> list[str]:
     return sorted({*__all__, *[name for name in public_names() if known_operator(name)]})
 
 
-sys.modules[__name__].__class__ = CompleteModule
+make_complete(__name__)

@@ -7,10 +7,11 @@ names that are there already.
 
 from __future__ import annotations
 
+import sys
 from types import ModuleType
 from typing import Any, cast
 
-__all__ = ["CompleteModule", "stored_names"]
+__all__ = ["CompleteModule", "make_complete", "stored_names"]
 
 _dictionary_of = vars(ModuleType)["__dict__"].__get__
 
@@ -36,3 +37,8 @@ class CompleteModule(ModuleType):
         stored = stored_names(self)
         hook = stored.get("__dir__")
         return sorted(stored) if hook is None else list(hook())
+
+
+def make_complete(name: str) -> None:
+    """Give an imported module a complete ``__dict__``."""
+    sys.modules[name].__class__ = CompleteModule
