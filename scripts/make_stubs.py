@@ -30,6 +30,7 @@ from typing import Any
 import phonograd as mx
 import phonograd.numpy_extension.image
 from phonograd.core.array.binary import BinaryMethod
+from phonograd.core.base.modules import stored_names
 from phonograd.core.graph.documentation import brief_of, text_of
 from phonograd.core.graph.operator import NAMES, REGISTRY, Operator
 from phonograd.core.graph.signature import Type, result_variants, signature_of
@@ -195,11 +196,11 @@ def array_namespace(prefix: str, module: Any) -> str:
     """Return the stub of a namespace of mx.nd."""
     text = HEADER.format(summary=module.__doc__)
     text += "from phonograd.core.base.devices import Context\nfrom phonograd.ndarray.array import NDArray\n"
-    for name, value in sorted(vars(module).items()):
+    for name, value in sorted(stored_names(module).items()):
         if not name.startswith("_") and callable(value) and not hasattr(value, "facts"):
             text += import_text(value, name)
     found = {name: REGISTRY[prefix + name] for name in public_names(prefix) if prefix + name in REGISTRY}
-    found = {name: declared for name, declared in found.items() if name not in vars(module)}
+    found = {name: declared for name, declared in found.items() if name not in stored_names(module)}
     text += "\n" + names_text(
         found, lambda name, declared: function_text(name, declared, "NDArray", doc=text_of(declared))
     )
@@ -214,11 +215,13 @@ def symbol_namespace(prefix: str, module: Any) -> str:
     """Return the stub of a namespace of mx.sym."""
     text = HEADER.format(summary=module.__doc__)
     text += "from phonograd.symbol.graph import Symbol\n"
-    for name, value in sorted(vars(module).items()):
+    for name, value in sorted(stored_names(module).items()):
         if not name.startswith("_") and callable(value) and value.__closure__ is None:
             text += import_text(value, name)
     found = {name: _find_operator(prefix, name) for name in public_names(prefix)}
-    kept = {name: declared for name, declared in found.items() if declared is not None and name not in vars(module)}
+    kept = {
+        name: declared for name, declared in found.items() if declared is not None and name not in stored_names(module)
+    }
     define = lambda name, declared: function_text(name, declared, "Symbol", symbolic=True, doc=brief_of(declared))  # noqa: E731
     return text + "\n" + names_text(kept, define)
 

@@ -133,8 +133,9 @@ def __getattr__(name: str) -> Any:
         value = getattr(importlib.import_module(f"{__name__}.{_NAMES[name]}"), name)
     else:
         from .core.base.foreign_names import unknown_name
+        from .core.base.modules import stored_names
 
-        if name in nd.__dict__ and not name.startswith("_"):
+        if name in stored_names(nd) and not name.startswith("_"):
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}: write mx.nd.{name}")
         raise unknown_name(__name__, name, __dir__())
     globals()[name] = value

@@ -265,6 +265,8 @@ def test_mnist_from_files(tmp_path):
     (batch,) = batches
     assert np.allclose(batch.data[0].asnumpy()[1, 0], images[1] / 256)
     assert batch.label[0].asnumpy().tolist() == [2, 0]
+    with pytest.warns(UserWarning, match="MNISTIter ignores resize"):
+        mx.io.MNISTIter(tmp_path / files[0][0], tmp_path / files[1][0], batch_size=2, resize=3)
     # divided as by MXNet: the last part has more; `input_shape` changes nothing there either
     parts = [
         mx.io.MNISTIter(

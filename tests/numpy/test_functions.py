@@ -208,3 +208,12 @@ def test_booleans_are_compared_with_numbers_as_numbers(name: str, number: float)
     function = getattr(mx.np, name)
     assert function(array, number).asnumpy().tolist() == expected(values, number).tolist()
     assert function(number, array).asnumpy().tolist() == expected(number, values).tolist()
+
+
+def test_interpolation_and_integrals_of_integers_have_double_precision() -> None:
+    np = mx.np
+    points = np.array([1, 2, 4], dtype="int32")
+    for x in (np.array([1.5, 3.0]), points):
+        assert np.interp(x, points, x[:1].repeat(3)).dtype == onp.float64
+    assert np.trapz(points).dtype == onp.float64
+    assert np.trapz(points.astype("float32")).dtype == onp.float32

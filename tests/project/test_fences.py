@@ -50,6 +50,7 @@ FENCES: dict[str, dict[str, str]] = {
     },
     "closures and code": {},
     "class assignment": {
+        "core/base/modules.py": "modules get a class with another __dict__, as Python's documentation describes",
         "core/array/handle.py": "a new array becomes one of another dense class, with the same slots",
         "profiler/recording.py": "only open scopes need a finalizer, which slows down all objects of a class",
     },

@@ -16,6 +16,7 @@ from types import ModuleType
 from typing import Any
 
 from .. import libinfo
+from ..core.base.modules import stored_names
 from .places import ALIAS, LIBRARY, MOVED, SHORT_NAMES, VirtualModule, advice, is_module_of_mxnet, resolve, shared
 
 __all__ = ["AliasFinder", "CompletingFinder", "MXNetModule", "complete", "restore"]
@@ -81,7 +82,7 @@ class AliasFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
             sys.modules[module.__name__] = module.__spec__.loader_state
             return
         module.__file__ = sys.modules[LIBRARY].__file__
-        vars(module)["__version__"] = libinfo.__version__
+        stored_names(module)["__version__"] = libinfo.__version__
 
 
 def _import_library_module(part: str) -> ModuleType | None:
@@ -171,8 +172,8 @@ def complete(module: ModuleType) -> None:
     places = shared(ALIAS + name[len(LIBRARY) :])
     if not places or name in _before or isinstance(module, VirtualModule):
         return
-    own: Callable[[str], Any] | None = vars(module).get("__getattr__")
-    own_dir: Callable[[], list[str]] | None = vars(module).get("__dir__")
+    own: Callable[[str], Any] | None = stored_names(module).get("__getattr__")
+    own_dir: Callable[[], list[str]] | None = stored_names(module).get("__dir__")
     _before[name] = module, own, own_dir
 
     def find(key: str) -> Any:
@@ -186,11 +187,11 @@ def complete(module: ModuleType) -> None:
         raise AttributeError(f"module {name!r} has no attribute {key!r}")
 
     def list_names() -> list[str]:
-        return sorted({*(vars(module) if own_dir is None else own_dir()), *places})
+        return sorted({*(stored_names(module) if own_dir is None else own_dir()), *places})
 
     # functions of the module, not of its class: they cost nothing where a name is found
-    vars(module)["__getattr__"] = find
-    vars(module)["__dir__"] = list_names
+    stored_names(module)["__getattr__"] = find
+    stored_names(module)["__dir__"] = list_names
 
 
 def restore() -> None:
@@ -198,9 +199,9 @@ def restore() -> None:
     for module, own, own_dir in _before.values():
         for hook, value in (("__getattr__", own), ("__dir__", own_dir)):
             if value is None:
-                vars(module).pop(hook, None)
+                stored_names(module).pop(hook, None)
             else:
-                vars(module)[hook] = value
+                stored_names(module)[hook] = value
     _before.clear()
 
 

@@ -14,6 +14,7 @@ import pathlib
 from types import ModuleType
 from typing import Any
 
+from ..core.base.modules import CompleteModule, stored_names
 from .locations import ALIAS, LIBRARY
 from .renamed import RENAMED
 
@@ -166,7 +167,7 @@ def resolve(place: str) -> Any:
     return found
 
 
-class VirtualModule(ModuleType):
+class VirtualModule(CompleteModule):
     """A module of MXNet whose contents are in other modules of the library.
 
     It looks up each name when it is used, first among the names that MXNet's module imports, then in the module of the
@@ -175,18 +176,18 @@ class VirtualModule(ModuleType):
 
     def __init__(self, name: str, contents: ModuleType | None) -> None:
         super().__init__(name, f"The names of MXNet's {name}, provided by {LIBRARY}.")
-        self.__dict__["_contents"] = contents
+        stored_names(self)["_contents"] = contents
         self.__path__: list[str] = []  # the import system asks for it before it imports modules below
 
     def __getattr__(self, name: str) -> Any:
         place = shared(self.__name__).get(name)
         if place is not None:
             return resolve(place)
-        contents = self.__dict__["_contents"]
+        contents = stored_names(self)["_contents"]
         if contents is None or (name.startswith("__") and name != "__all__"):
             raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
         return getattr(contents, name)
 
     def __dir__(self) -> list[str]:
-        contents = self.__dict__["_contents"]
+        contents = stored_names(self)["_contents"]
         return sorted({*shared(self.__name__), *(dir(contents) if contents is not None else ())})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import warnings
 from typing import Any
 
 import numpy as np
@@ -122,6 +123,8 @@ class MNISTIter(RoundIter):
         The names in descriptions.
     input_shape, data_shape
         Have no effect, as in MXNet, whose examples pass them: `flat` selects the shape of an image.
+    **others
+        Have no effect, as in MXNet; a warning names them.
     """
 
     def __init__(
@@ -142,7 +145,10 @@ class MNISTIter(RoundIter):
         label_name: str = "softmax_label",
         input_shape: tuple[int, ...] | None = None,
         data_shape: tuple[int, ...] | None = None,
+        **others: Any,
     ) -> None:
+        if others:
+            warnings.warn(f"MNISTIter ignores {', '.join(others)}, as in MXNet", stacklevel=2)
         images, labels = read_idx(image, 3), read_idx(label, 1)
         if len(images) != len(labels):
             raise MXNetError(f"{image} has {len(images)} images, but {label} has {len(labels)} labels")

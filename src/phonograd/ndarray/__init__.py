@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.base.devices import Context, cpu, cpu_pinned, current_context, gpu
 from ..core.base.dtypes import CODES, public_type
+from ..core.base.modules import make_complete
 from ..core.plan.cache import PREPARING, REPEATED
 from ..core.trace.trace import waitall
 from . import adamw, control, graphs, random, sparse
@@ -160,3 +161,6 @@ else:
 
 def __dir__() -> list[str]:
     return sorted({*__all__, *public_names()})
+
+
+make_complete(__name__)

@@ -6,12 +6,12 @@ functions.
 
 from __future__ import annotations
 
-import types
 from collections.abc import Callable
 from typing import Any
 
 from ..core.array.call import function_of
 from ..core.base.foreign_names import explain_name
+from ..core.base.modules import CompleteModule, stored_names
 from ..core.graph.operator import REGISTRY
 from .functions import with_scalars
 
@@ -64,13 +64,13 @@ def hint(name: str, known: list[str]) -> str:
     return explain_name(name, known)
 
 
-class Namespace(types.ModuleType):
+class Namespace(CompleteModule):
     """A module whose functions are the operators with a common prefix, plus functions set on it."""
 
     def __init__(self, name: str, prefix: str, doc: str, **functions: Callable[..., Any]) -> None:
         super().__init__(name, doc)
         self._prefix = prefix
-        self.__dict__.update(functions)
+        stored_names(self).update(functions)
 
     def __getattr__(self, name: str) -> Any:
         if not name.startswith("__"):
@@ -81,4 +81,4 @@ class Namespace(types.ModuleType):
         raise AttributeError(f"{self.__name__} has no operator {name!r}{hint(name, self.__dir__())}")
 
     def __dir__(self) -> list[str]:
-        return sorted({*self.__dict__, *public_names(self._prefix)})
+        return sorted({*stored_names(self), *public_names(self._prefix)})

@@ -13,6 +13,7 @@ from ..core.array.values import values_of
 from ..core.base.devices import Context
 from ..core.base.dtypes import FLOAT32, as_dtype
 from ..core.base.errors import MXNetError, format_shape, nearest
+from ..core.base.modules import make_complete
 from ..core.graph.node import Shape
 from ..core.graph.operator import Array
 from .array import NDArray
@@ -205,3 +206,6 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted({*__all__, *_OTHER_NAMES, *public_names(), *public_names("_sparse_")})
+
+
+make_complete(__name__)

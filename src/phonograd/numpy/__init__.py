@@ -12,6 +12,7 @@ import importlib
 from typing import Any
 
 from ..core.base.errors import nearest
+from ..core.base.modules import make_complete
 from . import (
     arithmetic,
     creation,
@@ -55,3 +56,6 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted({"ndarray", *_CONSTANTS, *[name for name in _FUNCTIONS if not name.startswith("_")], *_MODULES})
+
+
+make_complete(__name__)

@@ -140,7 +140,9 @@ def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Any:
 
 @public("trapz", "trapezoid")
 def trapz(y: Any, x: Any = None, dx: float = 1.0, axis: int = -1) -> Any:
-    """Integrate along an axis by the trapezoidal rule."""
+    """Integrate along an axis by the trapezoidal rule; integers are converted to float64."""
+    if y.dtype.kind not in "fV":
+        y = y.astype("float64")
     axis = real_axis(axis, y.ndim, "trapz")
     before, after = (slice(None),) * axis + (slice(None, -1),), (slice(None),) * axis + (slice(1, None),)
     widths: Any = dx
@@ -176,8 +178,8 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period
     """
     if period is not None:
         return from_values(np.interp(_values(x), _values(xp), _values(fp), left, right, period))
-    xs = x if isinstance(x, NDArray) else array(x)
-    ys = fp if isinstance(fp, NDArray) else array(fp)
+    # float64, as in MXNet, which calls NumPy's function
+    xs, ys = [(part if isinstance(part, NDArray) else array(part)).astype("float64") for part in (x, fp)]
     abscissas = np.asarray(_values(xp))
     if len(abscissas) != len(ys):
         raise ValueError("fp and xp are not of the same length.")

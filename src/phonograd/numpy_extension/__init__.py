@@ -16,6 +16,7 @@ from typing import Any
 from ..core.array.call import function_of
 from ..core.base.devices import Context, cpu, cpu_pinned, current_context, gpu, num_gpus
 from ..core.base.errors import nearest
+from ..core.base.modules import make_complete
 from ..core.graph.operator import NAMES
 from ..core.trace.rng import seed
 from ..core.trace.trace import waitall
@@ -72,3 +73,6 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted({*__all__, *NAMES["npx"], *_ELSEWHERE, *_MODULES})
+
+
+make_complete(__name__)

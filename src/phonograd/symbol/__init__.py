@@ -17,6 +17,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ..core.base.errors import MXNetError
+from ..core.base.modules import make_complete, stored_names
 from ..core.graph.operator import REGISTRY, Operator
 from ..ndarray.namespaces import Namespace, hint, public_names
 from . import control, json_format, loops, random
@@ -111,7 +112,7 @@ class SymbolNamespace(Namespace):
 
     def __dir__(self) -> list[str]:
         names = [name for name in public_names(self._prefix) if _find_operator(self._prefix, name) is not None]
-        return sorted({*self.__dict__, *names})
+        return sorted({*stored_names(self), *names})
 
 
 class SparseNamespace(SymbolNamespace):
@@ -177,3 +178,6 @@ else:
 
 def __dir__() -> list[str]:
     return sorted({*__all__, *[name for name in public_names() if known_operator(name)]})
+
+
+make_complete(__name__)

@@ -7,13 +7,13 @@ of symbols. Results of such a symbol have NumPy semantics too.
 from __future__ import annotations
 
 import functools
-import types
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from .. import numpy as functions
 from .. import numpy_extension
 from ..core.base.errors import nearest
+from ..core.base.modules import CompleteModule
 from ..core.graph.operator import NAMES, REGISTRY, Operator
 from ..ndarray.namespaces import public_names
 from ..numpy.declaration import FUNCTIONS
@@ -227,7 +227,7 @@ def _function_of_image(name: str) -> Callable[..., Any] | None:
     return _with_np_result(function_of(REGISTRY["_image_" + name], name)) if "_image_" + name in REGISTRY else None
 
 
-class _Namespace(types.ModuleType):
+class _Namespace(CompleteModule):
     """A module whose functions make symbols with NumPy semantics."""
 
     def __init__(self, name: str, doc: str, find: Callable[[str], Any], names: Callable[[], list[str]]) -> None:

@@ -31,6 +31,7 @@ __all__ = [
     "NoCompilerWarning",
     "OutOfMemory",
     "TooLarge",
+    "check_bounds",
     "format_shape",
     "nearest",
     "unsupported_operand",
@@ -159,3 +160,12 @@ def unsupported_operand(value: object) -> TypeError:
     elif isinstance(value, (list, tuple)) or hasattr(value, "__array__"):
         advice = "; convert it with mx.nd.array or mx.np.array first"
     return TypeError(f"type {type(value)} not supported{advice}")
+
+
+def check_bounds(operator: str, word: str, value: float, low: float = 0.0, high: float = 1.0) -> None:
+    """Raise MXNet's error if a parameter of an operator is outside its range."""
+    if not low <= value <= high:
+        raise MXNetError(
+            f"value {value:g} for Parameter {word} exceed bound [{low:g},{high:g}], in operator "
+            f'{operator}(name="", {word}="{value:g}")'
+        )

@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 
 from ...base.dtypes import DType
-from ...base.errors import MXNetError
+from ...base.errors import check_bounds
 from ...graph.interface import Interface, same_shapes
 from ...graph.node import Node, Shape
 from ...graph.operator import composite, single
@@ -50,8 +50,7 @@ def Dropout(
     random decision. The gradient uses the same mask as the result.
     """
     demand_floating(data.dtype, "Dropout")
-    if not 0 <= p <= 1:
-        raise MXNetError(f'value {p:g} for Parameter p exceed bound [0,1], in operator Dropout(name="", p="{p:g}")')
+    check_bounds("Dropout", "p", p)
     shared = real_axes(axes, data.ndim, "Dropout")
     if p == 0 or not (training or mode == "always"):
         return single(identity(data))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from typing import Literal
 
-from ...base.errors import MXNetError, format_shape
+from ...base.errors import MXNetError, check_bounds, format_shape
 from ...base.settings import has_mxnet_bug
 from ...graph.interface import Interface, Onnx, Partial, is_known, merge, same_shapes
 from ...graph.node import Node, Shape
@@ -95,6 +95,7 @@ def SoftmaxOutput(
         Probability moved from the correct class to all other classes (label smoothing).
     """
     demand_floating(data.dtype, "SoftmaxOutput")
+    check_bounds("SoftmaxOutput", "smooth_alpha", smooth_alpha)
     work, label_shape = _class_layout(data, multi_output, preserve_shape)
     soft = softmax_along(reshape_to(data, work), 1)
     out = reshape_to(soft, data.shape)

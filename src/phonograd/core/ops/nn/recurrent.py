@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ...base.errors import MXNetError, format_shape
+from ...base.errors import MXNetError, check_bounds, format_shape
 from ...graph.interface import Interface, Partial, separate_types
 from ...graph.node import Node, Shape
 from ...graph.operator import Operator, composite, single
@@ -319,8 +319,7 @@ def _check_inputs(mode: str, cell: Node | None, lengths: Node | None, use_sequen
 
 
 def _check_options(mode: str, p: float, projection: int | None) -> None:
-    if not 0 <= p <= 1:
-        raise MXNetError(f'value {p:g} for Parameter p exceed bound [0,1], in operator RNN(name="", p="{p:g}")')
+    check_bounds("RNN", "p", p)
     if projection is not None and mode != "lstm":
         raise MXNetError("hidden layer projection is only supported for LSTM: projection_size in operator RNN")
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from ...base.errors import check_bounds
 from ...graph.interface import Interface, same_shapes
 from ...graph.node import Node
 from ...graph.operator import REGISTRY, composite, single
@@ -182,6 +183,8 @@ def ftrl_update(p: Any, weight: Node, grad: Node, z: Node, n: Node) -> Any:
 @update("lr beta1=0.6 beta2=0.999 epsilon=1e-8 t wd=0.0 rescale_grad=1.0 clip_grad=-1.0")
 def ftml_update(p: Any, weight: Node, grad: Node, d: Node, v: Node, z: Node) -> Any:
     """Return the weight after one FTML step (follow the moving leader); `t` counts the updates from 1."""
+    for word, value in (("beta1", p.beta1), ("beta2", p.beta2)):
+        check_bounds("ftml_update", word, value)
     grad = _decay_then_clip(p, weight, grad, p.clip_grad)
     first, second = _bias_corrections(p, weight)
     return rules.ftml(F, weight, grad, d, v, z, first / p.lr, second, p.beta1, p.beta2, p.epsilon)

@@ -233,6 +233,11 @@ def box_nms(
         raise MXNetError(f"score_index: {score_index} out of range: (0, {width})")
     if id_index >= width:
         raise MXNetError(f"id_index: {id_index} out of range: (0, {width})")
+    for word, index in (("score_index", score_index), ("id_index", id_index)):
+        if coord_start <= index < coord_start + 4:
+            raise MXNetError(f"{word}: {index} conflict with coordinates: ({coord_start}, {coord_start + 3}).")
+    if id_index == score_index:
+        raise MXNetError(f"id_index: {id_index} conflict with score_index: {score_index}")
     order = single(
         _nms_order(
             data,

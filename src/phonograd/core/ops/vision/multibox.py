@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...base.errors import MXNetError, format_shape
+from ...base.errors import MXNetError, check_bounds, format_shape
 from ...graph.interface import Interface
 from ...graph.node import Node
 from ...graph.operator import Array, Spec, nothing, operator
@@ -73,6 +73,8 @@ def multibox_prior_shape(data: Node, *, sizes: Floats, ratios: Floats, steps: Fl
     for word, pair in (("steps", steps), ("offsets", offsets)):
         if len(pair) != 2:
             raise MXNetError(f"{word} must be two numbers (vertical, horizontal), not {pair}, in operator {name}")
+    for offset in offsets:
+        check_bounds(name, "offsets", offset)
     return (1, data.shape[2] * data.shape[3] * (len(sizes) + len(ratios) - 1), 4), data.dtype
 
 

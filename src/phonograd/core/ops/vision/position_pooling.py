@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from ...base.dtypes import INT64, DType, name_of
-from ...base.errors import MXNetError, format_shape
+from ...base.errors import MXNetError, check_bounds, format_shape
 from ...graph.interface import Interface, Partials, leave_out
 from ...graph.node import Node, Shape
 from ...graph.operator import Array, Spec, composite, operator, single
@@ -31,7 +31,8 @@ from ..shape.shape import concatenate
 __all__ = ["deformable_psroi_pooling", "psroi_pooling", "rotated_roi_align"]
 
 
-def _check(name: str, data: Node, rois: Node, columns: int = 5) -> None:
+def _check(name: str, data: Node, rois: Node, spatial_scale: float, columns: int = 5) -> None:
+    check_bounds(name, "spatial_scale", spatial_scale)
     if data.ndim != 4:
         raise MXNetError(f"data should be a 4D tensor: operator {name} got {format_shape(data.shape)}")
     check_floating(name, data.dtype)
@@ -161,7 +162,7 @@ def psroi_pooling(
     channels; ``group_size`` defaults to ``pooled_size``. The result is (count, output_dim, *cells).
     """
     group = group_size or pooled_size
-    _check("_contrib_PSROIPooling", data, rois)
+    _check("_contrib_PSROIPooling", data, rois, spatial_scale)
     _check_channels("_contrib_PSROIPooling", data, output_dim, group)
     return single(_position_average.apply((data, rois), (pooled_size, group, spatial_scale)))
 
@@ -224,7 +225,8 @@ def deformable_psroi_pooling(
     not count.
     """
     name = "_contrib_DeformablePSROIPooling"
-    _check(name, data, rois)
+    _check(name, data, rois, spatial_scale)
+    check_bounds(name, "trans_std", trans_std)
     _check_channels(name, data, output_dim, group_size)
     if (trans is None) != no_trans:
         raise MXNetError(f"operator {name} takes trans unless no_trans is set: got {'none' if trans is None else 'it'}")
@@ -353,8 +355,8 @@ def rotated_roi_align(
 
 
 @rotated_roi_align.infer
-def rotated_roi_align_shape(data: Node, rois: Node, *, pooled_size: Shape) -> Spec:
-    _check("_contrib_RROIAlign", data, rois, 6)
+def rotated_roi_align_shape(data: Node, rois: Node, *, pooled_size: Shape, spatial_scale: float) -> Spec:
+    _check("_contrib_RROIAlign", data, rois, spatial_scale, 6)
     if len(pooled_size) != 2 or min(pooled_size) < 1:
         raise MXNetError(f"pooled_size of operator _contrib_RROIAlign must be two extents, not {pooled_size}")
     return (rois.shape[0], data.shape[1], *pooled_size), data.dtype

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from ...base.dtypes import INT64, name_of
-from ...base.errors import MXNetError, format_shape
+from ...base.errors import MXNetError, check_bounds, format_shape
 from ...graph.interface import Interface
 from ...graph.node import Node, Shape
 from ...graph.operator import Array, Spec, composite, nothing, operator, single
@@ -25,7 +25,8 @@ from ..nn.windows import check_floating, working_dtype
 __all__ = ["roi_align", "roi_pooling"]
 
 
-def _check(name: str, data: Node, rois: Node, pooled_size: Shape) -> None:
+def _check(name: str, data: Node, rois: Node, pooled_size: Shape, spatial_scale: float) -> None:
+    check_bounds(name, "spatial_scale", spatial_scale)
     if data.ndim != 4:
         raise MXNetError(f"data should be a 4D tensor: operator {name} got {format_shape(data.shape)}")
     check_floating(name, data.dtype)
@@ -107,7 +108,7 @@ def roi_pooling(data: Node, rois: Node, *, pooled_size: Shape, spatial_scale: fl
     The data is (batch, channel, height, width), the regions (count, 5) with rows (image, x1, y1, x2, y2); the result
     is (count, channel, *pooled_size). Cells outside the image are zero.
     """
-    _check("ROIPooling", data, rois, pooled_size)
+    _check("ROIPooling", data, rois, pooled_size, spatial_scale)
     position = single(_region_argmax(data, rois, pooled_size=pooled_size, spatial_scale=spatial_scale))
     zero = constant(0, INT64)
     return select(greater_equal(position, zero), gather(data, maximum(position, zero)), 0)
@@ -270,7 +271,7 @@ def roi_align(
     channels, so the number of channels is divided by the number of cells. ``aligned`` puts the center of an element at
     0.5.
     """
-    _check("_contrib_ROIAlign", data, rois, pooled_size)
+    _check("_contrib_ROIAlign", data, rois, pooled_size, spatial_scale)
     if position_sensitive and data.shape[1] % (pooled_size[0] * pooled_size[1]):
         raise MXNetError(
             "Input channels should be divided by pooled_size[0]*pooled_size[1]when position_sensitive is true: "
