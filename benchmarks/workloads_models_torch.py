@@ -170,9 +170,7 @@ def gaussian_process(torch, points=300):
 
 
 def physics(torch, points=256, width=32):
-    net = nn.Sequential(
-        nn.Linear(2, width), nn.Tanh(), nn.Linear(width, width), nn.Tanh(), nn.Linear(width, 1)
-    )
+    net = nn.Sequential(nn.Linear(2, width), nn.Tanh(), nn.Linear(width, width), nn.Tanh(), nn.Linear(width, 1))
     optimizer = torch.optim.SGD(net.parameters(), 1e-3)
     x, t = [torch.rand(points, 1, requires_grad=True) for _ in range(2)]
 

@@ -53,7 +53,7 @@ def export_contrib_quantize_v2(graph: Graph, call: Call) -> list[str]:
         raise call.refuse("has a range that is not calibrated (use calib_mode='naive' or 'entropy')")
     limit = max(abs(low), abs(high))
     dtype = call.output_dtype
-    found = _to_integers(graph, call.data, np.float32(limit) / np.float32(LEVELS[dtype]), dtype)
+    found = _to_integers(graph, call.data, float(np.float32(limit) / np.float32(LEVELS[dtype])), dtype)
     limits = (low, high) if dtype == UINT8 else (-limit, limit)
     return [found, *[graph.constant(np.array([number], np.float32)) for number in limits]]
 

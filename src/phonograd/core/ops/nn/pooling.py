@@ -164,7 +164,7 @@ def window_elements_shape(*, counts: Shape, dtype: DType) -> Spec:
 
 @operator(
     cost=lambda node: float(node.size * sum(node.parameters["kernel"])),
-    lowering=Windowed("window_max", WIDE_FLOATS | {INT8, UINT8}),
+    lowering=Windowed("window_max", FLOATS | {INT8, UINT8}),
 )
 def _window_max(data: Array, *, kernel: Shape, stride: Shape, pad: Shape, counts: Shape) -> Array:
     """Return the maximum of each window; NaN counts as the lowest number, and so does an empty window."""
