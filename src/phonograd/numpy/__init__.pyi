@@ -6541,7 +6541,7 @@ def tensordot(a: ndarray, b: ArrayLike, axes: int | Sequence[int] = 2) -> ndarra
     """
 
 def trapezoid(y: ArrayLike, x: ArrayLike | None = None, dx: float = 1.0, axis: int = -1) -> ndarray:
-    """Integrate along an axis by the trapezoidal rule.
+    """Integrate along an axis by the trapezoidal rule; integers are converted to float64.
 
     Parameters
     ----------
@@ -6565,7 +6565,7 @@ def trapezoid(y: ArrayLike, x: ArrayLike | None = None, dx: float = 1.0, axis: i
     """
 
 def trapz(y: ArrayLike, x: ArrayLike | None = None, dx: float = 1.0, axis: int = -1) -> ndarray:
-    """Integrate along an axis by the trapezoidal rule.
+    """Integrate along an axis by the trapezoidal rule; integers are converted to float64.
 
     Parameters
     ----------
