@@ -142,5 +142,5 @@ def test_a_worker_answers() -> None:
 
 def test_benchmarks_can_be_imported() -> None:
     for path in (ROOT / "benchmarks").glob("*.py"):
-        if path.stem not in ("__main__", "workloads_jax") and not path.stem.endswith("_torch"):
+        if path.stem not in ("__main__", "workloads_jax") and not path.stem.endswith(("_torch", "_onnxruntime")):
             importlib.import_module(f"benchmarks.{path.stem}")

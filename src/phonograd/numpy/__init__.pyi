@@ -4967,7 +4967,7 @@ def interp(x: ArrayLike, xp: ArrayLike, fp: ArrayLike, left: float | None = None
     Examples
     --------
     >>> mx.np.interp(mx.np.array([0.5]), mx.np.array([0.0, 1.0]), mx.np.array([10.0, 20.0]))
-    array([15.])
+    array([15.], dtype=float64)
     """
 
 def intersect1d(ar1: ArrayLike, ar2: ArrayLike, assume_unique: bool = False, return_indices: bool = False) -> ndarray:
