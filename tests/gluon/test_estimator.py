@@ -209,6 +209,11 @@ def test_defaults() -> None:
     assert float(dense.weight.data().mean()) == 1.0
 
 
+def test_contexts_must_be_available() -> None:
+    with pytest.raises(AssertionError, match=r"gpu\(1\) is not available"):
+        make(context=[mx.cpu(), mx.gpu(1)])
+
+
 @pytest.mark.parametrize(
     ("action", "message"),
     [

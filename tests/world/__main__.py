@@ -89,6 +89,14 @@ LIBRARIES = {
             script="gluoncv_models.py",
             what="models that build, compute, and train for one step",
         ),
+        Library(
+            "gluoncv-pipelines",
+            "gluoncv==0.10.5",
+            "https://github.com/dmlc/gluon-cv",
+            "v0.10.0",
+            script="gluoncv_pipelines.py",
+            what="pipelines of training scripts, with workers, that load all batches",
+        ),
         Library("gluoncv", "gluoncv==0.10.5", "https://github.com/dmlc/gluon-cv", "v0.10.0", "tests/unittests"),
         Library(
             "gluonnlp",
@@ -270,7 +278,7 @@ def comparisons(results, name):
     lines = []
     if both:
         equal = sum([is_equal(here[each], there[each]) for each in both])
-        what = "models that compute with both: their outputs have the means and deviations of MXNet's"
+        what = "of those that compute with both: outputs with the means and deviations of MXNet's"
         lines.append(f"| {package} | {what} | {equal:,} of {len(both):,} | |")
     if "cold" in kinds:
         timed = [kinds["cold"], here, there]

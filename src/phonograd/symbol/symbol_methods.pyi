@@ -290,7 +290,9 @@ class SymbolMethods(Arithmetic):
     def astype(self, *args: Any, **kwargs: Any) -> Symbol:
         """Return the symbol with another dtype."""
     def get_backend_symbol(self, backend: str) -> Symbol:
-        """No description."""
+        """Return the symbol unchanged for the backends of MXNet on CPUs: graphs are fused and compiled at evaluation.
+
+        """
     def gradient(self, wrt: Any) -> Symbol:
         """No description."""
     def optimize_for(self, backend: str, *args: Any, **kwargs: Any) -> Symbol:

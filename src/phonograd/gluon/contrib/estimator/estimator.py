@@ -292,6 +292,9 @@ def _list_contexts(context: Any) -> list[Context]:
             "context must be a Context or a list of Context, for example mx.cpu() or [mx.gpu(0), mx.gpu(1)], refer to "
             f"mxnet.Context:{context}"
         )
+    for part in found:
+        if not part.device_type.startswith("cpu"):
+            raise AssertionError(f"{part} is not available, please make sure your context is in one of: mx.cpu(), ")
     return found
 
 
