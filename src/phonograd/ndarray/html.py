@@ -18,7 +18,7 @@ def table_of(values: np.ndarray[Any, Any], caption: str) -> str:
     """Return a table of a matrix, shortened in the middle; of further axes it shows only index 0.
 
     >>> table_of(np.array([1.5]), "<x>")
-    '<table><caption>&lt;x&gt;</caption><tr><td>1.5</td></tr></table>'
+    '<table><caption style="white-space:nowrap">&lt;x&gt;</caption><tr><td>1.5</td></tr></table>'
     """
     note = ""
     if values.ndim > 2:
@@ -30,7 +30,9 @@ def table_of(values: np.ndarray[Any, Any], caption: str) -> str:
         columns = _ends(rows.shape[1], _COLUMNS)
         cells = ["…" if row is None or column is None else f"{rows[row, column]:.6g}" for column in columns]
         lines.append(f"<tr>{''.join([f'<td>{escape(cell)}</td>' for cell in cells])}</tr>")
-    return f"<table><caption>{escape(caption + note)}</caption>{''.join(lines)}</table>"
+    # a narrow table would break the caption into many lines
+    start = f'<table><caption style="white-space:nowrap">{escape(caption + note)}</caption>'
+    return f"{start}{''.join(lines)}</table>"
 
 
 def _ends(count: int, most: int) -> list[int | None]:
