@@ -1,44 +1,63 @@
 """Training steps in float32, bfloat16 and float16: time and memory, beside PyTorch's autocast.
 
-    python -m benchmarks.precision [--torch /path/to/python] [network ...]
+    python -m benchmarks.precision [--torch /path/to/python] [--threads N] [network ...]
 
-Each row runs in a process of its own: the fastest of some steps in milliseconds, and the peak of its resident memory
-above that of the process before the first step. Rows are (network, library, precision); ROWS lists the networks.
+Each row runs in processes of its own. ``ms`` is the fastest of some steps, on one thread in processor time (other
+programs disturb it least), else in wall time; it is measured after all kernels were compiled in full. ``MB`` is the
+peak of the resident memory above that of the process with the library loaded: parameters, gradients and activations.
+``activations`` is the growth of that peak from one batch to two, which is the memory that examples take; ``saved`` is
+the share of it that float32 needs more. Kernels are compiled by an earlier process. ROWS lists the networks.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import resource
+import os
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 PRECISIONS = ("float32", "bfloat16", "float16")
 #: networks, and the number of steps that are measured
-ROWS = {"mlp": 20, "lstm": 8, "resnet18": 5, "encoder": 8}
+ROWS = {"mlp": 20, "lstm": 12, "encoder": 12, "resnet18": 8}
+#: steps before: graphs that return are planned in the background
 WARM_UP = 6
 
-_BATCH, _WIDTH, _LENGTH = 32, 256, 64
-_SHAPES = {"mlp": (256, 1024), "lstm": (_BATCH, 32, 128), "resnet18": (8, 3, 112, 112), "encoder": (8, _LENGTH, _WIDTH)}
+_WIDTH, _LENGTH = 256, 64
+_SHAPES = {"mlp": (1024, 1024), "lstm": (64, 32, 128), "resnet18": (16, 3, 112, 112), "encoder": (32, _LENGTH, _WIDTH)}
 
 
-def _measure(step: Callable[[], None], steps: int) -> dict[str, float]:
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+def _status(name: str) -> float:
+    """Return one of the system's figures about this process, in MiB."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(name + ":")) / 1024
+
+
+def _measure(step: Callable[[], None], steps: int, before: float, threads: int) -> dict[str, float]:
     for _ in range(WARM_UP):
         step()
+    kernel_cache = sys.modules.get("phonograd.core.run.kernel_cache")
+    if kernel_cache is not None:
+        for _ in range(3):
+            kernel_cache.wait_for_tier_up()
+            step()
+    clock = time.process_time if threads == 1 else time.perf_counter
     times = []
     for _ in range(steps):
-        start = time.perf_counter()
+        start = clock()
         step()
-        times.append(time.perf_counter() - start)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return {"milliseconds": 1e3 * min(times), "megabytes": (peak - before) / 1024}
+        times.append(clock() - start)
+    return {"milliseconds": 1e3 * min(times), "megabytes": _status("VmHWM") - before}
+
+
+def _shape(name: str, batches: int) -> tuple[int, ...]:
+    return (batches * _SHAPES[name][0], *_SHAPES[name][1:])
 
 
 def _network(name: str) -> Any:
@@ -86,12 +105,15 @@ def _layer() -> Any:
     return Layer()
 
 
-def run_phonograd(name: str, precision: str) -> dict[str, float]:
+def run_phonograd(name: str, precision: str, batches: int, threads: int) -> dict[str, float]:
     """Return the figures of training steps with this library."""
     import phonograd as mx
     from phonograd import autograd, gluon, nd
     from phonograd.contrib import amp
 
+    mx.settings.update(num_threads=threads)
+    (nd.ones((8, 8)) * 2).asnumpy()
+    before = _status("VmRSS")
     is_mixed = precision != "float32"
     if is_mixed:
         amp.init(precision)
@@ -99,7 +121,7 @@ def run_phonograd(name: str, precision: str) -> dict[str, float]:
     net = _network(name)
     net.initialize(mx.init.Xavier())
     net.hybridize()
-    data = nd.random.normal(shape=_SHAPES[name])
+    data = nd.random.normal(shape=_shape(name, batches))
     label = nd.array(np.random.default_rng(0).integers(0, 10, data.shape[0]))
     net(data)
     trainer = gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 1e-3})
@@ -118,10 +140,10 @@ def run_phonograd(name: str, precision: str) -> dict[str, float]:
         trainer.step(data.shape[0])
         nd.waitall()
 
-    return _measure(step, ROWS[name])
+    return _measure(step, ROWS[name] if batches == 1 else 3, before, threads)
 
 
-def run_torch(name: str, precision: str) -> dict[str, float]:
+def run_torch(name: str, precision: str, batches: int, threads: int) -> dict[str, float]:
     """Return the figures of training steps with PyTorch and autocast."""
     import torch
     from torch import nn
@@ -130,8 +152,10 @@ def run_torch(name: str, precision: str) -> dict[str, float]:
         def forward(self, x: Any) -> Any:
             return (x[0] if isinstance(x, tuple) else x).flatten(1)
 
+    torch.set_num_threads(threads)
     torch.manual_seed(0)
-    shape = _SHAPES[name]
+    torch.mm(torch.randn(64, 64), torch.randn(64, 64))
+    before, shape = _status("VmRSS"), _shape(name, batches)
     if name == "mlp":
         layers = [layer for _ in range(3) for layer in (nn.Linear(1024, 1024), nn.ReLU())]
         net = nn.Sequential(*layers, nn.Linear(1024, 10))
@@ -141,9 +165,9 @@ def run_torch(name: str, precision: str) -> dict[str, float]:
         one = nn.TransformerEncoderLayer(_WIDTH, 4, 4 * _WIDTH, dropout=0.0, batch_first=True)
         net = nn.Sequential(nn.TransformerEncoder(one, 2), Last(), nn.Linear(_LENGTH * _WIDTH, 10))
     else:
-        import torchvision
+        from benchmarks.distributed_worker import network_of_torch
 
-        net = torchvision.models.resnet18(num_classes=10)
+        net = network_of_torch("resnet18")[0]
     data = torch.randn(*shape)
     label = torch.randint(0, 10, (shape[0],))
     optimizer = torch.optim.SGD(net.parameters(), 1e-3)
@@ -156,10 +180,35 @@ def run_torch(name: str, precision: str) -> dict[str, float]:
         loss.backward()
         optimizer.step()
 
-    return _measure(step, ROWS[name])
+    return _measure(step, ROWS[name] if batches == 1 else 3, before, threads)
 
 
 _LIBRARIES = {"phonograd": run_phonograd, "torch": run_torch}
+
+
+def _row(python: str, *row: str) -> dict[str, float] | str:
+    """Return the figures of a process, or its error."""
+    command = [python, "-W", "ignore", "-m", "benchmarks.precision", "--row", *row]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        return done.stderr.strip().splitlines()[-1]
+    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def _figures(python: str, name: str, library: str, precision: str, threads: int) -> dict[str, float] | str:
+    """Return the figures of a row: those of one batch, and the memory that two batches take more."""
+    found = []
+    for batches in ("1", "2"):
+        row = name, library, precision, batches, str(threads)
+        if library == "phonograd":
+            # compile the kernels
+            _row(python, *row)
+        each = _row(python, *row)
+        if isinstance(each, str):
+            return each
+        found.append(each)
+    return {**found[0], "activations": found[1]["megabytes"] - found[0]["megabytes"]}
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -167,28 +216,31 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("networks", nargs="*", default=list(ROWS), help="networks to measure")
     parser.add_argument("--torch", help="a Python with PyTorch")
-    parser.add_argument("--row", nargs=3, help=argparse.SUPPRESS)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--row", nargs=5, help=argparse.SUPPRESS)
     given = parser.parse_args(arguments)
     if given.row:
-        name, library, precision = given.row
-        print(json.dumps(_LIBRARIES[library](name, precision)))
+        name, library, precision, batches, threads = given.row
+        if hasattr(os, "sched_setaffinity"):
+            os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: int(threads)])
+        print(json.dumps(_LIBRARIES[library](name, precision, int(batches), int(threads))))
         return
     pythons = {"phonograd": sys.executable, **({"torch": given.torch} if given.torch else {})}
-    print("| network | library | precision | ms | of float32 | MB |\n|---|---|---|---|---|---|")
+    print("| network | library | precision | ms | of float32 | MB | activations, MB | saved |\n" + "|---" * 8 + "|")
     for name in given.networks:
         for library, python in pythons.items():
-            single = None
+            single: dict[str, float] | None = None
             for precision in PRECISIONS:
-                command = [python, "-m", "benchmarks.precision", "--row", name, library, precision]
-                done = subprocess.run(command, capture_output=True, text=True, check=False)
-                if done.returncode:
-                    print(f"| {name} | {library} | {precision} | {done.stderr.strip().splitlines()[-1]} | | |")
+                found = _figures(python, name, library, precision, given.threads)
+                if isinstance(found, str):
+                    print(f"| {name} | {library} | {precision} | {found} | | | | |", flush=True)
                     continue
-                found = json.loads(done.stdout.splitlines()[-1])
-                single = single or found["milliseconds"]
-                speed = single / found["milliseconds"]
+                single = single or found
+                speed = single["milliseconds"] / found["milliseconds"]
+                saved = 1 - found["activations"] / single["activations"]
                 figures = f"{found['milliseconds']:.1f} | {speed:.2f} | {found['megabytes']:.0f}"
-                print(f"| {name} | {library} | {precision} | {figures} |", flush=True)
+                memory = f"{found['activations']:.0f} | {saved:.0%}"
+                print(f"| {name} | {library} | {precision} | {figures} | {memory} |", flush=True)
 
 
 if __name__ == "__main__":

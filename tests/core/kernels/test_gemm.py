@@ -9,6 +9,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from phonograd.core.base.dtypes import BFLOAT16, FLOAT16, FLOAT32, DType, convert
+from phonograd.core.kernels.convert import Convert
+from phonograd.core.kernels.launch import Reference
 from phonograd.core.kernels.matmul import gemm
 from phonograd.core.kernels.matmul.gemm import (
     DEPTH,
@@ -376,3 +378,17 @@ def test_products_that_pack_nothing_are_planned_as_others() -> None:
             found = gemm.product(sizes, count, lhs, rhs, out, kernel, old)
             assert found == gemm._in_passes(sizes, count, sides, out, kernel, old, blocks)
     assert seen > 100
+
+
+def test_matrix_units_multiply_numbers_of_16_bits_as_float32() -> None:
+    unit = PLAIN._replace(matrix_unit=True)
+    wide = plan_product(Pattern.contiguous((256, 256)), Pattern.contiguous((256, 256)), FLOAT32, unit)
+    found = plan_product(Pattern.contiguous((256, 256)), Pattern.contiguous((256, 256)), BFLOAT16, unit)
+    assert wide is not None
+    assert found is not None
+    kinds = [type(launch.structure) for launch in found.plan.launches]
+    assert kinds[:2] == [Convert, Convert]
+    assert kinds[-1] is type(wide.plan.launches[-1].structure)
+    # the operands themselves are read by conversions alone
+    rest = [word for launch in found.plan.launches[2:] for word in launch.words if isinstance(word, Reference)]
+    assert {word.operand for word in rest} <= {"scratch", "out"}

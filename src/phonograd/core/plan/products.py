@@ -15,9 +15,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..base.dtypes import FLOAT32, DType, compute_dtype
+from ..base.dtypes import FLOAT32, HALVES, DType, compute_dtype
 from ..graph.node import Node, Shape
 from ..graph.operator import REGISTRY, Operator
+from ..kernels.convert import in_float32
 from ..kernels.launch import Plan
 from ..kernels.matmul.bf16_split import Split
 from ..kernels.matmul.bf16x3 import is_worth, product_by_parts, split_before
@@ -159,6 +160,11 @@ def _plan(lhs: Pattern, rhs: Pattern, dtype: DType, machine: Machine, adds: bool
             )
         ]
     old, names = result if adds else None, ("lhs", "rhs")
+    if machine.matrix_unit and dtype in HALVES and is_worth(sizes):
+        if min(*lhs.strides, *rhs.strides) < 0:
+            return None
+        plan = product_by_parts(sizes, count, left, right, result, old, uses)
+        return Product(in_float32(plan, {"lhs": _span(lhs), "rhs": _span(rhs)}, 0, dtype, machine))
     if machine.matrix_unit and dtype == FLOAT32 and is_worth(sizes):
         ready = split_before(sizes, count, left, right, uses)
         plan = product_by_parts(sizes, count, left, right, result, old, uses, ready)
@@ -174,6 +180,11 @@ def _plan(lhs: Pattern, rhs: Pattern, dtype: DType, machine: Machine, adds: bool
 
 
 _known_plan = functools.lru_cache(maxsize=1024)(_plan)
+
+
+def _span(pattern: Pattern) -> int:
+    """Return the number of elements from the first to the last in memory."""
+    return 1 + sum([(extent - 1) * stride for extent, stride in zip(pattern.shape, pattern.strides, strict=True)])
 
 
 def _merge_axes(shape: Shape, operands: tuple[Shape, Shape, Shape]) -> list[tuple[int, tuple[int, int, int]]]:

@@ -56,6 +56,8 @@ BLOCK_COLUMNS = 256
 #: memory of a packed operand: the size of the result, within these limits. If that is too little for all blocks of
 #: terms, they are packed in several passes. If even one block exceeds it, each task copies its panels
 LEAST_PACKED_BYTES, MOST_PACKED_BYTES = 1 << 22, 1 << 24
+#: the same limit for a first operand of 16 bits, which is read at half the speed if it is not packed
+MOST_PACKED_HALVES_BYTES = 1 << 26
 #: minimum number of terms and columns for packing a transposed first operand whose terms are far apart
 PACKED_TERMS, PACKED_COLUMNS = 192, 192
 #: minimum distance at which terms of a transposed operand count as far apart
@@ -146,8 +148,11 @@ def _in_passes(
     row_blocks, column_blocks = blocks
     block_terms = _block_terms(terms)
     rhs = sides[1].place
-    most = min(max(LEAST_PACKED_BYTES, math.prod((rows, columns, *count)) * kernel.dtype.itemsize), MOST_PACKED_BYTES)
     needed = [side.block_bytes(block_terms, count) for side in sides]
+    most = min(max(LEAST_PACKED_BYTES, math.prod((rows, columns, *count)) * kernel.dtype.itemsize), MOST_PACKED_BYTES)
+    if kernel.lhs in HALVES:
+        # a block at a time: both operands are packed, and memory is what 16 bits save
+        most = min(max(LEAST_PACKED_BYTES, needed[0]), MOST_PACKED_HALVES_BYTES)
     sides = tuple([side if n <= most else side._replace(packer=None) for side, n in zip(sides, needed)])
     largest = max([n for n in needed if n <= most], default=0)
     # a pass covers as many blocks of terms as can be packed at once
