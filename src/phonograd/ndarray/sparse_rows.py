@@ -26,6 +26,9 @@ from .sparse_records import SparseRecord
 
 __all__ = ["PendingRows", "call", "change_rows"]
 
+#: rows of a table for each position up to which marking rows takes less time than sorting positions
+_SPARSE = 256
+
 
 def call(name: str, *arrays: NDArray, **parameters: Any) -> Any:
     """Call an operator by its name."""
@@ -55,17 +58,33 @@ class PendingRows:
         The rows of one piece are added first, and then the pieces, as they are for a dense array.
         """
         positions = [read(place).reshape(-1) for place, _ in self.pieces]
-        numbers = np.unique(np.concatenate(positions))
-        shape = (len(numbers), *self.shape[1:])
+        numbers, ranks = _ranks(positions, self.shape[0])
         total: NDArray | None = None
-        for place, (_, rows) in zip(positions, self.pieces, strict=True):
+        # sums of as many rows as there are positions: other batches of this size then have the same plan
+        most = sum([len(place) for place in positions])
+        for place, (_, rows) in zip(ranks, self.pieces, strict=True):
             if not len(place):
                 continue
-            within = concrete(np.searchsorted(numbers, place)[None], self.context)
-            part = call("_backward_gather_nd", rows.reshape((len(place), *self.shape[1:])), within, shape=shape)
+            within = concrete(place, self.context)
+            part = call("_add_axis", rows.reshape((len(place), *self.shape[1:])), within, axis=0, extent=most)
             total = part if total is None else total + part
-        data = np.zeros(shape, self.dtype) if total is None else read(total)
+        rest = self.shape[1:]
+        data = np.zeros((0, *rest), self.dtype) if total is None else read(total)[: len(numbers)]
         return SparseRecord("row_sparse", self.shape, data, (numbers,))
+
+
+def _ranks(positions: list[Array], extent: int) -> tuple[Array, list[Array]]:
+    """Return the different ones among positions, ascending, and for each position its place among them."""
+    together = np.concatenate(positions)
+    if extent > _SPARSE * len(together):
+        numbers = np.unique(together)
+        return numbers, [np.searchsorted(numbers, place) for place in positions]
+    is_there = np.zeros(extent, bool)
+    is_there[together] = True
+    numbers = np.flatnonzero(is_there)
+    rank = np.empty(extent, np.int64)
+    rank[numbers] = np.arange(len(numbers))
+    return numbers, [rank[place] for place in positions]
 
 
 def change_rows(held: list[NDArray], numbers: Array, change: Callable[[list[NDArray]], None]) -> None:

@@ -156,3 +156,27 @@ def test_updates_keep_the_values_of_a_record() -> None:
     mx.optimizer.get_updater(optimizer)(0, weight.grad, weight)
     loss.backward()
     assert np.allclose(weight.grad.data.asnumpy(), 2 * before[[2, 4, 7]] * [[1], [1], [2]])
+
+
+def test_positions_are_ranked_alike_by_marks_and_by_sorting(monkeypatch: pytest.MonkeyPatch) -> None:
+    from phonograd.ndarray import sparse_rows
+
+    positions = [np.array([7, 2, 7]), np.array([], np.int64), np.array([9, 2])]
+    for rows_for_each in (0, 1000):
+        monkeypatch.setattr(sparse_rows, "_SPARSE", rows_for_each)
+        numbers, ranks = sparse_rows._ranks(positions, 10)
+        assert numbers.tolist() == [2, 7, 9]
+        assert [rank.tolist() for rank in ranks] == [[1, 0, 1], [], [2, 0]]
+
+
+def test_batches_of_one_size_store_each_row_once() -> None:
+    def step(numbers: Any) -> Any:
+        weight = table("row_sparse")
+        with autograd.record():
+            loss = (embedded(weight, numbers) ** 2).sum()
+        loss.backward()
+        return weight.grad
+
+    for numbers in ([[1, 1], [1, 1]], [[1, 2], [3, 4]], [[5, 5], [6, 6]]):
+        assert step(numbers).indices.asnumpy().tolist() == sorted({n for row in numbers for n in row})
+        assert step(numbers).data.shape == (len({n for row in numbers for n in row}), WIDTH)

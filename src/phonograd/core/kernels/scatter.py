@@ -2,8 +2,10 @@
 
 The output has ``extent`` positions, and the index has one of them for each of ``count`` slices. Scalars with few
 positions are added in order to sums in double precision. Otherwise a first kernel links the slices of each position, in
-order. A second one iterates over the positions, adds up the slices of each in registers, and writes every element of
-the output once. Threads can share the positions, and both ways give the same bits.
+order. If most positions have slices, a second one iterates over the positions, adds up the slices of each in registers,
+and writes every element of the output once. If few have, the output is cleared, and the second kernel iterates over the
+slices: the first slice of each position adds up its list. Threads can share the positions or slices. All ways give the
+same bits.
 """
 
 from __future__ import annotations
@@ -24,13 +26,16 @@ __all__ = ["add_slices", "last_places", "plan"]
 
 #: maximum number of sums of scalars that are kept in scratch memory
 FEW_PLACES = 1 << 15
-#: elements per chunk of work
-CHUNK_ELEMENTS = 1 << 14
+#: elements per chunk of work, and elements that are cleared at a time
+CHUNK_ELEMENTS, CLEARED = 1 << 14, 1 << 12
+#: positions for each slice from which on slices are iterated over, and not positions
+FEW_SLICES = 2
 _LANES = 8
 
 _ADD = Words("count", "extent", "data*", "index*", "sums*", "out*")
 _LINK = Words("count", "extent", "index*", "heads*", "links*")
-_COLLECT = Words("count", "extent", "inner", "data*", "heads*", "links*", "out*")
+_COLLECT = Words("count", "extent", "inner", "data*", "index*", "heads*", "links*", "out*")
+_CLEAR = Words("elements", "out*")
 _LAST = Words("count", "extent", "index*", "out*")
 
 
@@ -53,11 +58,19 @@ def add_slices(outer: int, inner: int, extent: int, count: int, dtype: DType) ->
         return Plan((Launch(_Add(dtype), words, 1),), align_up(8 * (extent + ROW)))
     heads = align_up(4 * (extent + ROW))
     lists: dict[str, int | Reference] = {"heads": Reference("scratch"), "links": Reference("scratch", heads)}
-    link = Launch(_Link(), _LINK.fill({**sizes, **lists}), 1)
+    is_sparse = extent > FEW_SLICES * count
+    link = Launch(_Link(is_sparse), _LINK.fill({**sizes, **lists}), 1)
     words = _COLLECT.fill({**sizes, **lists, "inner": inner})
     chunk = max(1, CHUNK_ELEMENTS // max(1, inner))
-    collect = Launch(_Collect(dtype, 1 if inner == 1 else _LANES), words, outer * extent, chunk)
-    return Plan((link, collect), heads + align_up(4 * max(count, 1)))
+    kernel = _Collect(dtype, 1 if inner == 1 else _LANES, is_sparse)
+    collect = Launch(kernel, words, outer * (count if is_sparse else extent), chunk)
+    scratch_bytes = heads + align_up(4 * max(count, 1))
+    if not is_sparse:
+        return Plan((link, collect), scratch_bytes)
+    elements = outer * extent * inner
+    blocks = -(-elements // CLEARED)
+    clear = Launch(_Clear(dtype), _CLEAR.fill({"elements": elements}), blocks, max(1, CHUNK_ELEMENTS // CLEARED))
+    return Plan((clear, link, collect), scratch_bytes)
 
 
 def last_places(extent: int, count: int) -> Plan:
@@ -112,15 +125,49 @@ class _Add:
 
 
 @dataclasses.dataclass(frozen=True)
+class _Clear:
+    """The kernel that stores zeros, over a range of blocks of elements."""
+
+    dtype: DType
+
+    def write(self, name: str) -> str:
+        """Return the module's LLVM IR."""
+        e = Emitter(name, _LANES)
+        elements, out = _CLEAR.index(e, "elements"), _CLEAR.pointer(e, "out")
+        zero = e.constant(0, self.dtype)
+
+        def block(item: Index) -> None:
+            start = e.times(item, str(CLEARED))
+            stop = e.least(e.plus(start, str(CLEARED)), elements)
+            whole = e.plus(start, e.assign(f"and i64 {e.minus(stop, start)}, {-_LANES}"))
+            _for_each(e, whole, lambda place: e.store(out, place, zero), _LANES, start)
+            _for_each(e, stop, lambda place: e.store_first(out, place, zero), 1, whole)
+
+        _for_each(e, "%hi", block, start="%lo")
+        return e.text()
+
+
+@dataclasses.dataclass(frozen=True)
 class _Link:
     """The kernel that links slices: the first of each position, and the next of each slice; -1 ends a list."""
+
+    is_sparse: bool
+    """Whether only the positions of slices have lists, else all of them."""
 
     def write(self, name: str) -> str:
         """Return the module's LLVM IR."""
         e = Emitter(name, ROW)
         count, extent = _LINK.index(e, "count"), _LINK.index(e, "extent")
         index, heads, links = (_LINK.pointer(e, word) for word in ("index", "heads", "links"))
-        _fill(e, heads, extent, e.constant(-1, INT32))
+
+        def begin(number: Index) -> None:
+            place = e.address(heads, e.load_word(index, number), "i32")
+            e.line(f"store i32 -1, ptr {place}, align 4")
+
+        if self.is_sparse:
+            _for_each(e, count, begin)
+        else:
+            _fill(e, heads, extent, e.constant(-1, INT32))
 
         def link(turn: Index) -> None:
             # in reverse, so that each list begins with the first slice
@@ -136,40 +183,54 @@ class _Link:
 
 @dataclasses.dataclass(frozen=True)
 class _Collect:
-    """The kernel that adds up the slices of each position, over a range of positions."""
+    """The kernel that adds up the slices of each position, over a range of positions, or of slices if these are few."""
 
     dtype: DType
     lanes: int
+    is_sparse: bool
 
     def write(self, name: str) -> str:
         """Return the module's LLVM IR."""
         e = Emitter(name, self.lanes)
         count, extent, inner = (_COLLECT.index(e, word) for word in ("count", "extent", "inner"))
-        data, heads, links, out = (_COLLECT.pointer(e, word) for word in ("data", "heads", "links", "out"))
+        data, index, heads, links, out = [
+            _COLLECT.pointer(e, word) for word in ("data", "index", "heads", "links", "out")
+        ]
 
-        def place(item: Index) -> None:
-            outer = e.assign(f"udiv i64 {item}, {extent}")
-            head = _number(e, heads, e.minus(item, e.times(outer, extent)))
+        def store(where: Index, value: Value, mask: Value | None) -> None:
+            if mask is None:
+                e.store(out, where, value)
+            else:
+                e.store_where(out, where, value, mask)
+
+        def add_up(outer: Index, head: Index, row: Index) -> None:
             slices = e.times(e.times(outer, count), inner)
-            row = e.times(item, inner)
 
             def strip(first: Index, mask: Value | None) -> None:
                 total = self._total(e, head, links, data, e.plus(slices, first), inner, mask)
                 store(e.plus(row, first), total, mask)
 
-            def clear(first: Index, mask: Value | None) -> None:
-                store(e.plus(row, first), e.constant(0, self.dtype), mask)
+            self._strips(e, inner, strip)
 
-            def store(where: Index, value: Value, mask: Value | None) -> None:
-                if mask is None:
-                    e.store(out, where, value)
-                else:
-                    e.store_where(out, where, value, mask)
+        def place(item: Index) -> None:
+            outer = e.assign(f"udiv i64 {item}, {extent}")
+            head = _number(e, heads, e.minus(item, e.times(outer, extent)))
+            row = e.times(item, inner)
 
-            is_empty = e.assign(f"icmp slt i64 {head}, 0")
-            e.when(is_empty, lambda: self._strips(e, inner, clear), lambda: self._strips(e, inner, strip))
+            def clear() -> None:
+                zero = e.constant(0, self.dtype)
+                self._strips(e, inner, lambda first, mask: store(e.plus(row, first), zero, mask))
 
-        _for_each(e, "%hi", place, start="%lo")
+            e.when(e.test("slt", head, "0"), clear, lambda: add_up(outer, head, row))
+
+        def slice_(item: Index) -> None:
+            outer = e.assign(f"udiv i64 {item}, {count}")
+            number = e.minus(item, e.times(outer, count))
+            where = e.load_word(index, number)
+            row = e.times(e.plus(e.times(outer, extent), where), inner)
+            e.when(e.test("eq", _number(e, heads, where), number), lambda: add_up(outer, number, row))
+
+        _for_each(e, "%hi", slice_ if self.is_sparse else place, start="%lo")
         return e.text()
 
     def _strips(self, e: Emitter, inner: Index, body: Callable[[Index, Value | None], None]) -> None:
