@@ -1,99 +1,289 @@
-"""int8 inference against float32 here, and PyTorch for the perceptron: ``python -m benchmarks.precision_int8``.
+"""int8 inference against float32: this library, PyTorch's quantized path, and onnxruntime.
 
-Prints milliseconds per batch, the best of several rounds. Peers that are not installed are left out, and named.
+    python -m benchmarks.precision_int8 [--torch /path/to/python] [--threads 2] [--cpu] [network ...]
+
+A first process trains nothing: it makes the networks with random weights, calibrates them on their input, and writes
+files. Each row then runs in a process of its own, several rounds of all rows one after the other. A row shows the
+fastest call in milliseconds, how much faster it is than float32 of the same library, and the peak of its resident
+memory, which includes the library itself. With ``--cpu``, time is that of the processor, for a busy machine.
+onnxruntime runs the network that its own quantizer makes of our float32 export (uint8 data, int8 weights per channel).
 """
 
 from __future__ import annotations
 
+import argparse
+import json
+import os
+import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-__all__ = ["main", "rows"]
+__all__ = ["main"]
 
-_ROUNDS, _WARM_UP = 20, 8
+SHAPES = {"mlp": (64, 784), "resnet18": (4, 3, 224, 224)}
+LIBRARIES = {
+    "phonograd": ("float32", "int8"),
+    "torch": ("float32", "int8"),
+    "onnxruntime": ("float32", "int8"),
+}
+_ROUNDS, _CALLS, _WARM_UP = 3, 10, 10
 
 
-def best_milliseconds(call: Callable[[], Any]) -> float:
-    """Return the shortest time of a call."""
+def _data(name: str) -> Any:
+    return np.random.default_rng(0).uniform(-1, 1, SHAPES[name]).astype(np.float32)
+
+
+def _memory(word: str) -> float:
+    """Return a figure of this process in megabytes: ``VmHWM`` is the peak of resident memory."""
+    lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(f"{word}:")) / 1024
+
+
+def _measure(call: Callable[[], Any], clock: Callable[[], float]) -> dict[str, float]:
     for _ in range(_WARM_UP):
         call()
-    time.sleep(0.5)
+    # kernels that are compiled in the background are ready after that
+    time.sleep(3)
+    call()
+    # resets the peak of resident memory
+    Path("/proc/self/clear_refs").write_text("5", encoding="utf-8")
     times = []
-    for _ in range(_ROUNDS):
-        start = time.perf_counter()
+    for _ in range(_CALLS):
+        start = clock()
         call()
-        times.append(time.perf_counter() - start)
-    return 1e3 * min(times)
+        times.append(clock() - start)
+    return {"milliseconds": 1e3 * min(times), "megabytes": _memory("VmHWM")}
 
 
-def _networks() -> dict[str, tuple[Any, tuple[int, ...]]]:
+# -- this library
+
+
+def _network(name: str) -> Any:
     from phonograd import gluon
 
-    mlp = gluon.nn.HybridSequential()
-    mlp.add(*[gluon.nn.Dense(1024, activation="relu") for _ in range(3)], gluon.nn.Dense(10))
-    resnet = gluon.model_zoo.vision.resnet18_v1(classes=1000)
-    return {"MLP, batch 64": (mlp, (64, 784)), "ResNet-18, batch 4": (resnet, (4, 3, 224, 224))}
+    if name == "resnet18":
+        return gluon.model_zoo.vision.resnet18_v1(classes=1000)
+    net = gluon.nn.HybridSequential()
+    net.add(*[gluon.nn.Dense(1024, activation="relu") for _ in range(3)], gluon.nn.Dense(10))
+    return net
 
 
-def own_rows() -> dict[str, dict[str, float]]:
-    """Return the times of float32 and int8 networks here."""
+def prepare(name: str, folder: Path) -> None:
+    """Write the files of a network: ours in both precisions, and ONNX in both."""
     import phonograd as mx
     from phonograd.contrib import quantization
 
-    found = {}
-    for name, (net, shape) in _networks().items():
-        net.initialize(mx.init.Xavier())
-        net.hybridize()
-        data = mx.nd.random.uniform(-1, 1, shape=shape)
-        quantized = quantization.quantize_net_v2(net, calib_data=[data], calib_mode="naive")
-        quantized.hybridize()
-        found[name] = {
-            "float32": best_milliseconds(lambda net=net, data=data: net(data).wait_to_read()),  # type: ignore[misc]
-            "int8": best_milliseconds(lambda net=quantized, data=data: net(data).wait_to_read()),  # type: ignore[misc]
-        }
-    return found
+    mx.random.seed(0)
+    net = _network(name)
+    net.initialize(mx.init.Xavier())
+    net.hybridize()
+    data = mx.nd.array(_data(name))
+    net(data)
+    quantized = quantization.quantize_net_v2(net, calib_data=[data], calib_mode="naive")
+    quantized.hybridize()
+    quantized(data)
+    for precision, block in (("float32", net), ("int8", quantized)):
+        block.export(str(folder / f"{name}-{precision}"))
+    files = [str(folder / f"{name}-float32-{part}") for part in ("symbol.json", "0000.params")]
+    mx.onnx.export_model(*files, [SHAPES[name]], np.float32, str(folder / f"{name}-float32.onnx"))
+    _quantize_onnx(name, folder)
 
 
-def torch_rows() -> dict[str, dict[str, float]]:
-    """Return the times of PyTorch's quantized MLP, if PyTorch is installed."""
+def _quantize_onnx(name: str, folder: Path) -> None:
+    """Quantize an ONNX file with onnxruntime's own tool, if it is installed."""
     try:
-        import torch
+        from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
+        from onnxruntime.quantization.shape_inference import quant_pre_process
     except ImportError:
-        print("PyTorch is not installed: its rows are missing", file=sys.stderr)
-        return {}
-    torch.backends.quantized.engine = "x86"
-    layers: list[Any] = []
-    for inputs, outputs in ((784, 1024), (1024, 1024), (1024, 1024)):
-        layers += [torch.nn.Linear(inputs, outputs), torch.nn.ReLU()]
-    network = torch.nn.Sequential(torch.ao.quantization.QuantStub(), *layers, torch.nn.Linear(1024, 10))
-    network.append(torch.ao.quantization.DeQuantStub())
-    network.eval()
-    network.qconfig = torch.ao.quantization.get_default_qconfig("x86")
-    pairs = [[str(at), str(at + 1)] for at in (1, 3, 5)]
-    prepared = torch.ao.quantization.prepare(torch.ao.quantization.fuse_modules(network, pairs))
-    data = torch.from_numpy(np.random.default_rng(0).uniform(-1, 1, (64, 784)).astype(np.float32))
-    with torch.inference_mode():
-        prepared(data)
-        quantized = torch.ao.quantization.convert(prepared)
-        return {"MLP, batch 64": {"PyTorch int8": best_milliseconds(lambda: quantized(data))}}
+        return
+
+    class Reader(CalibrationDataReader):  # type: ignore[misc, unused-ignore]
+        def __init__(self) -> None:
+            self.batches: Iterator[dict[str, Any]] = iter([{"data": _data(name)}])
+
+        def get_next(self) -> dict[str, Any] | None:
+            return next(self.batches, None)
+
+    source, target = str(folder / f"{name}-float32.onnx"), str(folder / f"{name}-int8.onnx")
+    ready = str(folder / f"{name}-ready.onnx")
+    quant_pre_process(source, ready, skip_symbolic_shape=True)
+    kinds = {"activation_type": QuantType.QUInt8, "weight_type": QuantType.QInt8}
+    quantize_static(ready, target, Reader(), quant_format=QuantFormat.QDQ, per_channel=True, **kinds)
 
 
-def rows() -> dict[str, dict[str, float]]:
-    """Return milliseconds by network and by library."""
-    found = own_rows()
-    for name, times in torch_rows().items():
-        found[name].update(times)
-    return found
+def run_phonograd(name: str, precision: str, folder: Path, threads: int) -> Callable[[], Any]:
+    """Return a call of our network."""
+    os.environ["PHONOGRAD_NUM_THREADS"] = str(threads)
+    import phonograd as mx
+    from phonograd import gluon
+
+    files = [str(folder / f"{name}-{precision}-{part}") for part in ("symbol.json", "0000.params")]
+    symbol = mx.sym.load(files[0])
+    inputs = [word for word in symbol.list_inputs() if word.startswith("data")]
+    net = gluon.SymbolBlock.imports(files[0], inputs, files[1])
+    net.hybridize()
+    data = mx.nd.array(_data(name))
+    return lambda: net(data).wait_to_read()
 
 
-def main() -> None:
+# -- PyTorch
+
+
+def _torch_resnet() -> Any:
+    import torch
+    from torch import nn
+
+    class Block(nn.Module):  # type: ignore[misc, unused-ignore]
+        def __init__(self, before: int, filters: int, stride: int) -> None:
+            super().__init__()
+            self.conv1, self.bn1 = nn.Conv2d(before, filters, 3, stride, 1, bias=False), nn.BatchNorm2d(filters)
+            self.relu = nn.ReLU()
+            self.conv2, self.bn2 = nn.Conv2d(filters, filters, 3, 1, 1, bias=False), nn.BatchNorm2d(filters)
+            self.down = None
+            if stride > 1 or before != filters:
+                self.down = nn.Sequential(nn.Conv2d(before, filters, 1, stride, bias=False), nn.BatchNorm2d(filters))
+            self.add = torch.ao.nn.quantized.FloatFunctional()
+
+        def forward(self, x: Any) -> Any:
+            y = self.bn2(self.conv2(self.relu(self.bn1(self.conv1(x)))))
+            return self.add.add_relu(y, x if self.down is None else self.down(x))
+
+    blocks, before = [], 64
+    for filters, stride in ((64, 1), (128, 2), (256, 2), (512, 2)):
+        blocks += [Block(before, filters, stride), Block(filters, filters, 1)]
+        before = filters
+    first = [nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU(), nn.MaxPool2d(3, 2, 1)]
+    return nn.Sequential(*first, *blocks, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, 1000))
+
+
+def _torch_pairs(net: Any, name: str) -> list[list[str]]:
+    """Return the layers that PyTorch fuses."""
+    if name == "mlp":
+        return [["0", "1"], ["2", "3"], ["4", "5"]]
+    pairs = [["0", "1", "2"]]
+    for number, block in enumerate(net):
+        if hasattr(block, "conv1"):
+            pairs += [[f"{number}.conv1", f"{number}.bn1", f"{number}.relu"], [f"{number}.conv2", f"{number}.bn2"]]
+            pairs += [[f"{number}.down.0", f"{number}.down.1"]] if block.down is not None else []
+    return pairs
+
+
+def run_torch(name: str, precision: str, folder: Path, threads: int) -> Callable[[], Any]:
+    """Return a call of PyTorch's network; int8 is its quantized path for x86."""
+    import warnings
+
+    import torch
+    from torch import nn
+
+    warnings.simplefilter("ignore")
+    torch.set_num_threads(threads)
+    if name == "mlp":
+        sizes = ((784, 1024), (1024, 1024), (1024, 1024))
+        layers = [layer for pair in sizes for layer in (nn.Linear(*pair), nn.ReLU())]
+        net: Any = nn.Sequential(*layers, nn.Linear(1024, 10))
+    else:
+        net = _torch_resnet()
+    net.eval()
+    data = torch.from_numpy(_data(name))
+    if precision == "int8":
+        tools = torch.ao.quantization
+        torch.backends.quantized.engine = "x86"
+        fused = tools.fuse_modules(net, _torch_pairs(net, name))
+        wrapped = nn.Sequential(tools.QuantStub(), fused, tools.DeQuantStub()).eval()
+        wrapped.qconfig = tools.get_default_qconfig("x86")
+        prepared = tools.prepare(wrapped)
+        with torch.inference_mode():
+            prepared(data)
+        net = tools.convert(prepared)
+    else:
+        net = torch.jit.optimize_for_inference(torch.jit.trace(net, data))
+
+    def call() -> None:
+        with torch.inference_mode():
+            net(data)
+
+    return call
+
+
+# -- onnxruntime
+
+
+def run_onnxruntime(name: str, precision: str, folder: Path, threads: int) -> Callable[[], Any]:
+    """Return a call of onnxruntime's network."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    path = str(folder / f"{name}-{precision}.onnx")
+    session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+    data = _data(name)
+    return lambda: session.run(None, {"data": data})
+
+
+# -- rows
+
+_RUNS = {"phonograd": run_phonograd, "torch": run_torch, "onnxruntime": run_onnxruntime}
+
+
+def _run(python: str, *arguments: str) -> str:
+    command = [python, "-m", "benchmarks.precision_int8", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(command)} failed: {(done.stderr.strip().splitlines() or ['?'])[-1]}")
+    return done.stdout
+
+
+def table(networks: list[str], torch: str | None, threads: int, by_processor: bool) -> Iterator[str]:
+    """Yield the lines of the table."""
+    yield "| network | library | precision | ms | of float32 | MB |"
+    yield "|---|---|---|---|---|---|"
+    pythons = {name: sys.executable for name in LIBRARIES if name != "torch"}
+    if torch:
+        pythons["torch"] = torch
+    with tempfile.TemporaryDirectory() as folder:
+        for name in networks:
+            _run(sys.executable, "--prepare", name, folder)
+            rows = [(library, kind) for library, kinds in LIBRARIES.items() if library in pythons for kind in kinds]
+            found: dict[tuple[str, str], dict[str, float]] = {}
+            for _ in range(_ROUNDS):
+                for library, kind in rows:
+                    options = ["--threads", str(threads), *(["--cpu"] if by_processor else [])]
+                    text = _run(pythons[library], "--row", name, library, kind, folder, *options)
+                    row = json.loads(text.splitlines()[-1])
+                    before = found.setdefault((library, kind), row)
+                    if row["milliseconds"] < before["milliseconds"]:
+                        found[library, kind] = row
+            for (library, kind), row in found.items():
+                speed = found[library, "float32"]["milliseconds"] / row["milliseconds"]
+                figures = f"{row['milliseconds']:.2f} | {speed:.2f} | {row['megabytes']:.0f}"
+                yield f"| {name} | {library} | {kind} | {figures} |"
+
+
+def main(arguments: list[str] | None = None) -> None:
     """Print the table."""
-    for name, times in rows().items():
-        print(f"{name:20} " + "  ".join([f"{kind} {value:.2f} ms" for kind, value in times.items()]))
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("networks", nargs="*", default=list(SHAPES), help="networks to measure")
+    parser.add_argument("--torch", help="a Python with PyTorch")
+    parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--cpu", action="store_true", help="measure the processor's time; use one thread")
+    parser.add_argument("--prepare", nargs=2, help=argparse.SUPPRESS)
+    parser.add_argument("--row", nargs=4, help=argparse.SUPPRESS)
+    given = parser.parse_args(arguments)
+    if given.prepare:
+        prepare(given.prepare[0], Path(given.prepare[1]))
+    elif given.row:
+        name, library, precision, folder = given.row
+        call = _RUNS[library](name, precision, Path(folder), given.threads)
+        print(json.dumps(_measure(call, time.process_time if given.cpu else time.perf_counter)))
+    else:
+        for line in table(given.networks, given.torch, given.threads, given.cpu):
+            print(line, flush=True)
 
 
 if __name__ == "__main__":

@@ -65,6 +65,11 @@ class WordGemm(Gemm):
 
     dot: Dot = PAIRS
 
+    @property
+    def tile_rows(self) -> int:
+        """Number of rows in a tile; products need registers before they are added, if there is no VNNI."""
+        return super().tile_rows // (1 if self.dot.instructions == "vnni" else 2)
+
     def multiply_add(self, e: Routine, first: Value, second: Value, total: Value) -> Value:
         """Return one step of a sum of products."""
         return self.dot.write(e, second, first, total)
