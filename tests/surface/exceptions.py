@@ -36,7 +36,6 @@ NAMES = {
     ),
     "*:add_fileline_to_docstring *:build_param_doc mxnet.ndarray_doc:* mxnet.symbol_doc:*": DOCS,
     "*:quantize_asym *:quantized_rnn": LOW_PRECISION,
-    "mxnet.contrib.amp.amp:convert_bucketing_module": "convert_model converts the symbol of each bucket",
     "mxnet.kvstore.base:TestStore": "an example of a store, for MXNet's own tests",
     "mxnet.contrib.onnx.* mxnet.onnx.*": ONNX,
     "*:backward_*": "gradients are expressions of operators, not operators; autograd.grad returns them",

@@ -36,7 +36,7 @@ OFFSETS = dict.fromkeys(
         *("trace", "node", "buffer", "extras", "marked", "kind", "detached", "shape", "dtype", "context", "operator"),
         *("attributes", "thread", "scalars", "made", "handles", "prune_at", "bound", "leaves", "slots", "targets"),
         *("repeats", "variable", "root", "views", "readonly", "place", "attentive", "type", "item", "vectorcall"),
-        *("memory_axes", "memory_extents", "memory_dtype"),
+        *("memory_axes", "memory_extents", "memory_dtype", "entry"),
     ),
     16,
 )
