@@ -61,7 +61,7 @@ def digits(mx: Any) -> Steps:
             sorted([each for batch in shuffled for each in batch.label[0].asnumpy().tolist()]),
         )
         yield "missing", lambda: mx.io.MNISTIter(image=image + "x", label=label, batch_size=5)
-        yield "unknown", lambda: mx.io.MNISTIter(image=image, label=label, batch_size=5, nothing=1)
+        yield "unknown", lambda: mx.io.MNISTIter(image=image, label=label, batch_size=5, nothing=1).batch_size
 
 
 @program
