@@ -39,5 +39,5 @@ def each_executor(request: pytest.FixtureRequest) -> Any:
     if request.param == "native":
         pytest.importorskip("llvmlite")
     # what is remembered is not dropped in the middle of a test, whatever other tests have left behind
-    with settings.override(executor=request.param, node_limit=100_000_000):
+    with settings.override(executor=request.param, plan_limit=1_000_000, node_limit=100_000_000):
         yield
