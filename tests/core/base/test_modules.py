@@ -32,3 +32,17 @@ def test_importing_completes_nothing():
         "assert 'box_decode' not in stored_names(mx.nd.contrib); assert 'arcsinh' not in stored_names(mx.nd)"
     )
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_calls_become_machine_code_without_completing_modules() -> None:
+    program = """
+from phonograd import nd, settings
+from phonograd.core.base.modules import stored_names
+settings.update(tiers="blocking")
+x = nd.ones((2, 2))
+for _ in range(20):
+    nd.tanh(x).wait_to_read()
+names = [name for name in stored_names(nd) if not name.startswith("_")]
+assert "arctanh" not in names and "tanh" in names, names
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)

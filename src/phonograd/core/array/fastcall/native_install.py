@@ -12,6 +12,7 @@ from types import FunctionType, ModuleType
 from typing import Any
 
 from ...base.dtypes import FLOAT32
+from ...base.modules import stored_names
 from ...graph import extension
 from ...graph.node import FORGOTTEN, Node
 from ...graph.operator import Operator
@@ -69,7 +70,7 @@ def install(calls: Calls, array_class: type[Any], modules: Iterable[ModuleType])
     for other in DENSE[1:]:
         functions.accept(other)
     for module in modules:
-        for name, value in _functions(vars(module)):
+        for name, value in _functions(stored_names(module)):
             setattr(module, name, value)
 
 
