@@ -1,8 +1,10 @@
 """A group of one process: no MPI is needed, and nothing differs from a local store."""
 
+import importlib
 import io
 import subprocess
 import sys
+import types
 
 import numpy as np
 import pytest
@@ -136,3 +138,10 @@ def test_threads_are_divided_among_ranks(monkeypatch) -> None:
         assert launching._environment(Place, 16, [], None)["PHONOGRAD_NUM_THREADS"] == "1"
         assert launching._environment(Place, 4, [("a", 2), ("b", 2)], None)["OMP_NUM_THREADS"] == "4"
         assert launching._environment(Place, 4, [], 3)["PHONOGRAD_NUM_THREADS"] == "3"
+
+
+def test_a_kernel_of_jupyter_is_no_rank(monkeypatch) -> None:
+    application = types.SimpleNamespace(initialized=lambda: True)
+    monkeypatch.setitem(sys.modules, "ipykernel.kernelapp", types.SimpleNamespace(IPKernelApp=application))
+    with pytest.raises(mx.MXNetError, match=r"a kernel of Jupyter is no rank.*phonograd launch"):
+        importlib.import_module("phonograd.distributed.world")._connect(2)

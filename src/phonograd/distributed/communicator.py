@@ -63,7 +63,7 @@ class Communicator(Protocol):
 
     @property
     def hides_transfers(self) -> bool:
-        """Whether reductions in the background save time. They do not where each core has a rank that computes."""
+        """Return whether reductions in the background save time: not where each core has a rank that computes."""
 
     def all_reduce(self, arrays: Sequence[Array], operation: str = "sum", label: str = "all_reduce") -> list[Array]:
         """Return new arrays with the element-wise reductions over all ranks: the same bits on all of them."""

@@ -31,7 +31,7 @@ _COUNTS = (1 << _COUNT_BITS) - 1
 
 
 class Pace(NamedTuple):
-    """How often a rank that waits looks whether others have arrived."""
+    """The pace at which a rank that waits looks whether others have arrived."""
 
     tests: int
     """Tests before the first pause."""

@@ -101,6 +101,12 @@ def _connect(promised: int) -> Communicator:
             "a process of multiprocessing is no rank and cannot communicate: workers of a DataLoader must leave that "
             "to the process that started them"
         )
+    kernels = sys.modules.get("ipykernel.kernelapp")
+    if kernels is not None and kernels.IPKernelApp.initialized():
+        raise MXNetError(
+            "a kernel of Jupyter is no rank: the cells of one notebook run in one process, and the other ranks would "
+            "wait for it for ever. Start a script with `phonograd launch`, and Jupyter without a launcher"
+        )
     try:
         from mpi4py import MPI
     except ImportError as error:

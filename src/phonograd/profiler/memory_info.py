@@ -1,4 +1,4 @@
-"""What holds the memory of this process: arrays by purpose, values kept for gradients, the pool, machine code.
+"""The memory of this process by holder: arrays by purpose, values kept for gradients, the pool, machine code.
 
 :func:`memory_info` looks at this moment only. A profile with ``profile_memory=True`` shows memory over time
 (:class:`~phonograd.profiler.memory.MemoryTimeline`).

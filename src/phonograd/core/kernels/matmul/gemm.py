@@ -270,7 +270,7 @@ class _Side(NamedTuple):
 
     @property
     def is_packed(self) -> bool:
-        """Whether the kernel reads its packed form."""
+        """Return whether the kernel reads its packed form."""
         return self.packer is not None or self.ready is not None
 
     def block_bytes(self, block_terms: int, count: tuple[int, int]) -> int:
