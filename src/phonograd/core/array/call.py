@@ -17,6 +17,7 @@ import numpy as np
 
 from ..base.devices import CPU, as_context
 from ..base.errors import MXNetError, format_shape, nearest
+from ..base.settings import active
 from ..graph.documentation import document
 from ..graph.extension import extend, learn
 from ..graph.node import Node
@@ -297,11 +298,15 @@ def _several(declared: Operator, nodes: tuple[Node, ...], attributes: tuple[Any,
 def _make_several(call: _Several, trace: Trace, array_class: type[Any]) -> Any:
     """Return the arrays of a remembered call."""
     if FLAGS.get() & RECORDING:
-        for node in call.nodes:
-            trace.tape.siblings[node] = call.nodes
-    handles = [make(record_or_detach(node, trace), trace, array_class) for node in call.nodes[: call.shown]]
-    made = [materialize_if_naive(handle) for handle in handles]
-    return made[0] if len(made) == 1 and call.declared is not None else made
+        trace.tape.siblings.update(dict.fromkeys(call.nodes, call.nodes))
+    nodes = call.nodes[: call.shown]
+    if active.naive:
+        # reading one of them may end the trace
+        handles = [make(record_or_detach(node, trace), trace, array_class) for node in nodes]
+        handles = [materialize_if_naive(handle) for handle in handles]
+    else:
+        handles = [new_result(node, trace, array_class) for node in nodes]
+    return handles[0] if len(handles) == 1 and call.declared is not None else handles
 
 
 def _visible_outputs(declared: Operator, outputs: int, attributes: tuple[Any, ...]) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from .node import Node, Recipe, creation_facts, new_node, of_one_call, statistics, type_of
-from .operator import Operator, label_call
+from .operator import Operator, label_results
 from .templates import Places
 
 __all__ = ["extend", "learn"]
@@ -40,10 +40,7 @@ def _expand(declared: Operator, nodes: tuple[Node, ...], attributes: tuple[Any, 
     """Return the node (or nodes) of a call of a composite operator."""
     call = (declared, nodes, attributes)
     with of_one_call():
-        result = recipe.template.apply(nodes)
-        if result.__class__ is tuple:
-            return tuple([label_call(node, call, index) for index, node in enumerate(result)])
-        return label_call(result, call, 0)
+        return label_results(recipe.template.apply(nodes), call)
 
 
 def learn(

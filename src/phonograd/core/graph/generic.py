@@ -7,17 +7,20 @@ same steps, and every number in them is the same or the same product of extents,
 combinations: the template of another one is made by inserting its extents.
 
 Combinations of extents of one *pattern* have the same places of zeros, ones, equal extents and extents that are numbers
-among the attributes, so a rule that tells such cases apart is recorded for each of them. The made-up extents are small
-in one combination and large in the other, so a rule that compares extents with a bound gives different templates, and
-there is no generic one. They grow in the order of the pattern in one and shrink in the other, so the same is true of a
-rule that compares extents with each other.
+among the attributes, and the other extents lie between the same numbers, so a rule that tells such cases apart is
+recorded for each of them. The made-up extents are as small as the pattern allows in one combination and as large in the
+other, so a rule that compares extents with a bound gives different templates, and there is no generic one. They grow in
+the order of the pattern in one and shrink in the other, so the same is true of a rule that compares extents with each
+other. Extents beyond a limit have no pattern: nothing was recorded for such large ones.
 """
 
 from __future__ import annotations
 
+import bisect
+import contextlib
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..base.dtypes import DType, convert_scalar
@@ -41,9 +44,11 @@ __all__ = [
     "with_extents",
 ]
 
-#: made-up extents; a pattern with more different ones has no generic template
-_SMALL = (3, 5, 7, 11, 13, 17, 19, 23, 29, 31)
-_LARGE = (2081, 2069, 2063, 2053, 2039, 2029, 2027, 2017, 2011, 2003)
+#: a pattern with more different extents has no generic template
+_MOST_EXTENTS = 10
+#: the largest extents of patterns, by the number of axes or different extents; an expression may grow with its extents
+_LIMITS = {1: 1 << 17, 2: 1 << 13}
+_LIMIT = 2081
 
 Arguments = Sequence["Node | None"]
 
@@ -53,13 +58,19 @@ class Pattern(NamedTuple):
 
     key: tuple[Any, ...]
     extents: tuple[int, ...]
+    limit: int
+    """The largest extent that the pattern allows."""
 
 
 def pattern_of(arguments: Arguments, attributes: tuple[Any, ...]) -> Pattern | None:
-    """Return the pattern of the arguments of a call with attributes; None if one has several outputs."""
-    numbers: dict[int, int] = {number: number for number in _numbers_in(attributes)} if attributes else {}
+    """Return the pattern of the arguments of a call with attributes.
+
+    None is returned if an argument has several outputs, or an extent is very large.
+    """
+    bounds, numbers = ((), {}) if not attributes else _numbers_of(attributes)
     fixed = len(numbers)
     key: list[Any] = []
+    axes = 0
     for node in arguments:
         if node is None:
             key.append(None)
@@ -67,15 +78,30 @@ def pattern_of(arguments: Arguments, attributes: tuple[Any, ...]) -> Pattern | N
         type_ = node.type or type_of(node)
         if type_.outputs is not None:
             return None
+        shape = type_.shape
+        if len(shape) > axes:
+            axes = len(shape)
         key.append(type_.family)
-        key.append(tuple([e if e < 2 else numbers.setdefault(e, fixed - 1 - len(numbers)) for e in type_.shape]))
+        key.append(tuple([e if e < 2 else numbers.setdefault(e, fixed - 1 - len(numbers)) for e in shape]))
     if len(set(arguments)) != len(arguments):
         key += [arguments.index(node) for node in arguments]
-    return Pattern(tuple(key), tuple(numbers)[fixed:])
+    extents = tuple(numbers)[fixed:]
+    limit = _LIMITS.get(max(axes, len(extents)), _LIMIT)
+    if extents and max(extents) > limit:
+        return None
+    if bounds:
+        key.append(tuple([bisect.bisect(bounds, extent) for extent in extents]))
+    return Pattern(tuple(key), extents, limit)
+
+
+def _numbers_of(attributes: tuple[Any, ...]) -> tuple[list[int], dict[int, int]]:
+    """Return the sizes of numbers in attributes with which a rule may compare extents, and each number by itself."""
+    numbers = _numbers_in(attributes)
+    return sorted({abs(number) for number in numbers if abs(number) > 1}), {number: number for number in numbers}
 
 
 def _numbers_in(value: Any) -> list[int]:
-    """Return the numbers in attributes, in order: a rule may compare extents with them."""
+    """Return the numbers in attributes, in order."""
     if value.__class__ is int:
         return [value]
     return [number for part in value for number in _numbers_in(part)] if value.__class__ is tuple else []
@@ -149,7 +175,10 @@ class GenericTemplate:
         for declared, places, attributes, item, shape, facts in self._steps:
             inputs = tuple([values[place] for place in places])
             attributes = insert(attributes, arguments)
-            type_ = _type(declared, inputs, attributes, insert(shape, arguments), facts)
+            if item.__class__ is int:
+                type_ = type_of(inputs[0]).items[item]
+            else:
+                type_ = _type(declared, inputs, attributes, insert(shape, arguments), facts)
             recipe = Recipe(attributes, type_) if item is None else None
             steps.append((declared, places, attributes, type_, item, recipe))
             values.append(new_node(declared, inputs, attributes, type_, None, None))
@@ -169,6 +198,9 @@ class GenericTemplate:
             elif item.__class__ is int:
                 # one output of an operator with several
                 values.append(inputs[0][item])
+                continue
+            elif item is True:
+                values.append(declared.apply(inputs, insert(attributes, arguments)))
                 continue
             else:
                 call = item.operator, tuple([values[place] for place in item.places]), item.attributes
@@ -232,10 +264,32 @@ def generalize(
 
 
 def made_up_extents(pattern: Pattern, attributes: tuple[Any, ...]) -> list[dict[int, int]]:
-    """Return two combinations of other extents, by extent, that have the same pattern; fewer if there are none."""
-    numbers = _numbers_in(attributes)
-    found = [[extent for extent in candidates if extent not in numbers] for candidates in (_SMALL, _LARGE)]
-    return [dict(zip(pattern.extents, extents)) for extents in found if len(extents) >= len(pattern.extents)]
+    """Return two combinations of other extents, by extent, that have the same pattern; none if there are none."""
+    bounds, numbers = _numbers_of(attributes)
+    ranges: dict[tuple[int, int], list[int]] = {}
+    for extent in pattern.extents:
+        rank = bisect.bisect(bounds, extent)
+        below = bounds[rank - 1] if rank else 1
+        above = bounds[rank] if rank < len(bounds) else pattern.limit + 1
+        ranges.setdefault((below, above), []).append(extent)
+    small: dict[int, int] = {}
+    large: dict[int, int] = {}
+    for (below, above), extents in ranges.items():
+        growing = _between(below + 1, above, 1, len(extents), numbers)
+        shrinking = _between(above - 1, below, -1, len(extents), numbers)
+        pairs = list(zip(growing, shrinking))
+        if len(pairs) < len(extents) or (len(pairs) > 1 and any([one == two for one, two in pairs])):
+            return []
+        small.update(zip(extents, growing))
+        large.update(zip(extents, shrinking))
+    return [small, large] if len(pattern.extents) <= _MOST_EXTENTS else []
+
+
+def _between(first: int, end: int, step: int, count: int, excluded: Container[int]) -> list[int]:
+    """Return some numbers from the first on, prime ones if there are as many: products of them tell their factors."""
+    numbers = [number for number in range(first, end, step)[: 64 * count] if number not in excluded]
+    primes = [number for number in numbers if all([number % divisor for divisor in range(2, math.isqrt(number) + 1)])]
+    return (primes if len(primes) >= count else numbers)[:count]
 
 
 def with_extents(arguments: Arguments, others: dict[int, int]) -> list[Node | None]:
@@ -276,13 +330,14 @@ def _unify(samples: list[tuple[Arguments, Template]]) -> GenericTemplate:
         declared, places, _, type_, item, _ = parts[0]
         _check_same([(part[0], part[1], part[3].dtype) for part in parts])
         items = [part[4] for part in parts]
-        if item is not None and (item is True or not all([_is_same_item(item, other) for other in items])):
+        if item is not None and not all([_is_same_item(item, other) for other in items]):
             raise Differ
-        attributes = unifier.unify([part[2] for part in parts], type_.dtype) if item is None else ()
-        try:
-            shape = unifier.unify([part[3].shape for part in parts], type_.dtype)
-        except Differ:
-            shape = None
+        has_attributes = item is None or item is True
+        attributes = unifier.unify([part[2] for part in parts], type_.dtype) if has_attributes else ()
+        shape = None
+        if not isinstance(item, int):
+            with contextlib.suppress(Differ):
+                shape = unifier.unify([part[3].shape for part in parts], type_.dtype)
         steps.append((declared, places, attributes, item, shape, _facts(type_)))
     return GenericTemplate(constants, steps, first.results)
 

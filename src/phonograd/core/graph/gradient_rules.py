@@ -12,7 +12,7 @@ from typing import Any
 from ..base.dtypes import name_of
 from ..base.errors import MXNetError, format_shape
 from .node import Node, statistics
-from .operator import ABSENT, Operator, item_of
+from .operator import ABSENT, Operator, items_of
 
 __all__ = ["differentiate", "gradient_attributes", "gradient_call"]
 
@@ -67,7 +67,7 @@ def gradient_call(node: Node) -> tuple[Gradients, Callable[[Sequence[Node | None
     if node.outputs is None:
         return (node, *inputs), lambda given: _checked(declared, rule(*given, **named), given[2:])
     count = len(node.outputs)
-    outputs = tuple([item_of(node, index) for index in range(count)])
+    outputs = items_of(node)
 
     def of_several(given: Sequence[Node | None]) -> Gradients:
         grads, outs, sources = tuple(given[:count]), tuple(given[count : 2 * count]), given[2 * count :]

@@ -274,10 +274,12 @@ class TensorType:
     Equal types are one object, so they are quick keys.
     """
 
-    __slots__ = ("context", "dtype", "family", "marked", "outputs", "shape")
+    __slots__ = ("context", "dtype", "family", "items", "marked", "outputs", "shape")
 
     def __init__(self, shape: Shape, dtype: DType, context: Context, marked: bool, outputs: Any) -> None:
         self.shape, self.dtype, self.context, self.marked, self.outputs = shape, dtype, context, marked, outputs
+        #: the type of each output of an operator with several
+        self.items = [tensor_type(*each, context, marked, None) for each in outputs or ()]
         #: one object for all types that differ only in their shapes
         self.family = _families.setdefault((dtype.num, context, marked), object())
 

@@ -92,8 +92,8 @@ __all__ = [
     "Spec",
     "composite",
     "declare",
-    "item_of",
-    "label_call",
+    "items_of",
+    "label_results",
     "nothing",
     "operator",
     "single",
@@ -359,22 +359,22 @@ class Operator:
         known = self._result_types.get(types)
         if known is not None:
             statistics.nodes += 1
-            return new_node(self, inputs, attributes, known, *creation_facts())  # type: ignore[arg-type]
+            made = new_node(self, inputs, attributes, known, *creation_facts())  # type: ignore[arg-type]
+            return made if known.outputs is None else items_of(made)
         spec = self._infer(inputs, attributes)
         sources: Any = inputs
         if None in inputs:
             sources = tuple([ABSENT() if node is None else node for node in inputs])
         if isinstance(spec, list):
-            whole = Node(self, sources, attributes, (), spec[0][1], outputs=tuple(spec))
-            statistics.nodes += 1 + len(spec)
-            return tuple([item_of(whole, index) for index in range(len(spec))])
+            made = Node(self, sources, attributes, (), spec[0][1], outputs=tuple(spec))
+        else:
+            made = Node(self, sources, attributes, spec[0], spec[1])
         statistics.nodes += 1
-        made = Node(self, sources, attributes, spec[0], spec[1])
         if sources is inputs:
             if len(self._result_types) >= _MOST_TYPES:
                 self._result_types.clear()
             self._result_types[types] = type_of(made)
-        return made
+        return made if made.outputs is None else items_of(made)
 
     def source(self, attributes: tuple[Any, ...], shape: Shape, dtype: DType, context: Context) -> Node:
         """Return the interned node of this operator without inputs."""
@@ -393,8 +393,10 @@ class Operator:
             given = tuple([None if node.operator is _ABSENT else node for node in inputs])
             spec = self._infer(given, attributes)
             if isinstance(spec, list):
-                return type_of(Node(self, inputs, attributes, (), spec[0][1], outputs=tuple(spec)))
-            known = self._result_types[types] = type_of(Node(self, inputs, attributes, *spec))
+                made = Node(self, inputs, attributes, (), spec[0][1], outputs=tuple(spec))
+            else:
+                made = Node(self, inputs, attributes, *spec)
+            known = self._result_types[types] = type_of(made)
         return known
 
     def _infer(self, inputs: tuple[Node | None, ...], attributes: tuple[Any, ...]) -> Any:
@@ -423,9 +425,7 @@ class Operator:
                 except TooLarge as error:
                     raise error.inside(self.name) from None
         call = (self, tuple([node for node in inputs if node is not None]), attributes)
-        if isinstance(result, Node):
-            return label_call(result, call, 0)
-        return tuple([label_call(node, call, index) for index, node in enumerate(result)])
+        return label_results(result, call)
 
     def accepted(self, rule: Callable[..., Any], attributes: tuple[Any, ...]) -> dict[str, Any]:
         """Return those of the attributes that a rule names among its keyword arguments."""
@@ -545,27 +545,36 @@ class _Absent:
 ABSENT = _Absent()
 
 
-def item_of(whole: Node, index: int) -> Node:
-    """Return the node of one output of an operator with several."""
-    key = ((whole,), (index,))
-    found = _ITEM.table.get(key)
-    if found is None:
-        assert whole.outputs is not None
-        shape, dtype = whole.outputs[index]
-        found = _ITEM.table.setdefault(key, Node(_ITEM, (whole,), (index,), shape, dtype))
-    return single(found)
+def items_of(whole: Node) -> Nodes:
+    """Return the nodes of the outputs of an operator with several."""
+    line, gradient_of, table = whole.origin, whole.gradient_of, _ITEM.table
+    found = []
+    for index, type_ in enumerate(type_of(whole).items):
+        key = ((whole,), (index,))
+        item = table.get(key)
+        if item is None:
+            statistics.nodes += 1
+            item = table.setdefault(key, new_node(_ITEM, *key, type_, line, gradient_of))
+        found.append(single(item))
+    return tuple(found)
 
 
-def label_call(node: Node, call: tuple[Operator, Nodes, tuple[Any, ...]], index: int) -> Node:
-    """Return the node of an output of a composite operator, which names the call."""
-    key = ((node,), (call, index))
-    found = _COMPOSITE.table.get(key)
-    if found is None:
-        statistics.nodes += 1
-        made = new_node(_COMPOSITE, *key, type_of(node), *creation_facts())
-        made.call = call
-        found = _COMPOSITE.table.setdefault(key, made)
-    return single(found)
+def label_results(result: Any, call: tuple[Operator, Nodes, tuple[Any, ...]]) -> Any:
+    """Return the node (or nodes) of the outputs of a composite operator, which name the call."""
+    line, gradient_of = creation_facts()
+    table = _COMPOSITE.table
+    found = []
+    is_one = isinstance(result, Node)
+    for index, node in enumerate((result,) if is_one else result):
+        key = ((node,), (call, index))
+        label = table.get(key)
+        if label is None:
+            statistics.nodes += 1
+            label = new_node(_COMPOSITE, *key, node.type or type_of(node), line, gradient_of)
+            label.call = call
+            label = table.setdefault(key, label)
+        found.append(label)
+    return found[0] if is_one else tuple(found)
 
 
 def item_operator() -> Operator:
