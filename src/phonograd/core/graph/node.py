@@ -279,7 +279,7 @@ class TensorType:
     def __init__(self, shape: Shape, dtype: DType, context: Context, marked: bool, outputs: Any) -> None:
         self.shape, self.dtype, self.context, self.marked, self.outputs = shape, dtype, context, marked, outputs
         #: the type of each output of an operator with several
-        self.items = [tensor_type(*each, context, marked, None) for each in outputs or ()]
+        self.items = [tensor_type(shape, dtype, context, marked, None) for shape, dtype in outputs or ()]
         #: one object for all types that differ only in their shapes
         self.family = _families.setdefault((dtype.num, context, marked), object())
 

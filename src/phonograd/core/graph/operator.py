@@ -425,7 +425,7 @@ class Operator:
                 except TooLarge as error:
                     raise error.inside(self.name) from None
         call = (self, tuple([node for node in inputs if node is not None]), attributes)
-        return label_results(result, call)
+        return label_results(result, call)  # type: ignore[no-any-return]
 
     def accepted(self, rule: Callable[..., Any], attributes: tuple[Any, ...]) -> dict[str, Any]:
         """Return those of the attributes that a rule names among its keyword arguments."""
