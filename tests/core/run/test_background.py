@@ -258,7 +258,7 @@ def test_no_lock_is_held_while_a_thread_starts(monkeypatch: pytest.MonkeyPatch) 
     begin = threading.Thread.start
 
     def start(thread: threading.Thread) -> None:
-        other = threading.Timer(0, lambda: seen.append(tier_up._changed.acquire(timeout=5)))
+        other = threading.Timer(0, lambda: seen.append(tier_up._lock.acquire(timeout=5)))
         begin(other)
         other.join()
         seen.append(background._stack_size._lock.acquire(timeout=5))
@@ -266,12 +266,53 @@ def test_no_lock_is_held_while_a_thread_starts(monkeypatch: pytest.MonkeyPatch) 
         begin(thread)
 
     monkeypatch.setattr(threading.Thread, "start", start)
-    tier_up._changed = threading.Condition(threading.Lock())
-    run_apart(lambda: tier_up.submit([kernel]))  # type: ignore[list-item]
-    tier_up._changed.release()
+    tier_up.submit([kernel])  # type: ignore[list-item]
+    tier_up._lock.release()
     tier_up.finish()
     tier_up.stop()
     assert seen == [True, True]
+
+
+def test_kernels_that_were_queued_before_are_done_when_the_thread_has_finished() -> None:
+    class Kernel:
+        pass
+
+    improved: list[object] = []
+    kernels = [Kernel() for _ in range(50)]
+
+    def improve(kernel: object) -> None:
+        time.sleep(0.0002)
+        improved.append(kernel)
+
+    tier_up = TierUpThread(improve, lambda: 0.0)
+    tier_up.finish()
+    for kernel in kernels:
+        tier_up.submit([kernel])  # type: ignore[list-item]
+    tier_up.finish()
+    assert improved == kernels
+    tier_up.stop()
+    tier_up.submit(kernels)  # type: ignore[arg-type]
+    tier_up.finish()
+    assert improved == kernels
+
+
+def test_a_queue_loses_nothing_that_threads_submit_at_the_same_time() -> None:
+    queue, done = background.Queue(), list[int]()
+
+    def submit(first: int) -> None:
+        for number in range(first, first + 200):
+            queue.submit(lambda number=number: done.append(number))
+            if number % 7 == 0:
+                # let the worker find nothing, and end
+                time.sleep(0.0005)
+
+    threads = [threading.Thread(target=submit, args=(first,)) for first in (0, 1000, 2000)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    queue.finish()
+    assert sorted(done) == [first + number for first in (0, 1000, 2000) for number in range(200)]
 
 
 def _catch(caught: list[BaseException], is_running: threading.Event) -> None:

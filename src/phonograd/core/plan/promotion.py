@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ..base import fork, settings
+from ..run import thread_pool
 from ..run.background import Queue
 from .cache import CachedPlan, CacheNode
 
@@ -60,6 +61,9 @@ def promote(position: CacheNode, key: object, plan: CachedPlan, make: Callable[[
     def work() -> None:
         if settings.current() is wanted and position.following.get(key) is plan:
             try:
+                if thread_pool.stale:
+                    # the program would wait for it when the plan takes over
+                    thread_pool.renew()
                 made = make()
             except Exception:  # noqa: BLE001 - raised by the next evaluation, which plans itself
                 plan.promotion = _FAILED

@@ -311,14 +311,14 @@ class Queue:
 
     def submit(self, work: Callable[[], object]) -> None:
         """Call a function later. Its exceptions are lost: the function has to handle them."""
-        errand = _Errand(work)
-        # no lock is held where an exception from outside can arrive
-        run_apart(lambda: self._put(errand))
+        self._waiting.append(_Errand(work))
+        if not self._is_running:
+            # no lock is held where an exception from outside can arrive
+            run_apart(self._start)
 
-    def _put(self, errand: _Errand[Any]) -> None:
+    def _start(self) -> None:
         with self._lock:
-            self._waiting.append(errand)
-            if self._is_running:
+            if self._is_running or not self._waiting:
                 return
             self._is_running = True
         try:
@@ -333,12 +333,17 @@ class Queue:
         self._interval = before = sys.getswitchinterval()
         sys.setswitchinterval(min(before, SWITCH_SECONDS))
         while True:
-            with self._lock:
-                if not self._waiting:
-                    self.restore_interval()
-                    self._is_running = False
-                    return
+            try:
                 errand = self._waiting.popleft()
+            except IndexError:
+                with self._lock:
+                    # a thread that submits a function after this one has looked finds that nothing runs
+                    self._is_running = False
+                    if self._waiting:
+                        self._is_running = True
+                        continue
+                    self.restore_interval()
+                    return
             errand.run()
 
     def restore_interval(self) -> None:

@@ -391,7 +391,7 @@ def tier_up(some: Iterable[Kernel]) -> None:
     """Queue the quickly compiled ones among some kernels for tier-up in the background thread."""
     improvable = [kernel for kernel in some if kernel.improvable]
     if improvable:
-        run_apart(lambda: _tier_up_thread.submit(improvable))
+        _tier_up_thread.submit(improvable)
 
 
 def wait_for_tier_up() -> None:

@@ -5,14 +5,15 @@ Takes kernels from :mod:`~phonograd.core.run.kernel_cache`, which also provides 
 
 from __future__ import annotations
 
+import _thread
+import queue
 import threading
 import time
 import weakref
-from collections import deque
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from .background import start
+from .background import run_apart, start
 
 if TYPE_CHECKING:
     from .kernel_cache import Kernel
@@ -37,17 +38,21 @@ class TierUpThread:
     def __init__(self, improve: Callable[[Kernel], None], last_used: Callable[[], float]) -> None:
         self._improve = improve
         self._last_used = last_used
-        self._waiting: deque[weakref.ref[Kernel]] = deque()
-        self._changed = threading.Condition()
+        #: kernels, and locks that are released when all earlier kernels are done; it can be filled in signal handlers
+        self._waiting: queue.SimpleQueue[weakref.ref[Kernel] | _thread.LockType | None] = queue.SimpleQueue()
+        self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
-        self._busy = False
         self._stopped = False
 
     def submit(self, kernels: Iterable[Kernel]) -> None:
         """Queue kernels for tier-up."""
-        with self._changed:
-            self._waiting.extend([weakref.ref(kernel) for kernel in kernels])
-            self._changed.notify_all()
+        for kernel in kernels:
+            self._waiting.put(weakref.ref(kernel))
+        if self._thread is None and not self._stopped:
+            run_apart(self._start)
+
+    def _start(self) -> None:
+        with self._lock:
             if self._thread is not None or self._stopped:
                 return
             self._thread = thread = threading.Thread(target=self._work, name="phonograd tier-up", daemon=True)
@@ -55,22 +60,25 @@ class TierUpThread:
             start(thread)
         except RuntimeError:
             # the system allows no more threads, or the interpreter is shutting down: keep the quick kernels
-            with self._changed:
-                self._waiting.clear()
-                self._thread = None
-                self._changed.notify_all()
+            while not self._waiting.empty():
+                self._waiting.get()
+            self._thread = None
 
     def finish(self) -> None:
-        """Wait until the queue is empty."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._stopped or not (self._waiting or self._busy))
+        """Wait until all kernels that were queued before are done."""
+        done = threading.Lock()
+        done.acquire()
+        self._waiting.put(done)
+        while self._thread is not None and not self._stopped:
+            if done.acquire(timeout=QUIET_SECONDS):
+                return
 
     def stop(self) -> None:
         """Wait for the kernel that is being compiled, and drop the queue."""
-        with self._changed:
+        with self._lock:
             self._stopped = True
-            self._changed.notify_all()
             thread = self._thread
+        self._waiting.put(None)
         # a thread that has not started yet will find that it is to stop
         if thread is not None and thread.ident is not None:
             thread.join()
@@ -81,23 +89,18 @@ class TierUpThread:
                 self._improve_next()
         finally:
             # if a kernel fails, the others keep their quick code, and `finish` must not wait for them
-            with self._changed:
-                self._stopped = True
-                self._changed.notify_all()
+            self._stopped = True
 
     def _improve_next(self) -> None:
-        with self._changed:
-            self._busy = False
-            self._changed.notify_all()
-            self._changed.wait_for(lambda: self._stopped or self._waiting)
-            if self._stopped:
-                return
-            kernel = self._waiting.popleft()()
-            self._busy = True
-        if kernel is not None:
-            self._wait_for_quiet()
-            if not self._stopped:
-                self._improve(kernel)
+        found = self._waiting.get()
+        if isinstance(found, weakref.ref):
+            kernel = found()
+            if kernel is not None:
+                self._wait_for_quiet()
+                if not self._stopped:
+                    self._improve(kernel)
+        elif found is not None:
+            found.release()
 
     def _wait_for_quiet(self) -> None:
         """Let other threads compile first: programs wait for them."""
@@ -105,5 +108,4 @@ class TierUpThread:
             left = self._last_used() + QUIET_SECONDS - time.monotonic()
             if left <= 0:
                 return
-            with self._changed:
-                self._changed.wait(left)
+            time.sleep(left)
