@@ -20,9 +20,13 @@ def extend(declared: Operator, nodes: tuple[Node, ...], parameters: tuple[Any, .
 
     The inputs of operators in mixed precision are converted first, so no recipe holds for them.
     """
-    recipe = declared.recipes.find(nodes, parameters) if declared.autocast is None else None
-    if recipe is None:
+    if declared.autocast is not None:
         return None
+    recipes = declared.recipes
+    kind = recipes.kind(nodes, parameters)
+    recipe = recipes.known.get(kind)
+    if recipe is None:
+        return _extend_by_new_kind(declared, nodes, parameters, kind)
     attributes = recipe.attributes
     key = (nodes, attributes)
     found = declared.table.get(key)
@@ -31,16 +35,39 @@ def extend(declared: Operator, nodes: tuple[Node, ...], parameters: tuple[Any, .
             statistics.nodes += 1
             found = new_node(declared, nodes, attributes, recipe.type, *creation_facts(), recipe)
         else:
-            found = _expand(declared, nodes, attributes, recipe)
+            found = _expand(declared, nodes, attributes, recipe.template)
         found = declared.table.setdefault(key, found)
     return found
 
 
-def _expand(declared: Operator, nodes: tuple[Node, ...], attributes: tuple[Any, ...], recipe: Recipe) -> Any:
+def _extend_by_new_kind(
+    declared: Operator, nodes: tuple[Node, ...], parameters: tuple[Any, ...], kind: tuple[Any, ...]
+) -> Any:
+    """Return the node (or nodes) of a call whose parameters are known, if a template for any extents fits, else None.
+
+    A kind that comes back is learned, so that its next calls are quicker.
+    """
+    if not declared.composite or declared.numbers or not declared.recipes.is_new(kind):
+        return None
+    attributes = declared.accepted_parameters.get((len(nodes), parameters))
+    if attributes is None:
+        return None
+    key = (nodes, attributes)
+    found = declared.table.get(key)
+    if found is None:
+        template = declared.body_templates.generic(nodes, attributes)
+        if template is None:
+            return None
+        found = declared.table.setdefault(key, _expand(declared, nodes, attributes, template))
+    first: Any = found[0] if found.__class__ is tuple else found
+    return found if first.context is nodes[0].context else None
+
+
+def _expand(declared: Operator, nodes: tuple[Node, ...], attributes: tuple[Any, ...], template: Any) -> Any:
     """Return the node (or nodes) of a call of a composite operator."""
     call = (declared, nodes, attributes)
     with of_one_call():
-        return label_results(recipe.template.apply(nodes), call)
+        return label_results(template.apply(nodes), call)
 
 
 def learn(

@@ -20,31 +20,40 @@ MOST_KINDS = 4096
 class Recipes:
     """The recipes of one operator, by kind of call: parameters, types of inputs, and which inputs are the same."""
 
-    __slots__ = ("_asked", "_known")
+    __slots__ = ("_asked", "_seen", "known")
 
     def __init__(self) -> None:
-        self._known: dict[Any, Recipe] = {}
+        self.known: dict[Any, Recipe] = {}
+        #: kinds that were met once
+        self._seen: set[Any] = set()
         #: the places of inputs whose operators matter
         self._asked: Places = ()
-
-    def find(self, nodes: tuple[Node, ...], parameters: tuple[Any, ...]) -> Recipe | None:
-        """Return the recipe of a call, if one of its kind was learned."""
-        return self._known.get(self._kind(nodes, parameters))
 
     def learn(self, nodes: tuple[Node, ...], parameters: tuple[Any, ...], asked: Places, recipe: Recipe) -> None:
         """Remember the recipe of a kind, given the places of inputs whose operators matter for it."""
         if not set(asked) <= set(self._asked):
             self._asked = tuple(sorted({*asked, *self._asked}))
-            self._known.clear()
-        if len(self._known) >= MOST_KINDS:
-            self._known.clear()
-        self._known[self._kind(nodes, parameters)] = recipe
+            self.known.clear()
+        if len(self.known) >= MOST_KINDS:
+            self.known.clear()
+        self.known[self.kind(nodes, parameters)] = recipe
+
+    def is_new(self, kind: tuple[Any, ...]) -> bool:
+        """Return whether a kind is asked for the first time."""
+        if kind in self._seen:
+            return False
+        if len(self._seen) >= MOST_KINDS:
+            self._seen.clear()
+        self._seen.add(kind)
+        return True
 
     def clear(self) -> None:
         """Forget all recipes."""
-        self._known.clear()
+        self.known.clear()
+        self._seen.clear()
 
-    def _kind(self, nodes: tuple[Node, ...], parameters: tuple[Any, ...]) -> tuple[Any, ...]:
+    def kind(self, nodes: tuple[Node, ...], parameters: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Return the kind of a call."""
         kind = (*parameters, *[node.type or type_of(node) for node in nodes])
         count = len(nodes)
         if count > 1 and (nodes[0] is nodes[1] if count == 2 else len(set(nodes)) != count):
