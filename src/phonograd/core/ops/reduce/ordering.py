@@ -7,6 +7,7 @@ is greater than every number.
 
 from __future__ import annotations
 
+import math
 from typing import Any, Literal
 
 import numpy as np
@@ -44,24 +45,35 @@ def _first_indices(data: Array, axis: int, count: int, ascending: bool) -> Array
     """Return the indices of the first elements in sorted order along an axis."""
     extent = data.shape[axis]
     if extent < LONG or count * FEW_SHARE > extent or count == 0:
-        return np.take(_sorted_indices(data, axis, ascending), np.arange(count), axis=axis)
+        first = [slice(None)] * axis + [slice(count)]
+        return _sorted_indices(data, axis, ascending)[tuple(first)]
+    if data.ndim == 1:
+        return _first_of_line(data, count, ascending)
     lines = np.moveaxis(data, axis, -1)
     found = np.empty((*lines.shape[:-1], count), np.intp)
     for place in np.ndindex(*lines.shape[:-1]):
-        line = lines[place]
-        bound = np.partition(line, count - 1 if ascending else extent - count)[count - 1 if ascending else -count]
-        # all that may be among the first, in order: equal elements, and NaN, which is neither larger nor smaller
-        candidates = np.flatnonzero(~(line > bound) if ascending else ~(line < bound))
-        found[place] = candidates[_sorted_indices(line[candidates], 0, ascending)[:count]]
+        found[place] = _first_of_line(lines[place], count, ascending)
     return np.moveaxis(found, -1, axis)
+
+
+def _first_of_line(line: Array, count: int, ascending: bool) -> Array:
+    """Return the indices of the first few elements of a vector in sorted order."""
+    bound = np.partition(line, count - 1 if ascending else line.size - count)[count - 1 if ascending else -count]
+    # all that may be among the first, in order: equal elements, and NaN, which is neither larger nor smaller
+    candidates = np.flatnonzero(~(line > bound) if ascending else ~(line < bound))
+    return candidates[_sorted_indices(line[candidates], 0, ascending)[:count]]
 
 
 @operator(gradient=nothing, cost=lambda node: 20.0 * node.inputs[0].size)
 def _order(data: Array, *, axis: int, count: int, ascending: bool) -> Array:
     """Return the flat positions of the first ``count`` elements in sorted order along an axis."""
     indices = _first_indices(data, axis, count, ascending)
-    positions = np.arange(data.size, dtype=INT64).reshape(data.shape)
-    return np.take_along_axis(positions, indices, axis=axis)
+    if data.ndim == 1:
+        return indices.astype(INT64, copy=False)
+    extent, stride = data.shape[axis], math.prod(data.shape[axis + 1 :])
+    firsts = np.arange(0, data.size, max(1, extent * stride), dtype=INT64).reshape(-1, 1, 1)
+    flat = firsts + indices.reshape(firsts.size, count, stride) * stride + np.arange(stride, dtype=INT64)
+    return flat.reshape(indices.shape)
 
 
 @_order.infer

@@ -68,14 +68,18 @@ def _positions(index: Array, *, extent: int, mode: Literal["clip", "wrap", "rais
     raises MXNetError. ``index`` follows Python: negative numbers count from the end, others out of range raise
     IndexError.
     """
-    with np.errstate(invalid="ignore"):
+    if index.dtype.kind == "i":
         found = index.astype(np.int64)
+    else:
+        with np.errstate(invalid="ignore"):
+            found = index.astype(np.int64)
     if found.size == 0:
         return found
     if mode == "wrap" and extent > 0:
         return np.remainder(found, extent)
     if mode == "clip" and extent > 0:
-        return np.clip(found, 0, extent - 1)
+        # np.clip takes three times as long for few numbers
+        return np.minimum(np.maximum(found, 0), extent - 1)
     lowest = -extent if mode == "index" else 0
     outside = (found < lowest) | (found >= extent)
     if outside.any():
