@@ -24,6 +24,8 @@ from phonograd.core.trace import liveness
 from phonograd.core.trace.owner import MACHINE_CODE
 from phonograd.core.trace.trace import LOCAL
 
+from . import machine_code
+
 pytestmark = pytest.mark.usefixtures("planned")
 
 pytest.importorskip("llvmlite")
@@ -34,11 +36,8 @@ if not native_call.possible():
 
 @pytest.fixture(autouse=True)
 def compiled():
-    # in the background, a helper would prepare the code first
+    machine_code.install()
     with settings.override(executor="native", tiers="blocking"):
-        # arrays of other test modules may be pending in the first turn, so the second one may still be new
-        for _ in range(3):
-            (nd.ones((2,)) + 1).wait_to_read()
         yield
 
 

@@ -17,6 +17,8 @@ from phonograd.core.graph.node import statistics
 from phonograd.core.run import kernel_cache
 from phonograd.core.trace.trace import LOCAL
 
+from . import machine_code
+
 pytestmark = pytest.mark.usefixtures("planned")
 
 pytest.importorskip("llvmlite")
@@ -27,10 +29,8 @@ if not native_call.possible():
 
 @pytest.fixture(autouse=True)
 def compiled():
+    machine_code.install()
     with settings.override(executor="native"):
-        for _ in range(2):
-            (nd.ones((2,)) + 1).wait_to_read()
-        LOCAL.trace.flush(end=True)
         yield
 
 

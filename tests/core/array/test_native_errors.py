@@ -14,6 +14,8 @@ from phonograd import nd, settings
 from phonograd.core.trace.owner import MACHINE_CODE
 from phonograd.core.trace.trace import LOCAL
 
+from . import machine_code
+
 pytest.importorskip("llvmlite")
 native_call = pytest.importorskip("phonograd.core.array.fastcall.native_call")
 if not native_call.possible():
@@ -24,10 +26,8 @@ from phonograd.core.array.fastcall import native_code, native_text  # noqa: E402
 
 @pytest.fixture(autouse=True)
 def compiled() -> Any:
+    machine_code.install()
     with settings.override(executor="native"):
-        for _ in range(2):
-            (nd.ones((2,)) + 1).wait_to_read()
-        LOCAL.trace.flush(end=True)
         yield
 
 

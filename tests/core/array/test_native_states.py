@@ -20,6 +20,8 @@ from phonograd.core.trace.owner import MACHINE_CODE
 from phonograd.core.trace.tape import Origin
 from phonograd.core.trace.trace import LOCAL
 
+from . import machine_code
+
 pytest.importorskip("llvmlite")
 native_call = pytest.importorskip("phonograd.core.array.fastcall.native_call")
 if not native_call.possible():
@@ -28,9 +30,8 @@ if not native_call.possible():
 
 @pytest.fixture(autouse=True)
 def compiled():
+    machine_code.install()
     with settings.override(executor="native"):
-        for _ in range(2):
-            (nd.ones((2,)) + 1).wait_to_read()
         yield
     autograd.set_recording(False)
     LOCAL.trace.flush(end=True)

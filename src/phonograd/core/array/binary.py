@@ -67,6 +67,7 @@ def operate(declared: Operator, lhs: Any, rhs: Any, trace: Trace) -> Node:
         elif node is None:
             node = declared.apply(key, ())
             learn(declared, key, (), (), node)
+            declared.accepted_parameters[2, ()] = ()
         declared.calls[key] = node
     return node
 

@@ -43,24 +43,45 @@ def extend(declared: Operator, nodes: tuple[Node, ...], parameters: tuple[Any, .
 def _extend_by_new_kind(
     declared: Operator, nodes: tuple[Node, ...], parameters: tuple[Any, ...], kind: tuple[Any, ...]
 ) -> Any:
-    """Return the node (or nodes) of a call whose parameters are known, if a template for any extents fits, else None.
+    """Return the node (or nodes) of a call whose parameters are known, if its rules need not run, else None.
 
     A kind that comes back is learned, so that its next calls are quicker.
     """
-    if not declared.composite or declared.numbers or not declared.recipes.is_new(kind):
-        return None
     attributes = declared.accepted_parameters.get((len(nodes), parameters))
-    if attributes is None:
+    if attributes is None or declared.numbers:
         return None
+    context = nodes[0].context
+    for node in nodes:
+        if node.context is not context:
+            # machine code has found a number in use on another device, or there is an error to raise
+            return None
     key = (nodes, attributes)
     found = declared.table.get(key)
     if found is None:
+        if not declared.composite:
+            return _extend_by_new_type(declared, nodes, attributes, kind)
+        if not declared.recipes.is_new(kind):
+            return None
         template = declared.body_templates.generic(nodes, attributes)
         if template is None:
             return None
         found = declared.table.setdefault(key, _expand(declared, nodes, attributes, template))
     first: Any = found[0] if found.__class__ is tuple else found
-    return found if first.context is nodes[0].context else None
+    return found if first.context is context else None
+
+
+def _extend_by_new_type(
+    declared: Operator, nodes: tuple[Node, ...], attributes: tuple[Any, ...], kind: tuple[Any, ...]
+) -> Node | None:
+    """Return the node of a call of an operator that is no composite, and learn its kind; None if it has several."""
+    type_ = declared.result_type(nodes, attributes)
+    if type_.outputs is not None:
+        return None
+    recipe = Recipe(attributes, type_)
+    declared.recipes.remember(kind, recipe)
+    statistics.nodes += 1
+    made = new_node(declared, nodes, attributes, type_, *creation_facts(), recipe)
+    return declared.table.setdefault((nodes, attributes), made)  # type: ignore[return-value]
 
 
 def _expand(declared: Operator, nodes: tuple[Node, ...], attributes: tuple[Any, ...], template: Any) -> Any:

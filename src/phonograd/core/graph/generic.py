@@ -47,7 +47,7 @@ __all__ = [
 #: a pattern with more different extents has no generic template
 _MOST_EXTENTS = 10
 #: the largest extents of patterns, by the number of axes or different extents; an expression may grow with its extents
-_LIMITS = {1: 1 << 17, 2: 1 << 13}
+_LIMITS = {1: 1 << 17, 2: 1 << 13, 3: 1 << 12}
 _LIMIT = 2081
 
 Arguments = Sequence["Node | None"]
@@ -67,7 +67,10 @@ def pattern_of(arguments: Arguments, attributes: tuple[Any, ...]) -> Pattern | N
 
     None is returned if an argument has several outputs, or an extent is very large.
     """
-    bounds, numbers = ((), {}) if not attributes else _numbers_of(attributes)
+    bounds: Sequence[int] = ()
+    numbers: dict[int, int] = {}
+    if attributes:
+        bounds, numbers = _numbers_of(attributes)
     fixed = len(numbers)
     key: list[Any] = []
     axes = 0
@@ -97,7 +100,8 @@ def pattern_of(arguments: Arguments, attributes: tuple[Any, ...]) -> Pattern | N
 def _numbers_of(attributes: tuple[Any, ...]) -> tuple[list[int], dict[int, int]]:
     """Return the sizes of numbers in attributes with which a rule may compare extents, and each number by itself."""
     numbers = _numbers_in(attributes)
-    return sorted({abs(number) for number in numbers if abs(number) > 1}), {number: number for number in numbers}
+    bounds = sorted({abs(number) for number in numbers if abs(number) > 1}) if numbers else numbers
+    return bounds, {number: number for number in numbers}
 
 
 def _numbers_in(value: Any) -> list[int]:

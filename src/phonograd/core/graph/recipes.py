@@ -34,9 +34,13 @@ class Recipes:
         if not set(asked) <= set(self._asked):
             self._asked = tuple(sorted({*asked, *self._asked}))
             self.known.clear()
+        self.remember(self.kind(nodes, parameters), recipe)
+
+    def remember(self, kind: tuple[Any, ...], recipe: Recipe) -> None:
+        """Remember the recipe of a kind."""
         if len(self.known) >= MOST_KINDS:
             self.known.clear()
-        self.known[self.kind(nodes, parameters)] = recipe
+        self.known[kind] = recipe
 
     def is_new(self, kind: tuple[Any, ...]) -> bool:
         """Return whether a kind is asked for the first time."""

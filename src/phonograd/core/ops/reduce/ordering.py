@@ -46,7 +46,7 @@ def _first_indices(data: Array, axis: int, count: int, ascending: bool) -> Array
     extent = data.shape[axis]
     if extent < LONG or count * FEW_SHARE > extent or count == 0:
         first = [slice(None)] * axis + [slice(count)]
-        return _sorted_indices(data, axis, ascending)[tuple(first)]
+        return np.asarray(_sorted_indices(data, axis, ascending)[tuple(first)])
     if data.ndim == 1:
         return _first_of_line(data, count, ascending)
     lines = np.moveaxis(data, axis, -1)
@@ -61,7 +61,7 @@ def _first_of_line(line: Array, count: int, ascending: bool) -> Array:
     bound = np.partition(line, count - 1 if ascending else line.size - count)[count - 1 if ascending else -count]
     # all that may be among the first, in order: equal elements, and NaN, which is neither larger nor smaller
     candidates = np.flatnonzero(~(line > bound) if ascending else ~(line < bound))
-    return candidates[_sorted_indices(line[candidates], 0, ascending)[:count]]
+    return np.asarray(candidates[_sorted_indices(line[candidates], 0, ascending)[:count]])
 
 
 @operator(gradient=nothing, cost=lambda node: 20.0 * node.inputs[0].size)
@@ -73,7 +73,7 @@ def _order(data: Array, *, axis: int, count: int, ascending: bool) -> Array:
     extent, stride = data.shape[axis], math.prod(data.shape[axis + 1 :])
     firsts = np.arange(0, data.size, max(1, extent * stride), dtype=INT64).reshape(-1, 1, 1)
     flat = firsts + indices.reshape(firsts.size, count, stride) * stride + np.arange(stride, dtype=INT64)
-    return flat.reshape(indices.shape)
+    return np.asarray(flat.reshape(indices.shape))
 
 
 @_order.infer
