@@ -120,11 +120,13 @@ def test_loaders_leave_nothing_behind(ending):
         return len(os.listdir("/proc/self/fd")), len(multiprocessing.active_children()), sorted(os.listdir("/dev/shm"))
 
     def use():
+        others = multiprocessing.active_children()
         loader = data.DataLoader(dataset, 2, num_workers=2)
         batches = iter(loader)
         assert np.array_equal(next(batches)[:, -1].asnumpy(), [0, 1])
         if ending == "killed":
-            os.kill(multiprocessing.active_children()[-1].pid, signal.SIGKILL)
+            worker = next(child for child in multiprocessing.active_children() if child not in others)
+            os.kill(worker.pid, signal.SIGKILL)
             with pytest.raises(mx.MXNetError, match="SIGKILL"):
                 [list(loader) for _ in range(100)]
         if ending != "left":
