@@ -19,7 +19,7 @@ from ..base import settings
 from ..base.dtypes import BFLOAT16, convert_scalar
 from ..base.outside import is_from_outside
 from ..derive.gradient import call_of, order_users_first
-from ..graph.node import FORGOTTEN, Node, statistics
+from ..graph.node import FORGOTTEN, Node, of_one_call, statistics
 from ..graph.operator import Array, item_operator
 from ..observe.anomaly import detection
 from ..ops.math.arithmetic import add
@@ -86,7 +86,8 @@ def differentiate_at_once(trace: Trace, head: Node, is_fit: Callable[[list[Node]
     with trace.lock:
         wanted = list(dict.fromkeys([resolve(node) for _, node in trace.live()]))
         wanted = [node for node in wanted if node.operator is not LEAF and node not in trace.values]
-        with trace.computing():
+        # the source line of nodes that stand for arrays is looked up once
+        with trace.computing(), of_one_call():
             try:
                 return _run(trace, head, visited, wanted, numbers > MANY_NUMBERS)
             except (_Unknown, _Failed, kernel_cache.CompilerLost):
