@@ -18,7 +18,9 @@ _CIFAR10 = [os.path.join("cifar", name) for name in ("train.rec", "test.rec", "t
 #: the folder of a model on MXNet's server, the name of its files, and the epoch in it
 _MODELS = {
     "imagenet1k-inception-bn": ("imagenet/inception-bn", "Inception-BN", "0126"),
-    **{f"imagenet1k-resnet-{n}": (f"imagenet/resnet/{n}-layers", f"resnet-{n}", "0000") for n in (18, 34, 50, 101, 152)},
+    **{
+        f"imagenet1k-resnet-{n}": (f"imagenet/resnet/{n}-layers", f"resnet-{n}", "0000") for n in (18, 34, 50, 101, 152)
+    },
     **{f"imagenet1k-resnext-{n}": (f"imagenet/resnext/{n}-layers", f"resnext-{n}", "0000") for n in (50, 101)},
     "imagenet1k-resnext-101-64x4d": ("imagenet/resnext/101-layers", "resnext-101-64x4d", "0000"),
     "imagenet11k-resnet-152": ("imagenet-11k/resnet-152", "resnet-152", "0000"),
