@@ -271,3 +271,37 @@ def test_modules_that_mxnet_imports_are_attributes():
     code = "import phonograd; phonograd.install_as_mxnet(); import mxnet; print(mxnet.io.io.__name__, mxnet.nd.ndarray)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "mxnet.io.io" in done.stdout
+
+
+def test_modules_of_others_connect_arrays_with_stores(mxnet):
+    model = importlib.import_module("mxnet.model")
+    weights = [[phonograd.nd.ones((2,)), phonograd.nd.ones((2,))]]
+    gradients = [[phonograd.nd.ones((2,)), 2 * phonograd.nd.ones((2,))]]
+    assert (
+        model._create_kvstore("local", 1, {"a": weights[0][0]}) == model._create_kvstore(None, 2, {}) == (None, False)
+    )
+    with pytest.raises(TypeError, match="kvstore must be KVStore, str or None"):
+        model._create_kvstore(3, 2, {})
+    store, on_store = model._create_kvstore("local", 2, {"a": weights[0][0]})
+    assert on_store
+    store.set_optimizer(phonograd.optimizer.SGD(learning_rate=0.1))
+    model._initialize_kvstore(store, weights, {"a": phonograd.nd.full((2,), 3)}, ["a"], on_store)
+    model._update_params_on_kvstore(weights, gradients, store, ["a"])
+    assert [float(weight[0]) for weight in weights[0]] == pytest.approx([2.7, 2.7])
+    updater = phonograd.optimizer.get_updater(phonograd.optimizer.SGD(learning_rate=0.1))
+    model._update_params(weights, gradients, updater, 2)
+    assert [float(weight[0]) for weight in weights[0]] == pytest.approx([2.6, 2.5])
+    store = phonograd.kv.create("local")
+    store.init("a", weights[0][0])
+    model._update_params(weights, gradients, updater, 2, store, ["a"])
+    assert [float(weight[0]) for weight in weights[0]] == pytest.approx([2.3, 2.2])
+
+
+def test_arguments_of_operators_have_names_and_kinds():
+    found = phonograd.operator.get_operator_arguments("Activation")
+    choices = "{'relu', 'sigmoid', 'softrelu', 'softsign', 'tanh'}"
+    assert found == (2, ["data", "act_type"], ["NDArray-or-Symbol", f"{choices}, required"])
+    assert phonograd.operator.get_operator_arguments("Concat").types[0] == "NDArray-or-Symbol[]"
+    assert "training" not in phonograd.operator.get_operator_arguments("BatchNorm").names
+    with pytest.raises(phonograd.base.MXNetError, match="Cannot find operator nothing"):
+        phonograd.operator.get_operator_arguments("nothing")

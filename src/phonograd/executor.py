@@ -10,6 +10,7 @@ import numpy as np
 
 from . import autograd
 from .core.array.handle import assign, is_recorded, make, node_in
+from .core.backward.function import record_call, sources_of
 from .core.base.devices import Context, as_context
 from .core.base.docstrings import complete_classes
 from .core.base.errors import MXNetError, nearest
@@ -19,6 +20,7 @@ from .core.ops.math.structural import detach
 from .core.trace.trace import LOCAL
 from .ndarray.array import NDArray
 from .ndarray.creation import zeros
+from .symbol.entry import Entry
 from .symbol.extents import real_shape
 from .symbol.graph import Symbol
 
@@ -81,6 +83,8 @@ class Executor:
         self._recorded: list[NDArray] | None = None
         self._monitor: Callable[[str, NDArray], Any] | None = None
         self._monitor_all = False
+        #: gradients that operators passed to their inputs in a monitored backward pass, by MXNet's names
+        self._seen_gradients: list[tuple[str, NDArray]] = []
 
     def check_shapes(self) -> None:
         """Raise if shapes of the arrays conflict, or a gradient buffer differs in shape from its argument."""
@@ -158,8 +162,32 @@ class Executor:
                 autograd.mark_variables(arguments[name], self.grad_dict[name], request)
         with autograd.record(train_mode=training) if recorded else autograd.pause(train_mode=training):
             return self._symbol._run(
-                {**arguments, **self.aux_dict}, self._ctx, monitor, self._monitor_all, self._groups
+                {**arguments, **self.aux_dict},
+                self._ctx,
+                monitor,
+                self._monitor_all,
+                self._groups,
+                self._watch if recorded and monitor is not None else None,
             )
+
+    def _watch(self, entry: Entry, inputs: list[Node]) -> list[Node]:
+        """Return inputs of an operator whose gradients a monitored backward pass keeps, under MXNet's names."""
+        places = [place for place, node in enumerate(inputs) if node.marked]
+        if not places:
+            return inputs
+        count = len(inputs) - len(entry.call.auxiliary)
+        names = [f"{entry.name}_backward_output{place if count > 1 else ''}" for place in places]
+        arrays = [make(inputs[place], LOCAL.trace) for place in places]
+
+        def keep(*gradients: NDArray) -> list[NDArray]:
+            self._seen_gradients += zip(names, gradients, strict=True)
+            return list(gradients)
+
+        record_call(f"{entry.name}_backward", keep, sources_of(arrays), arrays)
+        watched = list(inputs)
+        for place, array in zip(places, arrays, strict=True):
+            watched[place] = node_in(array, LOCAL.trace)
+        return watched
 
     def _feed(self, name: str, value: Any) -> None:
         target = self.arg_dict.get(name)
@@ -212,14 +240,21 @@ class Executor:
         if pairs:
             heads, wanted = [head for head, _ in pairs], [grad for _, grad in pairs]
             autograd.backward(heads, None if out_grads is None else wanted, retain_graph=True, train_mode=is_train)
+        seen, self._seen_gradients = self._seen_gradients, []
+        for name, array in seen:
+            # only now, because a callback may read values
+            if self._monitor is not None:
+                self._monitor(name, array)
 
     def set_monitor_callback(self, callback: Callable[[str, NDArray], Any], monitor_all: bool = False) -> None:
         """Call ``callback(name, array)`` for every output of every operator, and with ``monitor_all`` for inputs too.
 
+        Backward passes show the gradient that an operator computes for each of its inputs, under names such as
+        ``fc_backward_output0``.
+
         Compatibility
         -------------
-        MXNet also shows the operators of backward passes, under names such as ``fc_backward_output0``. Here a backward
-        pass is fused with other computations, and its results are the arrays of ``grad_dict``.
+        MXNet also shows gradients that no one asked for, as arbitrary memory, and the inputs of backward operators.
         """
         self._monitor = callback
         self._monitor_all = monitor_all

@@ -108,7 +108,7 @@ def _text(statistic: Statistic) -> str:
     for value in values:
         if not isinstance(value, NDArray):
             raise AssertionError(f"stat_func must return an NDArray or a list of them, not {type(value)}")
-        parts.append(f"{value.asscalar() if value.size == 1 else value.asnumpy()}\t")
+        parts.append(str(value.asscalar() if value.size == 1 else value.asnumpy()) + "\t")
     return "".join(parts)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from typing import Any, NamedTuple
 
 from .core.array.handle import as_class
 from .core.backward.function import as_recorded, record_call, sources_of
@@ -19,6 +19,8 @@ from .core.base.dtypes import as_array_dtype
 from .core.base.errors import MXNetError, nearest
 from .core.events import CUSTOM_OPERATORS, LISTENING, USER_SCOPE, Range
 from .core.graph.operator import REGISTRY
+from .core.graph.parameters import REQUIRED, Parameter
+from .core.graph.signature import visible
 from .core.trace.flags import FLAGS, RECORDING, TRAINING, flags_set_to
 from .ndarray.array import NDArray
 from .ndarray.creation import zeros
@@ -29,8 +31,10 @@ __all__ = [
     "CustomOpProp",
     "NDArrayOp",
     "NumpyOp",
+    "OperatorArguments",
     "PythonOp",
     "get_all_registered_operators",
+    "get_operator_arguments",
     "register",
     "registered_class",
 ]
@@ -127,6 +131,53 @@ def register(reg_name: str) -> Callable[[type[CustomOpProp]], type[CustomOpProp]
 def get_all_registered_operators() -> list[str]:
     """Return the names of all operators, those of the library and registered custom ones."""
     return sorted({*REGISTRY, *_registered})
+
+
+class OperatorArguments(NamedTuple):
+    """The number of arguments of an operator, their names and their kinds in MXNet's words."""
+
+    narg: int
+    names: list[str]
+    types: list[str]
+
+
+def get_operator_arguments(op_name: str) -> OperatorArguments:
+    """Return the arrays and the parameters of an operator.
+
+    >>> get_operator_arguments("dot").names
+    ['lhs', 'rhs', 'transpose_a', 'transpose_b', 'forward_stype']
+    >>> get_operator_arguments("dot").types[1:3]
+    ['NDArray-or-Symbol', 'boolean, optional, default=0']
+    """
+    if op_name not in REGISTRY:
+        raise MXNetError(f"Cannot find operator {op_name}{nearest(op_name, list(REGISTRY))}")
+    operator = REGISTRY[op_name]
+    array = "NDArray-or-Symbol[]" if operator.variadic else "NDArray-or-Symbol"
+    arguments = [(name, array) for name in operator.input_names if name != "counter"]
+    if operator.variadic:
+        arguments.append((operator.interface.count, "int, required"))
+    arguments += [(each.name, _kind_of(each)) for each in visible(operator)]
+    names, types = [name for name, _ in arguments], [kind for _, kind in arguments]
+    return OperatorArguments(len(arguments), names, types)
+
+
+def _kind_of(parameter: Parameter) -> str:
+    """Return the kind of a parameter, and its default, in MXNet's words."""
+    kind, default = parameter.description, parameter.default
+    if parameter.choices:
+        values = [repr(choice) for choice in sorted(parameter.choices)]
+        kind = "{" + ", ".join(["None", *values] if parameter.optional else values) + "}"
+    if default is REQUIRED:
+        return f"{kind}, required"
+    if isinstance(default, bool):
+        default = int(default)
+    elif default is None or isinstance(default, str):
+        default = repr(str(default))
+    elif isinstance(default, tuple):
+        default = list(default)
+    elif isinstance(default, float):
+        default = f"{default:g}"
+    return f"{kind}, optional, default={default}"
 
 
 def registered_class(op_type: str) -> type[CustomOpProp]:

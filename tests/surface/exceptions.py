@@ -30,7 +30,6 @@ NAMES = {
     "*:check_call *:c_* *:ctypes2* *:MXCallbackList *:c2pyerror *:get_last_ffi_error *:mx_float_p": C_LIBRARY,
     "*:DLContext *:DLDataType *:DLManagedTensor *:DLTensor *:DeleterFunc *:PyCapsuleDestructor": C_LIBRARY,
     "*:dl_managed_tensor_deleter *:profiler_kvstore_handle": C_LIBRARY,
-    "mxnet.operator:OperatorArguments mxnet.operator:get_operator_arguments": C_LIBRARY,
     "mxnet.gluon.data.dataloader:re* *:ConnectionWrapper *:Queue *:SimpleQueue *:fetcher_loop_v1 *:worker_loop_v1": (
         "passes handles of the C library between processes; workers pass arrays in memory of their own"
     ),

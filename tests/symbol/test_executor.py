@@ -347,3 +347,18 @@ def test_training():
         for name in ("fc1_weight", "fc1_bias", "fc2_weight", "fc2_bias"):
             executor.arg_dict[name][:] -= 0.02 * executor.grad_dict[name]
     assert (executor.forward()[0].asnumpy().argmax(axis=1) == labels).mean() > 0.95
+
+
+def test_monitors_see_the_gradients_that_operators_compute():
+    data = mx.sym.var("data")
+    top = mx.sym.SoftmaxOutput(mx.sym.FullyConnected(mx.sym.exp(data, name="e"), num_hidden=3, name="fc"), name="top")
+    executor = top.simple_bind(mx.cpu(), data=(2, 4), grad_req={"data": "write", "fc_weight": "write"})
+    executor.arg_dict["fc_weight"][:] = 1
+    seen = {}
+    executor.set_monitor_callback(seen.__setitem__)
+    executor.forward(is_train=True)
+    assert list(seen) == ["e_output", "fc_output", "top_output"]
+    executor.backward()
+    assert list(seen)[3:] == ["top_backward_output0", "fc_backward_output0", "fc_backward_output1", "e_backward_output"]
+    assert values(seen["e_backward_output"]) == values(executor.grad_dict["data"])
+    assert values(seen["fc_backward_output1"]) == values(executor.grad_dict["fc_weight"])

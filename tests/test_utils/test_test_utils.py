@@ -8,6 +8,8 @@ import struct
 import subprocess
 import sys
 import threading
+import urllib.error
+import urllib.request
 
 import numpy as np
 import pytest
@@ -457,11 +459,19 @@ def test_download(tmp_path, monkeypatch):
     assert [path.name for path in tmp_path.iterdir()] == ["new"]
 
 
-def test_mnist_is_read_and_not_downloaded(tmp_path, monkeypatch):
+def refuse(asked, request):
+    asked.append(getattr(request, "full_url", request))
+    raise urllib.error.URLError("no network")
+
+
+def test_mnist_is_read_or_downloaded(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    asked = []
+    monkeypatch.setattr(urllib.request, "urlopen", lambda address, *rest, **options: refuse(asked, address))
     monkeypatch.setenv("MXNET_HOME", str(tmp_path / "home"))
-    with pytest.raises(MXNetError, match="get_mnist does not download anything: put the files train-images-idx3"):
+    with pytest.raises(MXNetError, match=r"Failed downloading .*put the file at .*train-images-idx3-ubyte.gz"):
         test_utils.get_mnist()
+    assert set(asked) == {"http://data.mxnet.io/data/mnist/train-images-idx3-ubyte.gz"}
     (tmp_path / "data").mkdir()
 
     def write(name, shape):

@@ -9,6 +9,7 @@ import pytest
 import phonograd as mx
 from phonograd import gluon, nd, test_utils
 from phonograd.core.base.errors import MXNetError
+from phonograd.test_utils import archives
 
 
 @pytest.fixture(autouse=True)
@@ -167,19 +168,30 @@ def test_a_checkout_of_mxnet_has_im2rec(tmp_path, monkeypatch):
     assert test_utils.get_im2rec_path() == str(program)
 
 
-def test_data_sets_that_are_there_are_taken(tmp_path, monkeypatch):
+def test_data_sets_and_models_are_downloaded_unless_they_are_there(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(MXNetError, match=r"get_mnist_ubyte does not download .* data/train-images-idx3-ubyte"):
+    asked = []
+
+    def fetch(url, fname=None, dirname=None):
+        asked.append(url.split("/", 3)[3])
+        path = tmp_path / (dirname or "") / (fname or url.split("/")[-1])
+        path.parent.mkdir(exist_ok=True)
+        names = archives._MNIST if "mnist" in url else archives._CIFAR10
+        with zipfile.ZipFile(path, "w") as archive:
+            for name in names:
+                archive.writestr(name, b"")
+        return str(path)
+
+    monkeypatch.setattr(archives, "download", fetch)
+    for _ in range(2):
         test_utils.get_mnist_ubyte()
-    with pytest.raises(MXNetError, match=r"data/cifar/train.rec"):
         test_utils.get_cifar10()
-    (tmp_path / "data").mkdir()
-    with pytest.raises(MXNetError, match=r"data/mnist.pkl.gz"):
-        test_utils.get_mnist_pkl()
-    (tmp_path / "data" / "mnist.pkl.gz").touch()
-    test_utils.get_mnist_pkl()
-    with pytest.raises(MXNetError, match="put its files into"):
-        test_utils.download_model("imagenet1k-resnet-18")
+    assert asked == ["mxnet/data/mnist.zip", "mxnet/data/cifar10.zip"]
+    assert (tmp_path / "data" / "cifar" / "train.rec").exists()
+    assert test_utils.download_model("imagenet1k-resnet-18", "models") == ("models/imagenet1k-resnet-18", 0)
+    assert asked[2:] == [f"models/imagenet/resnet/18-layers/resnet-18-{end}" for end in ("symbol.json", "0000.params")]
+    assert (tmp_path / "models" / "imagenet1k-resnet-18-0000.params").exists()
+    assert test_utils.download_model("unknown") == (None, 0)
 
 
 def test_archives_are_unpacked(tmp_path):

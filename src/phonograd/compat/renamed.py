@@ -30,7 +30,9 @@ _LINES = {
     "lr_scheduler": "pi=pi",
     "metric": "_BinaryClassificationMetrics=metric.classification:_Confusion _create=metric:create",
     "misc": "LearningRateScheduler=lr_scheduler:LRScheduler",
-    "model": "SKLEARN_INSTALLED=SKLEARN_INSTALLED",
+    "model": """SKLEARN_INSTALLED=SKLEARN_INSTALLED _create_kvstore=compat.stores:create_store
+        _initialize_kvstore=compat.stores:initialize_store _update_params=compat.stores:update_with_updater
+        _update_params_on_kvstore=compat.stores:update_on_store""",
     "module.base_module": """_check_input_names=module.batches:check_names _check_names_match=check_names_match
         _parse_data_desc=parse_data_desc""",
     "ndarray._internal": "NDArrayBase=ndarray:NDArray",

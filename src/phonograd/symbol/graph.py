@@ -32,7 +32,7 @@ from .arithmetic import Arithmetic
 from .calls import Environment, Spec
 from .entry import Entry, Head, copy_graph, entries_of, hidden_key, substitute
 from .extents import as_partial, real_shape
-from .graph_to_nodes import Closed, Monitor, run
+from .graph_to_nodes import Closed, Monitor, Watch, run
 from .inference import Inferred, infer
 
 if TYPE_CHECKING:
@@ -265,7 +265,7 @@ class Symbol(_Base):
         if args and kwargs:
             raise ValueError(f"Can only specify known argument {what} either by positional or kwargs way.")
         for name, value in kwargs.items():
-            if value is None or (what == "shapes" and isinstance(value, str)):
+            if value is None:
                 raise TypeError(f"Arguments need to be {what}, but {name!r} is {type(value)}.")
         names = self.list_arguments()
         if len(args) > len(names):
@@ -307,7 +307,7 @@ class Symbol(_Base):
 
         Give shapes in the order of :meth:`list_arguments` or by name; 0 means an unknown extent.
         """
-        inferred = self._infer(self._arguments_by_name(args, kwargs, "shapes", "infer_shape"), {})
+        inferred = self._infer(self._shapes_by_name(args, kwargs, "infer_shape"), {})
         parts = self._specs_by_role(inferred)
         if not all([is_known(shape) for part in parts for shape, _ in part]):
             return None, None, None
@@ -319,13 +319,21 @@ class Symbol(_Base):
 
         With NumPy shapes, None is an unknown shape and -1 an unknown extent.
         """
-        inferred = self._infer(self._arguments_by_name(args, kwargs, "shapes", "infer_shape_partial"), {})
+        inferred = self._infer(self._shapes_by_name(args, kwargs, "infer_shape_partial"), {})
         nothing, unknown = (None, -1) if is_np_shape() else ((), 0)
         shapes = [
             [nothing if shape is None else real_shape(shape, unknown) for shape, _ in part]
             for part in self._specs_by_role(inferred)
         ]
         return shapes[0], shapes[1], shapes[2]
+
+    def _shapes_by_name(self, args: Any, kwargs: Any, method: str) -> dict[str, Any]:
+        """Return shapes by argument name; a list is not a shape, as in MXNet."""
+        for name, shape in [*enumerate(args), *kwargs.items()]:
+            if not isinstance(shape, tuple) and not (shape is None and isinstance(name, int)):
+                which = f"argument {name}" if isinstance(name, int) else f"'{name}'"
+                raise TypeError(f"Arguments need to be shapes (tuple), but {which} is {type(shape)}.")
+        return self._arguments_by_name(args, kwargs, "shapes", method)
 
     def _partial_shapes(self, given: Mapping[str, Any]) -> tuple[Any, Any, Any]:
         """Return the known parts of shapes, () and 0 for unknown ones whatever semantics is on."""
@@ -359,6 +367,7 @@ class Symbol(_Base):
         monitor: Monitor | None = None,
         monitor_inputs: bool = False,
         groups: Mapping[str, Context] | None = None,
+        watch: Watch | None = None,
     ) -> list[NDArray]:
         """Return the outputs for arrays by name; updates arrays that operators change in place."""
         trace = ready_trace()
@@ -366,7 +375,7 @@ class Symbol(_Base):
         entries = self._entries()
         careful = any([not entry.is_argument and entry.call.looks_at_values for entry in entries])
         environment = Environment(context, is_training(), careful, groups)
-        outputs, changed = run(self._heads, entries, nodes, environment, self._closed, monitor, monitor_inputs)
+        outputs, changed = run(self._heads, entries, nodes, environment, self._closed, monitor, monitor_inputs, watch)
         trace = LOCAL.trace
         # outputs are arrays of mx.np if any input is
         kind = next((c for c in [array._result_class for array in arrays.values()] if c is not NDArray), NDArray)

@@ -15,6 +15,8 @@ from .inference import infer
 __all__ = ["Closed", "run"]
 
 Monitor = Callable[[str, Node], None]
+#: replaces the inputs of an operator, so that a backward pass shows their gradients
+Watch = Callable[[Entry, list[Node]], list[Node]]
 #: resolved calls with an open output shape, by the names, shapes and dtypes of the arguments
 Closed = dict[Any, dict[Entry, Call]]
 
@@ -30,11 +32,13 @@ def run(
     known: Closed,
     monitor: Monitor | None = None,
     monitor_inputs: bool = False,
+    watch: Watch | None = None,
 ) -> tuple[list[Node], dict[str, Node]]:
     """Return the nodes of the outputs, and the new values of modified arguments by name.
 
     ``entries`` are those of the graph, inputs before their users. ``known`` caches results of earlier runs. ``monitor``
-    is called with the name and node of every output of every entry and, if requested, of every input before.
+    is called with the name and node of every output of every entry and, if requested, of every input before. ``watch`` may replace
+    the inputs of an entry.
     """
     kept = {name: environment.keep(node) for name, node in arguments.items()}
     found: dict[Entry, list[Any]] = {}
@@ -59,6 +63,8 @@ def run(
             inputs = [copy_to_context(node, place) for node in inputs]
         if monitor is not None and monitor_inputs:
             _show_inputs(entry, inputs, monitor)
+        if watch is not None:
+            inputs = watch(entry, inputs)
         try:
             outputs, changes = closed.get(entry, entry.call).evaluate(inputs, environment)
         except MXNetError as error:

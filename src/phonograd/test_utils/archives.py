@@ -5,7 +5,7 @@ from __future__ import annotations
 import bz2
 import os
 import zipfile
-from typing import NoReturn
+from collections.abc import Mapping
 
 from ..core.base.errors import MXNetError
 from ..core.base.files import write_atomically
@@ -15,6 +15,17 @@ __all__ = ["download_model", "get_bz2_data", "get_cifar10", "get_mnist_pkl", "ge
 
 _MNIST = [f"{kind}-{what}" for kind in ("train", "t10k") for what in ("images-idx3-ubyte", "labels-idx1-ubyte")]
 _CIFAR10 = [os.path.join("cifar", name) for name in ("train.rec", "test.rec", "train.lst", "test.lst")]
+#: the folder of a model on MXNet's server, the name of its files, and the epoch in it
+_MODELS = {
+    "imagenet1k-inception-bn": ("imagenet/inception-bn", "Inception-BN", "0126"),
+    **{
+        f"imagenet1k-resnet-{n}": (f"imagenet/resnet/{n}-layers", f"resnet-{n}", "0000") for n in (18, 34, 50, 101, 152)
+    },
+    **{f"imagenet1k-resnext-{n}": (f"imagenet/resnext/{n}-layers", f"resnext-{n}", "0000") for n in (50, 101)},
+    "imagenet1k-resnext-101-64x4d": ("imagenet/resnext/101-layers", "resnext-101-64x4d", "0000"),
+    "imagenet11k-resnet-152": ("imagenet-11k/resnet-152", "resnet-152", "0000"),
+    **{f"imagenet11k-place365ch-resnet-{n}": ("imagenet-11k-place365-ch", f"resnet-{n}", "0000") for n in (50, 152)},
+}
 
 
 def get_zip_data(data_dir: str, url: str, data_origin_name: str) -> None:
@@ -45,29 +56,51 @@ def get_bz2_data(data_dir: str, data_name: str, url: str, data_origin_name: str)
 
 
 def get_mnist_ubyte() -> None:
-    """Raise an error that names the missing files unless the four files of MNIST are in ``./data``."""
-    _demand("get_mnist_ubyte", _MNIST)
+    """Download the four files of MNIST and unpack them into ``./data`` unless they are there."""
+    _ensure(_MNIST, "mnist.zip")
 
 
 def get_mnist_pkl() -> None:
-    """Raise an error unless ``./data/mnist.pkl.gz`` exists."""
-    _demand("get_mnist_pkl", ["mnist.pkl.gz"])
+    """Download ``./data/mnist.pkl.gz`` unless it exists."""
+    download("http://deeplearning.net/data/mnist/mnist.pkl.gz", dirname="data")
 
 
 def get_cifar10() -> None:
-    """Raise an error that names the missing files unless the records of CIFAR-10 are in ``./data/cifar``."""
-    _demand("get_cifar10", _CIFAR10)
+    """Download the records of CIFAR-10 and unpack them into ``./data/cifar`` unless they are there."""
+    _ensure(_CIFAR10, "cifar10.zip")
 
 
-def download_model(model_name: str, dst_dir: str = "./", meta_info: object = None) -> NoReturn:
-    """Raise an error: phonograd does not depend on MXNet's model server."""
-    raise MXNetError(
-        f"download_model does not download {model_name}: put its files into {os.path.abspath(dst_dir)} yourself, and "
-        "load them with mx.model.load_checkpoint."
-    )
+def download_model(
+    model_name: str, dst_dir: str = "./", meta_info: Mapping[str, Mapping[str, str]] | None = None
+) -> tuple[str | None, int]:
+    """Download the symbol and the parameters of a model, and return the prefix of its files and the epoch 0.
+
+    Parameters
+    ----------
+    model_name
+        The name of the model; of an unknown one, (None, 0) is returned.
+    dst_dir
+        The directory for the files.
+    meta_info
+        Addresses by name: ``{"model": {"symbol": url, "params": url}}``; by default those of MXNet's server.
+    """
+    found = meta_info or {name: _addresses(*place) for name, place in _MODELS.items()}
+    if model_name not in found:
+        return None, 0
+    for part in ("symbol", "params"):
+        assert part in found[model_name], f"missing {part} url"
+    prefix = os.path.join(dst_dir, model_name)
+    download(found[model_name]["symbol"], prefix + "-symbol.json")
+    download(found[model_name]["params"], prefix + "-0000.params")
+    return prefix, 0
 
 
-def _demand(function: str, names: list[str]) -> None:
-    missing = [path for path in [os.path.join("data", name) for name in names] if not os.path.exists(path)]
-    if missing:
-        raise MXNetError(f"{function} does not download anything: put these files there yourself: {', '.join(missing)}")
+def _addresses(folder: str, name: str, epoch: str) -> dict[str, str]:
+    place = f"http://data.mxnet.io/models/{folder}/{name}"
+    return {"symbol": f"{place}-symbol.json", "params": f"{place}-{epoch}.params"}
+
+
+def _ensure(names: list[str], archive: str) -> None:
+    """Download and unpack an archive into ``./data`` unless its files are there."""
+    if not all([os.path.exists(os.path.join("data", name)) for name in names]):
+        get_zip_data("data", f"http://data.mxnet.io/mxnet/data/{archive}", archive)

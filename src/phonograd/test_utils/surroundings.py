@@ -45,6 +45,7 @@ __all__ = [
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
+_MNIST_SERVER = "http://data.mxnet.io/data/mnist"
 _MNIST_FILES = {
     "train_data": "train-images-idx3-ubyte.gz",
     "train_label": "train-labels-idx1-ubyte.gz",
@@ -273,7 +274,7 @@ def download(
 
 
 def get_mnist() -> dict[str, Any]:
-    """Return the MNIST digits from files on this machine.
+    """Return the MNIST digits, downloaded if they are not on this machine.
 
     The result has images of shape (N, 1, 28, 28) in [0, 1] under ``'train_data'`` and ``'test_data'``, and
     labels under ``'train_label'`` and ``'test_label'``. The function looks for the four files in the current directory,
@@ -282,9 +283,9 @@ def get_mnist() -> dict[str, Any]:
     Raises
     ------
     MXNetError
-        If a file is missing. MXNet downloaded them from a server on which this library does not depend.
+        If a file is missing and cannot be downloaded.
     """
-    return {key: _read_idx(path, key.endswith("data")) for key, path in _mnist_paths("get_mnist").items()}
+    return {key: _read_idx(path, key.endswith("data")) for key, path in _mnist_paths("").items()}
 
 
 def get_mnist_iterator(
@@ -294,7 +295,7 @@ def get_mnist_iterator(
 
     Images are vectors unless `input_shape` has three numbers.
     """
-    paths = _mnist_paths("get_mnist_iterator")
+    paths = _mnist_paths("data")
     training, validation = (
         MNISTIter(
             paths[f"{kind}_data"],
@@ -309,19 +310,15 @@ def get_mnist_iterator(
     return training, validation
 
 
-def _mnist_paths(function: str) -> dict[str, str]:
-    """Return the paths of the four files, gzipped or not."""
+def _mnist_paths(target: str) -> dict[str, str]:
+    """Return the paths of the four files, gzipped or not; download them into a directory if they are nowhere."""
     for directory in (".", "data", os.path.join(data_dir(), "datasets", "mnist")):
         for ending in (".gz", ""):
             names = {key: name.removesuffix(".gz") + ending for key, name in _MNIST_FILES.items()}
             paths = {key: os.path.join(directory, name) for key, name in names.items()}
             if all(os.path.exists(path) for path in paths.values()):
                 return paths
-    raise MXNetError(
-        f"{function} does not download anything: put the files "
-        + ", ".join(_MNIST_FILES.values())
-        + " into ./data or ~/.mxnet/datasets/mnist. For a data set that comes with the library, see phonograd.cli.demo."
-    )
+    return {key: download(f"{_MNIST_SERVER}/{name}", name, target) for key, name in _MNIST_FILES.items()}
 
 
 def _read_idx(path: str, images: bool) -> Any:
