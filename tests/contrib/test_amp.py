@@ -161,22 +161,72 @@ def test_blocks_are_converted(dtype: str) -> None:
     expected = net(x).asnumpy()
     made = amp.convert_hybrid_block(net, dtype, cast_optional_params=True)
     found = made(x)
-    assert found._dtype == as_dtype(dtype)
-    np.testing.assert_allclose(np.asarray(found, "float32"), expected, atol=0.05)
+    assert found._dtype == FLOAT32
+    np.testing.assert_allclose(found.asnumpy(), expected, atol=0.05)
     kept = {name.rpartition("_")[2] for name, p in made.collect_params().items() if as_dtype(p.dtype) == FLOAT32}
     assert kept == {"gamma", "beta", "mean", "var"}
 
 
-def test_symbols_are_converted() -> None:
+def graph_of(symbol: mx.sym.Symbol) -> list[str]:
+    """Return the operators of a symbol with their inputs; casts are part of the inputs."""
+    nodes = json.loads(symbol.tojson(remove_amp_cast=False))["nodes"]
+
+    def named(place: list[int]) -> str:
+        node = nodes[place[0]]
+        inside = ", ".join([named(each) for each in node["inputs"]])
+        if node["op"] == "amp_cast":
+            return f"{node['attrs']['dtype']}({inside})"
+        return f"widest({inside})[{place[1]}]" if node["op"] == "amp_multicast" else str(node["name"])
+
+    shown = [node for node in nodes if node["op"] not in ("null", "amp_cast", "amp_multicast")]
+    return [f"{node['name']}: {', '.join([named(each) for each in node['inputs']])}" for node in shown]
+
+
+def test_symbols_have_the_casts_of_mxnet() -> None:
+    # the graphs that MXNet 1.9.1 makes of these symbols
     data = mx.sym.var("data")
-    whole = mx.sym.exp(mx.sym.FullyConnected(data, num_hidden=2, name="dense"), name="result")
-    made = amp.convert_symbol(whole, "bfloat16")
-    assert made.tojson(remove_amp_cast=False).count('"op": "amp_cast"') == 4
+    convolved = mx.sym.Convolution(data, kernel=(3, 3), num_filter=4, no_bias=True, name="conv")
+    normal = mx.sym.Activation(mx.sym.BatchNorm(convolved, name="bn"), act_type="relu", name="relu")
+    again = mx.sym.Convolution(normal, kernel=(1, 1), num_filter=4, no_bias=True, name="again")
+    summed = mx.sym.elemwise_add(again, mx.sym.exp(normal, name="exp"), name="sum")
+    dense = mx.sym.FullyConnected(summed, num_hidden=3, no_bias=True, name="dense")
+    joined = mx.sym.broadcast_add(dense, mx.sym.var("other"), name="joined")
+    whole = mx.sym.SoftmaxOutput(joined, name="softmax")
+    before = [
+        "conv: float16(data), float16(conv_weight)",
+        "bn: conv, bn_gamma, bn_beta, bn_moving_mean, bn_moving_var",
+        "relu: bn",
+        "again: relu, float16(again_weight)",
+        "exp: float32(relu)",
+        "sum: float32(again), exp",
+        "dense: float16(sum), float16(dense_weight)",
+        "joined: widest(dense, other)[0], widest(dense, other)[1]",
+    ]
+    made = amp.convert_symbol(whole, "float16")
+    assert graph_of(made) == [*before, "softmax: float32(joined), softmax_label"]
     assert made.list_arguments() == whole.list_arguments()
-    left_out = amp.convert_symbol(whole, "bfloat16", excluded_sym_names=["dense"])
-    assert "bfloat16" not in left_out.tojson(remove_amp_cast=False)
+    offline = amp.convert_symbol(whole, "float16", data_names=["data", "softmax_label"], cast_optional_params=True)
+    weights = {name for name, attributes in offline.attr_dict().items() if attributes.get("__dtype__") == "2"}
+    assert weights == {"conv_weight", "again_weight", "dense_weight"}
+    assert graph_of(offline)[0] == "conv: float16(data), conv_weight"
+    left_out = graph_of(amp.convert_symbol(whole, "float16", excluded_sym_names=["again"]))
+    assert left_out[3] == "again: float32(relu), again_weight"
     with pytest.raises(mx.base.MXNetError, match="no layer 'danse'"):
         amp.convert_symbol(whole, "bfloat16", excluded_sym_names=["danse"])
+
+
+def test_outputs_of_converted_symbols_are_float32() -> None:
+    dense = mx.sym.FullyConnected(mx.sym.var("data"), num_hidden=2, name="dense")
+    made = amp.convert_symbol(mx.sym.Group([dense, mx.sym.exp(dense)]), "bfloat16")
+    executor = made.simple_bind(mx.cpu(), data=(3, 2))
+    assert [each._dtype for each in executor.forward()] == [FLOAT32, FLOAT32]
+    # a parameter that float32 operators read as well stays float32
+    weight = mx.sym.var("weight")
+    shared = mx.sym.exp(weight) + mx.sym.FullyConnected(mx.sym.var("data"), weight, num_hidden=2, no_bias=True)
+    offline = amp.convert_symbol(shared, "bfloat16", data_names=["data"], cast_optional_params=True)
+    assert "__dtype__" not in offline.attr_dict().get("weight", {})
+    values = {"data": nd.ones((2, 2)), "weight": nd.ones((2, 2))}
+    np.testing.assert_allclose(offline.eval(**values)[0].asnumpy(), 2 + np.e, rtol=1e-6)
 
 
 def test_symbols_get_casts_as_they_are_made() -> None:
@@ -233,11 +283,99 @@ def test_layers_of_npx_run_in_mixed_precision() -> None:
     assert mx.npx.softmax(product)._dtype == FLOAT32
 
 
+def gradient_of_output_layer(**options: float) -> list[float]:
+    x = nd.array([[1.0, 2.0, 3.0]])
+    x.attach_grad()
+    with autograd.record():
+        y = nd.LinearRegressionOutput(x, nd.array([[0.0, 1.0, 5.0]]), **options)
+    y.backward()
+    found: list[float] = (3 * x.grad[0]).tolist()
+    return found
+
+
+def test_gradients_of_output_layers_are_scaled() -> None:
+    # their gradients do not depend on the loss that scale_loss multiplies
+    assert gradient_of_output_layer() == [1, 1, -2]
+    amp.init("bfloat16")
+    assert gradient_of_output_layer() == [65536, 65536, -131072]
+    assert gradient_of_output_layer(grad_scale=0.5) == [32768, 32768, -65536]
+    net = gluon.nn.Dense(1, in_units=1, use_bias=False)
+    net.initialize("ones")
+    trainer = gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 1})
+    amp.init_trainer(trainer)
+    # the first trainer's scale is that of output layers, now and later
+    for scale in (4.0, 2.0):
+        trainer._amp_loss_scaler._loss_scale = trainer._amp_loss_scaler._next_loss_scale = scale
+        assert gradient_of_output_layer() == [scale, scale, -2 * scale]
+    other = gluon.Trainer(net.collect_params(), "sgd")
+    amp.init_trainer(other)
+    other._amp_loss_scaler._loss_scale = 16.0
+    assert gradient_of_output_layer() == [2, 2, -4]
+    before = float(net.weight.data())
+    with autograd.record():
+        out = nd.LinearRegressionOutput(net(nd.ones((1, 1))), nd.zeros((1, 1)))
+        with amp.scale_loss(out, trainer) as scaled:
+            autograd.backward(scaled)
+    assert float(net.weight.grad()) == 2 * before
+    trainer.step(1)
+    assert float(net.weight.data()) == 0
+    amp.amp.reset()
+    assert gradient_of_output_layer() == [1, 1, -2]
+
+
+def test_scales_of_hybrid_networks_change() -> None:
+    class Network(gluon.HybridBlock):
+        def hybrid_forward(self, F, x):  # type: ignore[no-untyped-def]
+            return F.LinearRegressionOutput(x, F.zeros_like(x))
+
+    amp.init("bfloat16")
+    net, x = Network(), nd.ones((1, 1))
+    net.hybridize()
+    x.attach_grad()
+    assert amp.amp._loss_scaler is not None
+    for scale in (4.0, 2.0, 8.0):
+        amp.amp._loss_scaler._loss_scale = scale
+        for _ in range(4):
+            with autograd.record():
+                y = net(x)
+            y.backward()
+            assert float(x.grad) == scale
+
+
+def test_symbols_of_output_layers_warn(caplog: pytest.LogCaptureFixture) -> None:
+    amp.init("bfloat16")
+    mx.sym.SoftmaxOutput(mx.sym.var("data"), name="softmax")
+    assert "does not support dynamic loss scaling" in caplog.text
+
+
+def test_scales_follow_the_steps() -> None:
+    # loss_scale, _next_loss_scale and _unskipped after each step of MXNet's LossScaler with _scale_seq_len = 3
+    scaler = amp.loss_scaler.LossScaler()
+    scaler._scale_seq_len = 3
+    parameter = gluon.Parameter("weight", shape=(2,))
+    parameter.initialize()
+    found = []
+    for overflows in (False, False, False, False, True, False, True, True, False):
+        parameter.grad()[:] = float("inf") if overflows else 1.0
+        assert scaler.has_overflow([parameter]) == overflows
+        found.append((scaler.loss_scale / 65536, scaler._next_loss_scale / 65536, scaler._unskipped))
+    assert found[:5] == [(1, 1, 1), (1, 1, 2), (1, 2, 0), (2, 2, 1), (2, 1, 0)]
+    assert found[5:] == [(1, 1, 1), (1, 0.5, 0), (0.5, 0.25, 0), (0.25, 0.25, 1)]
+    scaler._loss_scale = scaler._next_loss_scale = 2.0**24
+    for _ in range(8):
+        scaler.has_overflow([parameter])
+    assert scaler.loss_scale == scaler._next_loss_scale == 2.0**24
+
+
 def test_bad_arguments_are_refused() -> None:
     with pytest.raises(ValueError, match="'float16' or 'bfloat16'"):
         amp.init("float64")
     with pytest.raises(mx.base.MXNetError, match="no operator 'FullyConected'"):
         amp.init("bfloat16", target_precision_ops=["FullyConected"])
+    with pytest.raises(TypeError, match=r"write \['FullyConnected'\]"):
+        amp.init("bfloat16", target_precision_ops="FullyConnected")
+    with pytest.raises(ValueError, match="in two lists"):
+        amp.convert_symbol(mx.sym.var("x"), target_dtype_ops=["dot"], fp32_ops=["dot"])
     trainer = gluon.Trainer([], "sgd")
     with pytest.raises(AssertionError, match="not initialized"):
         amp.init_trainer(trainer)

@@ -24,22 +24,23 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import json
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from ...core.base.dtypes import BFLOAT16, FLOAT16, FLOAT32, DType, as_array_dtype, name_of
+from ...core.base.dtypes import BFLOAT16, CODES, FLOAT16, FLOAT32, DType, as_array_dtype, name_of
 from ...core.base.errors import MXNetError, nearest
 from ...core.graph.node import FORGOTTEN, Node
 from ...core.graph.operator import REGISTRY, Operator
 from ...gluon import HybridBlock, SymbolBlock, Trainer
 from ...module import BucketingModule
 from ...optimizer import Optimizer
-from ...symbol import Symbol, load_json
+from ...symbol import Symbol
 from ...symbol.build import InputCasts, set_input_casts
 from ...symbol.calls import known_operator
 from ...symbol.entry import Entry, Head
 from . import lists
+from .conversion import with_casts
 from .lists import conditional_names, precision_of, recorded
 from .loss_scaler import LossScaler
 
@@ -67,6 +68,10 @@ bfloat16 = BFLOAT16
 
 #: whether :func:`init` was called; other libraries read it
 _amp_initialized = False
+#: the scale of output layers, and of the first trainer
+_loss_scaler: LossScaler | None = None
+#: whether a trainer has that scale
+_amp_loss_scale_initialized = False
 
 Conditions = Sequence[tuple[str, str, Sequence[str]]]
 
@@ -88,6 +93,10 @@ class _Lists:
         self._low = None if low is None else _operators(low)
         self._wide = None if wide is None else _operators(wide)
         pairs = conditional_names() if conditional is None else conditional
+        given = [*(low or ()), *(wide or ()), *[name for name, *_ in conditional or ()]]
+        for name in given:
+            if given.count(name) > 1:
+                raise ValueError(f"mixed precision: the operator {name!r} is in two lists; name it in one of them")
         self.conditions = {
             declared: (parameter, tuple(values)) for name, parameter, values in pairs for declared in _operators([name])
         }
@@ -112,6 +121,8 @@ class _Lists:
 
 def _operators(names: Sequence[str]) -> set[Operator]:
     """Return the operators of some names; names of MXNet's lists that do not exist here are left out."""
+    if isinstance(names, str):
+        raise TypeError(f"mixed precision takes lists of operator names, not {names!r}; write [{names!r}]")
     for name in names:
         if name not in REGISTRY and name not in _names_of_mxnet():
             raise MXNetError(f"mixed precision: there is no operator {name!r}{nearest(name, list(REGISTRY))}")
@@ -158,10 +169,27 @@ def _conditionally(declared: Operator, condition: tuple[str, tuple[str, ...]], t
     )
 
 
+def _scaled(
+    convert: Callable[[tuple[Any, ...], tuple[Any, ...]], tuple[Any, ...]] | None, scaler: LossScaler
+) -> Callable[[tuple[Any, ...], tuple[Any, ...]], tuple[Any, ...]]:
+    """Return the rule of an output layer, whose gradient does not depend on the scaled loss: it is scaled itself."""
+
+    def scale(nodes: tuple[Any, ...], attributes: tuple[Any, ...]) -> tuple[Any, ...]:
+        data, *others = nodes if convert is None else convert(nodes, attributes)
+        return (scaler.scale_gradient(data), *others)
+
+    return scale
+
+
 def _install(rules: Mapping[Operator, Callable[..., Any]]) -> None:
     """Give operators their rules, and forget the calls that were made with others."""
     for declared in set(REGISTRY.values()):
         declared.autocast = rules.get(declared)
+    _forget_calls()
+
+
+def _forget_calls() -> None:
+    for declared in set(REGISTRY.values()):
         declared.calls.clear()
         declared.several.clear()
         declared.accepted_parameters.clear()
@@ -180,10 +208,14 @@ def _symbol_casts(lists: _Lists, target: DType) -> InputCasts:
         name = f"{source.name}_amp_cast_{name_of(dtype)}" + (f"_{head[1]}" if head[1] else "")
         return Entry("amp_cast", name, {"dtype": name_of(dtype)}, [head]), 0
 
+    outputs = _operators(list_loss_output_functions(target))
+
     def casts(
         operator: str, name: str, attributes: Mapping[str, str], heads: list[Head], auxiliary: frozenset[int]
     ) -> list[Head]:
         declared = known_operator(operator)
+        if declared in outputs:
+            logging.warning("%s does not support dynamic loss scaling in symbolic execution.", operator)
         precision = "" if declared is None else lists.precision_of_call(declared, attributes)
         if precision == "widest" and len(heads) > 1:
             joined = Entry("amp_multicast", f"{name}_amp_multicast", {"num_outputs": str(len(heads))}, heads)
@@ -204,7 +236,8 @@ def init(
 ) -> None:
     """Run operators in mixed precision from now on, in all threads.
 
-    Call it before networks and symbols are created. A second call changes nothing.
+    Call it before networks and symbols are created. A second call changes nothing. From now on, gradients of output
+    layers such as SoftmaxOutput are multiplied by the loss scale of the first trainer, in addition to ``grad_scale``.
 
     Parameters
     ----------
@@ -217,7 +250,7 @@ def init(
     conditional_fp32_ops
         Operators that run in float32 for some values of a parameter: (operator, parameter, values).
     """
-    global _amp_initialized
+    global _amp_initialized, _loss_scaler
     target = _target(target_dtype)
     if _amp_initialized:
         return
@@ -229,6 +262,10 @@ def init(
             rules[declared] = _conditionally(declared, lists.conditions[declared], target)
         elif precision:
             rules[declared] = _RULES[precision](target)
+    _loss_scaler = LossScaler()
+    _loss_scaler.changed.connect(_forget_calls)
+    for declared in _operators(list_loss_output_functions(target)):
+        rules[declared] = _scaled(rules.get(declared), _loss_scaler)
     _install(rules)
     set_input_casts(_symbol_casts(lists, target))
     _amp_initialized = True
@@ -236,10 +273,11 @@ def init(
 
 def reset() -> None:
     """End mixed precision: operators take their inputs as they are. MXNet has no such function."""
-    global _amp_initialized
+    global _amp_initialized, _loss_scaler, _amp_loss_scale_initialized
     _install({})
     set_input_casts(None)
-    _amp_initialized = False
+    _amp_initialized = _amp_loss_scale_initialized = False
+    _loss_scaler = None
 
 
 # -- loss scaling
@@ -255,14 +293,17 @@ def _trainer(value: Any) -> Trainer:
 
 def init_trainer(optimizer_or_trainer: Any) -> None:
     """Let a trainer scale losses, and skip the steps whose gradients overflow."""
+    global _amp_loss_scale_initialized
     trainer = _trainer(optimizer_or_trainer)
-    if not _amp_initialized:
+    if _loss_scaler is None:
         raise AssertionError("mixed precision is not initialized: call amp.init() first")
     if trainer._update_on_kvstore or trainer._kvstore_params["update_on_kvstore"]:
         raise MXNetError(
             "a store that updates parameters cannot skip steps: create the Trainer with update_on_kvstore=False"
         )
-    trainer._amp_loss_scaler, trainer._amp_original_scale = LossScaler(), trainer._scale
+    trainer._amp_loss_scaler = LossScaler() if _amp_loss_scale_initialized else _loss_scaler
+    trainer._amp_original_scale = trainer._scale
+    _amp_loss_scale_initialized = True
 
 
 @contextlib.contextmanager
@@ -302,93 +343,33 @@ def convert_symbol(
     data_names: Sequence[str] | None = None,
     cast_optional_params: bool = False,
 ) -> Symbol:
-    """Return a symbol with ``amp_cast`` and ``amp_multicast`` in front of its operators.
+    """Return a symbol with ``amp_cast`` and ``amp_multicast`` in front of its operators, whose outputs are float32.
 
-    Operators named by ``excluded_sym_names`` run in float32. With ``cast_optional_params`` parameters that only 16-bit
-    operators read are 16-bit variables.
+    Parameters
+    ----------
+    sym
+        The network; its variables are float32.
+    target_dtype
+        'float16' or 'bfloat16'.
+    target_dtype_ops, fp32_ops, conditional_fp32_ops
+        Operators that run in 16 bits, in float32, and in float32 for some values of a parameter; see :func:`init`.
+    excluded_sym_names
+        Layers that run in float32.
+    data_names
+        Variables that are inputs of the network, not parameters; by default all.
+    cast_optional_params
+        Whether parameters that only 16-bit operators read become 16-bit variables.
     """
     if not isinstance(sym, Symbol):
         raise TypeError(f"convert_symbol takes a Symbol, not {type(sym)}")
     target = _target(target_dtype)
     lists = _Lists(target_dtype_ops, conditional_fp32_ops, fp32_ops)
-    graph = json.loads(sym.tojson(remove_amp_cast=False))
-    excluded = set(excluded_sym_names or ())
-    unknown = excluded - {node["name"] for node in graph["nodes"]}
-    if unknown:
-        names = [node["name"] for node in graph["nodes"] if node["op"] != "null"]
-        raise MXNetError(f"excluded_sym_names: the network has no layer {min(unknown)!r}{nearest(min(unknown), names)}")
-    return load_json(json.dumps(_Converter(graph, target, lists, excluded).convert()))
-
-
-class _Converter:
-    """Copies the graph of a symbol file, with casts."""
-
-    def __init__(self, graph: dict[str, Any], target: DType, lists: _Lists, excluded: set[str]) -> None:
-        self.graph, self.target, self.lists, self.excluded = graph, target, lists, excluded
-        self.nodes: list[dict[str, Any]] = []
-        self._places: dict[tuple[int, int], list[int]] = {}
-        self._casts: dict[tuple[int, int, DType], list[int]] = {}
-
-    def convert(self) -> dict[str, Any]:
-        """Return the new graph."""
-        for number, node in enumerate(self.graph["nodes"]):
-            sources = [self._place(place) for place in node.get("inputs", [])]
-            if node["op"] != "null":
-                sources = self._with_casts(node, sources)
-            self._places[number, 0] = [len(self.nodes), 0, 0]
-            self.nodes.append({**node, "inputs": sources})
-        heads = [self._place(head) for head in self.graph["heads"]]
-        variables = [number for number, node in enumerate(self.nodes) if node["op"] == "null"]
-        graph = {key: value for key, value in self.graph.items() if key != "node_row_ptr"}
-        return {**graph, "nodes": self.nodes, "heads": heads, "arg_nodes": variables}
-
-    def _place(self, place: Sequence[int]) -> list[int]:
-        return [self._places[place[0], 0][0], place[1], 0]
-
-    def _with_casts(self, node: dict[str, Any], sources: list[list[int]]) -> list[list[int]]:
-        declared = REGISTRY.get(node["op"])
-        if declared is None:
-            return sources
-        precision = self.lists.precision_of_call(declared, node.get("attrs", {}))
-        if node["name"] in self.excluded:
-            precision = "float32"
-        if precision == "widest" and len(sources) > 1:
-            return self._multicast(node["name"], sources)
-        if precision not in ("low", "float32"):
-            return sources
-        return [self._cast(source, self.target if precision == "low" else FLOAT32) for source in sources]
-
-    def _cast(self, source: list[int], dtype: DType) -> list[int]:
-        key = source[0], source[1], dtype
-        if key not in self._casts:
-            before = self.nodes[source[0]]
-            if before["op"] == "amp_cast" and before["attrs"]["dtype"] == name_of(dtype):
-                return source
-            name = f"{before['name']}_amp_cast_{name_of(dtype)}" + (f"_{source[1]}" if source[1] else "")
-            self._casts[key] = [len(self.nodes), 0, 0]
-            attributes = {"dtype": name_of(dtype)}
-            self.nodes.append({"op": "amp_cast", "name": name, "attrs": attributes, "inputs": [source]})
-        return self._casts[key]
-
-    def _multicast(self, name: str, sources: list[list[int]]) -> list[list[int]]:
-        place = len(self.nodes)
-        attributes = {"num_outputs": str(len(sources))}
-        self.nodes.append(
-            {"op": "amp_multicast", "name": f"{name}_amp_multicast", "attrs": attributes, "inputs": sources}
-        )
-        return [[place, output, 0] for output in range(len(sources))]
-
-
-def _low_parameters(sym: Symbol, target: DType) -> set[str]:
-    """Return the variables of a converted symbol that only casts to the target read."""
-    nodes = json.loads(sym.tojson(remove_amp_cast=False))["nodes"]
-    readers: dict[str, list[bool]] = {}
-    for node in nodes:
-        for source, *_ in node.get("inputs", []):
-            if nodes[source]["op"] == "null":
-                is_cast = node["op"] == "amp_cast" and node["attrs"]["dtype"] == name_of(target)
-                readers.setdefault(nodes[source]["name"], []).append(is_cast)
-    return {name for name, found in readers.items() if all(found)}
+    excluded, names = set(excluded_sym_names or ()), [entry.name for entry in sym._entries()]
+    for name in sorted(excluded - set(names)):
+        raise MXNetError(f"excluded_sym_names: the network has no layer {name!r}{nearest(name, names)}")
+    inputs = sym.list_inputs()
+    parameters = set(inputs) - set(inputs if data_names is None else data_names) if cast_optional_params else set()
+    return with_casts(sym, target, lists.precision_of_call, excluded, parameters)
 
 
 def convert_model(
@@ -407,9 +388,12 @@ def convert_model(
     With ``cast_optional_params`` the parameters that only 16-bit operators read are stored in 16 bits.
     """
     lists = (target_dtype_ops, fp32_ops, conditional_fp32_ops)
-    converted = convert_symbol(sym, target_dtype, *lists, excluded_sym_names)
-    target = _target(target_dtype)
-    low = _low_parameters(converted, target) if cast_optional_params else set()
+    data_names = [name for name in sym.list_inputs() if name not in arg_params and name not in aux_params]
+    converted = convert_symbol(
+        sym, target_dtype, *lists, excluded_sym_names, data_names, cast_optional_params=cast_optional_params
+    )
+    target, stated = _target(target_dtype), converted.attr_dict()
+    low = {name for name in arg_params if stated.get(name, {}).get("__dtype__") == str(CODES[target])}
     arg_params = {name: array.astype(target) if name in low else array for name, array in arg_params.items()}
     return converted, arg_params, dict(aux_params)
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from typing import Any
 
 from ... import ndarray as nd
 from ...autograd import pause
 from ...core.base.errors import MXNetError
+from ...core.base.signals import Signal
+from ...core.graph.node import Node
+from ...core.ops.math.special import gradientmultiplier
 
 __all__ = ["LossScaler"]
 
@@ -26,7 +30,10 @@ class LossScaler:
     """
 
     def __init__(self) -> None:
-        self._loss_scale = self._next_loss_scale = 2.0**16
+        #: emitted after the scale of recorded output layers changed
+        self.changed: Signal[[]] = Signal()
+        self._scale, self._is_recorded = 2.0**16, False
+        self._next_loss_scale = self._scale
         self._max_loss_scale = 2.0**24
         self._scale_seq_len = 2000
         self._unskipped = 0
@@ -34,7 +41,25 @@ class LossScaler:
     @property
     def loss_scale(self) -> float:
         """The factor of the current step."""
-        return self._loss_scale
+        return self._scale
+
+    @property
+    def _loss_scale(self) -> float:
+        # MXNet's name: programs set it to begin with another scale
+        return self._scale
+
+    @_loss_scale.setter
+    def _loss_scale(self, value: float) -> None:
+        changed, self._scale = value != self._scale, value
+        if changed and self._is_recorded:
+            self._is_recorded = False
+            self.changed.emit()
+
+    def scale_gradient(self, data: Node) -> Node:
+        """Return a node with the same value, whose gradient is multiplied by the scale."""
+        self._is_recorded = True
+        found: Node = gradientmultiplier(data, scalar=self._scale)
+        return found
 
     def has_overflow(self, params: Sequence[Any]) -> bool:
         """Return whether a gradient of some parameters is infinite or NaN, and choose the scale of the next step.
@@ -53,17 +78,18 @@ class LossScaler:
         if overflow:
             self._unskipped = 0
             self._next_loss_scale = self._loss_scale / 2
+            logging.info("AMP: decreasing loss scale to %f", self._next_loss_scale)
             if self._next_loss_scale < _SMALLEST_SCALE:
                 raise MXNetError(
-                    f"gradients are infinite or NaN at a loss scale of {self._loss_scale}, and no scale "
-                    f"helps: look for "
-                    f"NaN in {_broken(params)}, its inputs or the loss, or train in float32"
+                    f"gradients are infinite or NaN at a loss scale of {self._loss_scale}, and no scale helps: look "
+                    f"for NaN in {_broken(params)}, its inputs or the loss, or train in float32"
                 )
         else:
             self._unskipped += 1
             if self._unskipped == self._scale_seq_len:
                 self._unskipped = 0
                 self._next_loss_scale = min(self._max_loss_scale, self._loss_scale * 2)
+                logging.info("AMP: increasing loss scale to %f", self._next_loss_scale)
         return overflow
 
 
