@@ -248,6 +248,17 @@ def linear_algebra(every: dict[str, Results]) -> list[str]:
     return ["", *table(["operator", *[f"{size}, {dtype}" for size, dtype in heads]], rows), ""]
 
 
+def lookups(every: dict[str, Results]) -> list[str]:
+    """Return the times of lookups and scatters, and the relative times of peers."""
+    results = every["lookups"]
+    peers = [peer for peer in TITLES if any([peer in times for times in results["seconds"].values()])]
+    rows = [
+        [name, duration(times["phonograd"]), *[ratio(times, peer) for peer in peers]]
+        for name, times in results["seconds"].items()
+    ]
+    return ["", *table(["lookup", "phonograd", *[TITLES[peer] for peer in peers]], rows), "", *machine(results), ""]
+
+
 def loader(every: dict[str, Results]) -> list[str]:
     """Return the table of loader and training rates, and of the time that training waits."""
     rows = []
@@ -272,6 +283,7 @@ TABLES: dict[str, Callable[[dict[str, Results]], list[str]]] = {
     "growth": growth,
     "joins": joins,
     "linear_algebra": linear_algebra,
+    "lookups": lookups,
     "loader": loader,
 }
 
