@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from ..core.observe.allocations import owner_of
 from ..core.plan.cache import PLANS
-from ..core.run import kernel_cache, memory_pool
+from ..core.run import kernel_cache, memory_pool, packed_operands
 from ..core.trace.trace import Trace
 from .memory import inventory, live_objects
 from .tables import bytes_text, text_table
@@ -33,6 +33,8 @@ class MemoryInfo(NamedTuple):
     """All other arrays."""
     recorded: int
     """Values that no array holds, kept because a backward pass may need them."""
+    packed: int
+    """Weights in the order in which kernels read them, kept between calls: at most ``settings.packed_bytes``."""
     waiting: int
     """Memory of arrays that are gone, kept for new ones: at most ``settings.spare_bytes``.
     :meth:`~phonograd.Context.empty_cache` returns it to the system."""
@@ -48,8 +50,8 @@ class MemoryInfo(NamedTuple):
     """Number of kernels."""
 
     def __repr__(self) -> str:
-        sizes = [(name, bytes_text(getattr(self, name))) for name in self._fields[:9]]
-        counts = [(name, f"{getattr(self, name):,}") for name in self._fields[9:]]
+        sizes = [(name, bytes_text(getattr(self, name))) for name in self._fields[:10]]
+        counts = [(name, f"{getattr(self, name):,}") for name in self._fields[10:]]
         return "\n".join(text_table(("held by", "memory"), [*sizes, *counts]))
 
 
@@ -86,6 +88,7 @@ def memory_info() -> MemoryInfo:
         optimizer=by_role.get("optimizer", 0),
         arrays=others,
         recorded=_recorded({each.identity for each in held}),
+        packed=packed_operands.packed_bytes(),
         waiting=memory_pool.pool.spare_bytes,
         code=sum(code),
         peak=memory_pool.pool.peak_bytes,

@@ -106,6 +106,9 @@ class Settings:
     """Size of that directory before the least recently used files are dropped."""
     spare_bytes: int = 1 << 30
     """Memory of arrays that are gone to keep for new ones; more than that is returned to the system."""
+    packed_bytes: int = 1 << 30
+    """Memory for weights in the order in which kernels read them, kept from call to call while the weights do not
+    change; those of the networks used least recently are dropped first. With 0, every call packs its weights."""
     bucket_bytes: int = 8 << 20
     """Bytes of gradients that processes which train together add up at once, while the rest is still computed."""
     rank_timeout: float = 600.0

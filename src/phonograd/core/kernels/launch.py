@@ -15,7 +15,7 @@ from typing import NamedTuple, Protocol
 
 from ..lower.ir.function_builder import FunctionBuilder, Index
 
-__all__ = ["INNER", "Launch", "Plan", "Reference", "Words", "Written", "operand"]
+__all__ = ["INNER", "Launch", "Plan", "Prepared", "Reference", "Words", "Written", "operand", "prepare_apart"]
 
 #: alignment of areas in scratch memory
 ALIGNMENT = 64
@@ -67,11 +67,59 @@ class Launch(NamedTuple):
         return words
 
 
+class Prepared(NamedTuple):
+    """A launch of a plan that reads one operand alone, such as the packing of weights, and the area that it writes."""
+
+    number: int
+    """The number of the launch."""
+    operand: str
+    start: int
+    """The first byte of the area in scratch memory."""
+    size: int
+    """The bytes of the area, a multiple of 64. No other launch writes to it."""
+
+
 class Plan(NamedTuple):
     """Launches in order, and the size of their scratch memory, which begins at a multiple of 64 bytes."""
 
     launches: tuple[Launch, ...]
     scratch_bytes: int = 0
+    prepared: tuple[Prepared, ...] = ()
+    """Launches whose results can be kept as long as their operand does not change."""
+
+
+def prepare_apart(plan: Plan, prepared: Prepared, name: str) -> tuple[Plan, Launch]:
+    """Take a launch out of a plan, which then reads the result of the launch as an operand.
+
+    Return the plan, and the launch, which writes ``out``.
+
+    >>> pack, multiply = [Launch(None, (Reference(of), Reference("scratch", 64)), 1) for of in ("weight", "data")]
+    >>> plan, launch = prepare_apart(
+    ...     Plan((pack, multiply), 192, (Prepared(0, "weight", 64, 128),)), (0, "weight", 64, 128), "packed"
+    ... )
+    >>> launch.words[1], plan.launches[0].words[1], plan.scratch_bytes
+    (Reference(operand='out', offset=0), Reference(operand='packed', offset=0), 64)
+    """
+    number, _, start, size = prepared
+
+    def moved(launch: Launch, into: str) -> Launch:
+        words: list[int | Reference] = []
+        for word in launch.words:
+            if isinstance(word, Reference) and word.operand == "scratch" and word.offset >= start:
+                is_in_area = word.offset < start + size
+                word = Reference(into, word.offset - start) if is_in_area else Reference("scratch", word.offset - size)
+            words.append(word)
+        return launch._replace(words=tuple(words))
+
+    others = [moved(launch, name) for each, launch in enumerate(plan.launches) if each != number]
+    rest = tuple(
+        [
+            each._replace(number=each.number - (each.number > number), start=each.start - size * (each.start > start))
+            for each in plan.prepared
+            if each.number != number
+        ]
+    )
+    return Plan(tuple(others), plan.scratch_bytes - size, rest), moved(plan.launches[number], "out")
 
 
 class Words:

@@ -36,6 +36,7 @@ from ..run.host import host
 from ..run.program import AliasStep, NumpyStep, Recipe, RecipeLaunch, RecipeProgram, RowStep
 from ..run.programs import Memory, Note, Part
 from ..run.reference import order, resolve
+from .packing import pack_inputs
 
 if TYPE_CHECKING:
     from .native_program import NativeProgram
@@ -151,6 +152,10 @@ class DiskProgram(RecipeProgram):
         planned = self._plan()
         found = dict(zip([node for node, _ in planned.kept], planned.run(inputs, donated, note), strict=True))
         return [found[node] for node, _ in self.kept]
+
+    def _pack(self, numbers: list[int]) -> None:
+        if not self._keep_all:
+            pack_inputs(self, numbers)
 
     def _plan(self) -> NativeProgram:
         """Return the program of the planner."""

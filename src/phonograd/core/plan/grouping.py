@@ -22,14 +22,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from ..graph.node import Node, Shape
-from ..kernels.launch import Plan
+from ..kernels.launch import Launch, Plan
 from ..kernels.target import Machine
 from ..lower.pattern import Pattern, contiguous_strides
 from ..run.host import host
 from ..run.reference import resolve
 from .expansion import Order
 from .fusion import Fusion
-from .group import ELEMENT, Group, Read, Value, WriteTarget, line_strides, squeeze
+from .group import ELEMENT, Group, Read, Value, View, WriteTarget, line_strides, squeeze
 from .inplace import InPlaceAssignments, can_write_beside
 from .library_kernels import LibraryKernels
 from .steps import Alias, NumpyCall, PlanStep
@@ -44,6 +44,7 @@ def group_nodes(
     kept: Iterable[Node],
     source: Callable[[Node], Node] = resolve,
     refused: Iterable[Node] = (),
+    steady: frozenset[Node] = frozenset(),
 ) -> Grouping:
     """Return the groups, NumPy calls and views that compute some nodes.
 
@@ -59,11 +60,13 @@ def group_nodes(
         Returns the node whose value is to be read as that of a node.
     refused
         Assignments to a part of an array that must not write this part alone.
+    steady
+        The inputs that are the same in many runs.
     """
     given, kept = frozenset(inputs), list(kept)
     assignments = InPlaceAssignments(computed, given, kept, source, refused)
     order = Order(assignments.order, given, source, assignments.chosen)
-    grouping = Grouping(order, given, kept, assignments)
+    grouping = Grouping(order, given, kept, assignments, steady)
     for node in order.nodes:
         grouping.place(node)
     for node in kept:
@@ -84,17 +87,24 @@ class Grouping:
         The nodes whose values must be arrays at the end.
     assignments
         Assignments that write a part of an array alone.
+    steady
+        The inputs that are the same in many runs.
     """
 
     def __init__(
-        self, order: Order, inputs: frozenset[Node], kept: Iterable[Node], assignments: InPlaceAssignments
+        self,
+        order: Order,
+        inputs: frozenset[Node],
+        kept: Iterable[Node],
+        assignments: InPlaceAssignments,
+        steady: frozenset[Node] = frozenset(),
     ) -> None:
         self.inputs = inputs
         self.assignments = assignments
         self.source: Callable[[Node], Node] = order.source
         self._order = order
         self._fused = fused = Fusion(order, inputs, kept)
-        self._library = library = LibraryKernels(order, kept, fused)
+        self._library = library = LibraryKernels(order, kept, fused, steady)
         self._views, self._values = fused.views, fused.values
         # operations for lowerings that the parts of the planner have
         self.compute, self.fold, self.take, self.draw = fused.compute, fused.fold, fused.take, fused.draw
@@ -110,6 +120,11 @@ class Grouping:
     def groups(self) -> list[Group]:
         """The fused kernels, in the order in which they were begun."""
         return self._fused.groups
+
+    @property
+    def packed(self) -> dict[Node, tuple[View, str, Launch]]:
+        """Packed forms of steady inputs, with the views and names of these, and the launches that pack them."""
+        return self._library.packed
 
     @property
     def machine(self) -> Machine:

@@ -7,9 +7,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from ..graph.node import Node
-from ..kernels.launch import Launch, Plan, Written
+from ..kernels.launch import Launch, Plan, Written, prepare_apart
 from ..kernels.matmul.bf16_split import Split
 from ..kernels.matmul.packing import Packed
 from ..lower.pattern import Pattern
@@ -34,9 +35,13 @@ class LibraryKernels:
         The nodes whose values must be in memory at the end.
     fusion
         The fused kernels, which compute operands.
+    steady
+        The inputs that are the same in many runs: what is made of one of them alone is made before a run.
     """
 
-    def __init__(self, order: Order, kept: Iterable[Node], fusion: Fusion) -> None:
+    def __init__(
+        self, order: Order, kept: Iterable[Node], fusion: Fusion, steady: frozenset[Node] = frozenset()
+    ) -> None:
         self._fusion, self._views = fusion, fusion.views
         self._source, self._expressions = order.source, order.expressions
         #: steps, each with its stage
@@ -49,10 +54,20 @@ class LibraryKernels:
         #: the products that these sums compute
         self.absorbed = {found.product for found in self.sums.values()}
         self._uses = uses_of_operands(order)
+        self._steady = steady
+        #: packed forms of steady inputs, with the views of these and the launches that pack them
+        self.packed: dict[Node, tuple[View, str, Launch]] = {}
 
     def launch(self, node: Node, plan: Plan, operands: dict[str, View]) -> None:
         """Compute a node by the kernels of a plan."""
         fusion = self._fusion
+        if self._steady:
+            for number, prepared in reversed(list(enumerate(plan.prepared))):
+                view = operands[prepared.operand]
+                if view.source in self._steady:
+                    name = f"prepared {number}"
+                    plan, packing = prepare_apart(plan, prepared, name)
+                    operands = {**operands, name: self._keep(view, prepared.operand, packing, prepared.size, node)}
         stage = max([fusion.ready(view.source) for view in operands.values()], default=0)
         for view in operands.values():
             fusion.write(view.source)
@@ -75,10 +90,12 @@ class LibraryKernels:
         lhs, rhs = [self._source(source) for source in expression.inputs]
         views = [self._views.in_memory(lhs), self._views.in_memory(rhs)]
         uses = max(1, self._uses[rhs])
-        found = plan_product(views[0].pattern, views[1].pattern, lhs.dtype, adds=old is not None, uses=uses)
+        facts: dict[str, Any] = {"adds": old is not None, "uses": uses, "is_steady": views[1].source in self._steady}
+        found = plan_product(views[0].pattern, views[1].pattern, lhs.dtype, **facts)
         if found is None:
             views = [self._views.in_order(lhs), self._views.in_order(rhs)]
-            found = plan_product(views[0].pattern, views[1].pattern, lhs.dtype, adds=old is not None, uses=uses)
+            facts["is_steady"] = views[1].source in self._steady
+            found = plan_product(views[0].pattern, views[1].pattern, lhs.dtype, **facts)
             assert found is not None, node
         operands = {"lhs": views[0], "rhs": views[1]}
         for operand, name, packed in found.before:
@@ -87,11 +104,24 @@ class LibraryKernels:
             operands["old"] = self._views.in_order(old)
         self.launch(node, found.plan, operands)
 
+    def _keep(self, view: View, operand: str, packing: Launch, size: int, reader: Node) -> View:
+        """Return the packed form of a steady input, which is packed before a run."""
+        key = view, packing
+        node = self._panels.get(key)
+        if node is None:
+            node = self._panels[key] = panels_of(view.source, size, reader)
+            self.packed[node] = view, operand, packing
+            # like an input, it has no stage
+            self._fusion.values[node] = Value(-1, is_written=True)
+        return View(node, Pattern.contiguous(node.shape))
+
     def _pack(self, view: View, packed: Packed | Split, product: Node) -> View:
         """Return packed matrices for a product; matrices that several products share are packed once."""
+        if view.source in self._steady:
+            return self._keep(view, "rhs", packed.launch, packed.size, product)
         key = view, packed.launch
         node = self._panels.get(key)
         if node is None:
-            node = self._panels[key] = panels_of(view.source, packed, product)
+            node = self._panels[key] = panels_of(view.source, packed.size, product)
             self.launch(node, Plan((packed.launch,)), {"rhs": view})
         return View(node, Pattern.contiguous(node.shape))

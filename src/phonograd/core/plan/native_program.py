@@ -17,6 +17,7 @@ from ..graph.operator import ABSENT
 from ..kernels.launch import Launch, Plan, Reference, Written
 from ..run import kernel_cache
 from ..run.gc_pause import gc_paused
+from ..run.packed_operands import Preparation, kind_of
 from ..run.program import (
     AliasStep,
     NumpyStep,
@@ -33,6 +34,7 @@ from ..run.reference import order, resolve
 from .expansion import lowering_of
 from .grouping import Grouping, group_nodes
 from .layout import Job, Layout, jobs_of
+from .packing import pack_inputs
 from .rewrite import Rewriting
 from .steps import Alias, NumpyCall
 
@@ -46,13 +48,34 @@ class NativeProgram(RecipeProgram):
     """The kernels and NumPy calls that compute some nodes from leaves and from available values.
 
     With ``keep_all``, the targets and every intermediate value that is worth its memory are kept. The others are
-    computed again if they are needed, with the same bits.
+    computed again if they are needed, with the same bits. ``steady`` inputs are taken packed where kernels read them in
+    another order: the packed forms are further inputs, and ``preparations`` tells how they are made.
     """
 
-    __slots__ = ("_apart", "_final", "_maker", "_stretched", "kernels", "parts", "recipe", "work")
+    __slots__ = (
+        "_apart",
+        "_final",
+        "_keep_all",
+        "_maker",
+        "_steady",
+        "_stretched",
+        "kernels",
+        "parts",
+        "preparations",
+        "recipe",
+        "work",
+    )
 
-    def __init__(self, targets: Iterable[Node], available: Callable[[Node], bool], keep_all: bool = False) -> None:
+    def __init__(
+        self,
+        targets: Iterable[Node],
+        available: Callable[[Node], bool],
+        keep_all: bool = False,
+        steady: frozenset[Node] = frozenset(),
+    ) -> None:
         wanted = list(targets)
+        self._keep_all, self._steady = keep_all, steady
+        self.preparations: list[Preparation] = []
         with gc_paused():
             try:
                 self._plan(wanted, available, keep_all)
@@ -72,7 +95,9 @@ class NativeProgram(RecipeProgram):
             rewriting = Rewriting(computed, given, kept)
             source = rewriting.source
             made = [node for node in dict.fromkeys(map(source, kept)) if node not in given]
-            grouping = _group(rewriting.computed, self.inputs, made, source)
+            grouping = _group(rewriting.computed, self.inputs, made, source, self._steady)
+            self.preparations = _preparations(grouping, self.inputs)
+            self.inputs = (*self.inputs, *grouping.packed)
             seen_as, begun = grouping.assignments.seen_as, grouping.assignments.begun
             jobs = jobs_of(grouping, made)
             arrays = {*map(grouping.assignments.owner, grouping.arrays), *map(seen_as, grouping.arrays)}
@@ -102,6 +127,10 @@ class NativeProgram(RecipeProgram):
             Memory(layout.arena_bytes, _bytes(made), _bytes(others)),
         )
         self._prepare(self.recipe, list(self.kernels.values()))
+
+    def _pack(self, numbers: list[int]) -> None:
+        if not self._keep_all:
+            pack_inputs(self, numbers)
 
     def _part_segments(self) -> list[tuple[Part, Segment]]:
         if self._apart is None:
@@ -141,16 +170,34 @@ class NativeProgram(RecipeProgram):
 
 
 def _group(
-    computed: Sequence[Node], inputs: Sequence[Node], made: Sequence[Node], source: Callable[[Node], Node]
+    computed: Sequence[Node],
+    inputs: Sequence[Node],
+    made: Sequence[Node],
+    source: Callable[[Node], Node],
+    steady: frozenset[Node],
 ) -> Grouping:
     """Return the grouping of nodes into kernels in which no assignment precedes a reader of the replaced value."""
     refused: set[Node] = set()
     while True:
-        grouping = group_nodes(computed, inputs, made, source, refused)
+        grouping = group_nodes(computed, inputs, made, source, refused, steady)
         late = grouping.assignments.late(grouping.steps()) if grouping.assignments.replaced else set()
         if not late:
             return grouping
         refused |= late
+
+
+def _preparations(grouping: Grouping, inputs: Sequence[Node]) -> list[Preparation]:
+    """Return how the packed forms of steady inputs are made."""
+    launches = [launch for _, _, launch in grouping.packed.values()]
+    kernels = _kernels({launch.structure: max(launch.extent // launch.chunk, launch.work) for launch in launches})
+    found = []
+    for node, (view, operand, launch) in grouping.packed.items():
+        start = view.pattern.offset * view.source.dtype.itemsize
+        table = launch.table({operand: (0, start), "out": (1, 0)})
+        kind = kind_of((launch, start, node.dtype))
+        source, kernel = inputs.index(view.source), kernels[launch.structure]
+        found.append(Preparation(source, kind, kernel, table, launch.extent, launch.chunk, node.shape, node.dtype))
+    return found
 
 
 def _worth_keeping(node: Node) -> bool:

@@ -49,11 +49,11 @@ def _panels(data: Any) -> Any:
 _PANELS = Operator(_panels, cost=0.0)
 
 
-def panels_of(source: Node, packed: Packed | Split, product: Node) -> Node:
-    """Return a node whose memory holds the matrices of another one as panels; a product is the first to read it."""
+def panels_of(source: Node, size: int, reader: Node) -> Node:
+    """Return a node whose memory holds a value in another order, in some bytes; ``reader`` is the first to read it."""
     dtype = compute_dtype(source.dtype)
-    node = Node(_PANELS, (source,), (), (packed.size // dtype.itemsize,), dtype)
-    node.gradient_of = product
+    node = Node(_PANELS, (source,), (), (size // dtype.itemsize,), dtype)
+    node.gradient_of = reader
     return node
 
 
@@ -125,22 +125,31 @@ class Product(NamedTuple):
 
 
 def plan_product(
-    lhs: Pattern, rhs: Pattern, dtype: DType, machine: Machine | None = None, adds: bool = False, uses: int = 1
+    lhs: Pattern,
+    rhs: Pattern,
+    dtype: DType,
+    machine: Machine | None = None,
+    adds: bool = False,
+    uses: int = 1,
+    is_steady: bool = False,
 ) -> Product | None:
     """Return how to multiply matrices, or None where the axes before the last two cannot be walked with two strides.
 
     They can for operands that are contiguous. Operands of 16 bits have a float32 product. ``adds`` says whether the
-    product is added to a contiguous ``old``, ``uses`` how many products of few rows read ``rhs``.
+    product is added to a contiguous ``old``, ``uses`` how many products of few rows read ``rhs``, and ``is_steady``
+    that packing ``rhs`` costs nothing, because it is the same in many runs.
     """
-    return _known_plan(lhs, rhs, dtype, machine or host(), adds, uses)
+    return _known_plan(lhs, rhs, dtype, machine or host(), adds, uses, is_steady)
 
 
 def plan_new_product(lhs: Pattern, rhs: Pattern, dtype: DType) -> Product | None:
     """Return how to multiply matrices whose sizes are probably new."""
-    return _plan(lhs, rhs, dtype, host(), False, 1)
+    return _plan(lhs, rhs, dtype, host(), False, 1, False)
 
 
-def _plan(lhs: Pattern, rhs: Pattern, dtype: DType, machine: Machine, adds: bool, uses: int) -> Product | None:
+def _plan(
+    lhs: Pattern, rhs: Pattern, dtype: DType, machine: Machine, adds: bool, uses: int, is_steady: bool
+) -> Product | None:
     rows, terms = lhs.shape[-2:]
     columns = rhs.shape[-1]
     sizes, count, kernel = (rows, terms, columns), (1, 1), gemm_for(np.dtype(dtype), machine)
@@ -173,8 +182,8 @@ def _plan(lhs: Pattern, rhs: Pattern, dtype: DType, machine: Machine, adds: bool
     if columns == 1:
         # a column is a row of the transposed product, and many columns fill vectors
         sizes, left, right, names = (1, terms, rows), right.transposed, left.transposed, ("rhs", "lhs")
-    shared = uses >= ENOUGH_USES and columns > 1 and math.prod(rhs.shape) > 0
-    shared = shared and (right.column != 1 or uses * rows >= ENOUGH_ROWS)
+    shared = (is_steady or uses >= ENOUGH_USES) and columns > 1 and math.prod(rhs.shape) > 0
+    shared = shared and (right.column != 1 or is_steady or uses * rows >= ENOUGH_ROWS)
     plan = product(sizes, count, left, right, result, kernel, old, names, uses, shared)
     return Product(plan, (Before("rhs", "rhs", panels(sizes, count, right, kernel, uses)),) if shared else ())
 

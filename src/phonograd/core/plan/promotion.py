@@ -15,7 +15,7 @@ from ..run import thread_pool
 from ..run.background import Queue
 from .cache import CachedPlan, CacheNode
 
-__all__ = ["describe", "finish", "has_failed", "is_due", "promote"]
+__all__ = ["describe", "finish", "has_failed", "is_due", "promote", "submit"]
 
 #: estimates of the time that planning takes: for each node, and for compiling at least one kernel
 NODE_NS = 150_000
@@ -75,6 +75,11 @@ def promote(position: CacheNode, key: object, plan: CachedPlan, make: Callable[[
         plan.promotion = None
 
     plan.promotion = _queue
+    _queue.submit(work)
+
+
+def submit(work: Callable[[], object]) -> None:
+    """Let the helper do other work on plans."""
     _queue.submit(work)
 
 

@@ -15,12 +15,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..base import settings
 from ..base.dtypes import DType
 from ..base.errors import MXNetError
 from ..base.outside import is_from_outside
 from ..graph.node import Node, Shape
 from ..graph.operator import Array
-from . import kernel_cache, memory_pool
+from . import kernel_cache, memory_pool, packed_operands
 from .called import function_of_node
 from .donation import Donation
 from .driver import Row, can_launch, prepare
@@ -47,6 +48,8 @@ _ARRAY = np.ndarray
 _BYTE = np.dtype(np.uint8)
 #: number of the flag among the arrays of a row, after the numbers and the arena
 _FLAG = 2
+#: the run whose inputs are noted, and the one whose inputs are compared with them
+_NOTED, _COMPARED = 3, 6
 
 
 class RecipeLaunch(NamedTuple):
@@ -134,10 +137,14 @@ class RecipeProgram:
         "_arena_room",
         "_begun",
         "_checks_layout",
+        "_choices",
         "_exchanges",
         "_fixed",
         "_kept_slots",
+        "_noted",
         "_on_stack",
+        "_packed",
+        "_packs",
         "_segments",
         "_sets_flag",
         "_used",
@@ -182,12 +189,23 @@ class RecipeProgram:
         self.donatable = tuple(dict.fromkeys([number for number in donatable if number not in self._kept_slots]))
         self.memory = recipe.memory
         self.runs = 0
+        #: inputs noted in one run to be compared in another, and the program that takes them packed
+        self._noted: Any = None
+        self._packed: packed_operands.PackedOperands | None = None
+        self._packs = True
+        self._choices = _choices()
 
     def run(self, inputs: list[Any], donated: Container[int] = (), note: Note | None = None) -> list[Array]:
         """Return the values of the kept nodes, given those of the inputs (see :class:`.programs.Program`).
 
-        The second run queues the kernels for tier-up, because more runs are likely to follow.
+        The second run queues the kernels for tier-up, because more runs are likely to follow. If some inputs are the
+        same in several runs, later ones take them packed.
         """
+        if self._packed is not None and note is None and not donated:
+            found = self._packed.run(inputs)
+            if found is not None:
+                return found
+            self._repack()
         if self._checks_layout and note is None and not donated and not self._begun:
             values = inputs + self._fixed
         else:
@@ -197,6 +215,9 @@ class RecipeProgram:
             if values[number] is None:
                 raise MXNetError("an array was lost: the computation that changed it in place has been interrupted")
         if donated:
+            for number in self.donatable:
+                if number in donated:
+                    packed_operands.note_write(inputs[number])
             self._exchange(values, donated, note is None)
         for number, slot, shape in self._begun:
             given = values[number].reshape(shape)
@@ -212,11 +233,47 @@ class RecipeProgram:
         else:
             for segment in self._segments:
                 segment(values)
-        if self.runs < 2:
-            self.runs += 1
-            if self.runs == 2:
-                kernel_cache.tier_up(self._used)
+        if self.runs < _COMPARED:
+            self._count_run(inputs)
         return [values[slot] for slot in self._kept_slots]
+
+    def _count_run(self, inputs: list[Any]) -> None:
+        """Count a run: later ones are likely to follow, and to have the same weights."""
+        self.runs += 1
+        if self.runs == 2:
+            kernel_cache.tier_up(self._used)
+        elif self.runs == _NOTED:
+            self._noted = packed_operands.note(inputs)
+        elif self.runs == _COMPARED and self._noted is not None:
+            same = packed_operands.unchanged(self._noted, inputs)
+            self._noted = None
+            if same and self._packs and settings.current().packed_bytes:
+                self._pack(same)
+
+    def _repack(self) -> None:
+        """Stop packing inputs that change too often."""
+        packed = self._packed
+        if packed is not None and packed.given_up:
+            self._packed = None
+            same = [number for number in packed.sources if number not in packed.given_up]
+            if same:
+                self._pack(same)
+
+    def _pack(self, numbers: list[int]) -> None:
+        """Plan a program that takes some inputs packed, and use it when it is ready."""
+        raise NotImplementedError
+
+    def never_pack(self) -> None:
+        """Do not look for inputs that are the same in many runs."""
+        self._packs = False
+
+    def has_same_choices(self) -> bool:
+        """Return whether the settings that decide bits are still those with which the plan was made."""
+        return self._choices == _choices()
+
+    def use_packed(self, packed: packed_operands.PackedOperands) -> None:
+        """Take some inputs packed from now on."""
+        self._packed = packed
 
     def _exchange(self, values: list[Any], donated: Container[int], is_one_call: bool) -> None:
         """Give results the memory of donated inputs."""
@@ -267,6 +324,12 @@ class RecipeProgram:
     def _final_results(self) -> dict[int, list[tuple[Node, int]]]:
         """Return by number of a part the kept nodes, with their slots, whose memory no later part touches."""
         raise NotImplementedError
+
+
+def _choices() -> tuple[Any, ...]:
+    """Return the settings on which the algorithms of a plan depend, and with them its bits."""
+    now = settings.current()
+    return now.winograd, now.matrix_unit
 
 
 def last_touches(steps: Sequence[RowStep | NumpyStep | AliasStep], kept: Sequence[int]) -> dict[int, list[int]]:

@@ -8,7 +8,7 @@ import math
 from ...base.dtypes import FLOAT32, FLOAT64, DType
 from ...graph.node import Shape
 from ..deinterleave import specialized_stride
-from ..launch import Launch, Plan, Reference
+from ..launch import Launch, Plan, Prepared, Reference, align_up
 from ..scratch import Scratch
 from ..target import Machine
 from . import channels_last_plan, direct_plan, winograd_plan
@@ -172,7 +172,8 @@ class Convolution:
         parts = min(tiles, -(-_ITEMS // boxes), most)
         depth = shape.channels * shape.taps
         scratch = Scratch(self.slots)
-        packed = scratch.reserve(shape.groups * tiles * depth * rows * size)
+        packed_bytes = shape.groups * tiles * depth * rows * size
+        packed = scratch.reserve(packed_bytes)
         framed = 0 if shape.plain else round_up(shape.channels * frame.channel + lanes, lanes)
         values, elements = box_values(shape, box, block, lanes, images * framed, images)
         values.update(frame_values(shape, frame))
@@ -190,7 +191,8 @@ class Convolution:
             PackWeights(dtype, lanes, rows, consecutive=transposed).launch(shape.groups, packed, packing),
             Launch(kernel, FORWARD.fill(values, frame.taps), boxes * parts, work=shape.work),
         )
-        return Plan(launches, scratch.size)
+        prepared = Prepared(1, "weight", packed.offset, align_up(packed_bytes))
+        return Plan(launches, scratch.size, (prepared,))
 
     def _backward(self, shape: Geometry, dtype: DType) -> Plan:
         lanes, size = self.machine.lanes(dtype), dtype.itemsize

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from ...base.dtypes import FLOAT32
 from ...graph.node import Shape
-from ..launch import Launch, Plan, Reference
+from ..launch import Launch, Plan, Prepared, Reference, align_up
 from ..scratch import Scratch
 from ..target import Machine
 from .geometry import Geometry, evenly, round_up
@@ -165,7 +165,8 @@ def _forward(
     elements = tiling.size**2
     scratch = Scratch(slots)
     pairs = -(-shape.filters // (WIDTH * lanes))
-    packed = scratch.reserve(shape.groups * elements * pairs * shape.channels * WIDTH * lanes * _FLOAT)
+    packed_bytes = shape.groups * elements * pairs * shape.channels * WIDTH * lanes * _FLOAT
+    packed = scratch.reserve(packed_bytes)
     # at a distance of a multiple of 4096 bytes, all elements of a tile would compete for the same few cache sets
     data_step, sums_step = odd_stride(channels * tiles, lanes), odd_stride(WIDTH * lanes * tiles, lanes)
     values = walk.values(data_step, elements * data_step, sums_step, elements * (data_step + sums_step))
@@ -184,7 +185,8 @@ def _forward(
             work=shape.work,
         ),
     )
-    return Plan(launches, scratch.size)
+    prepared = Prepared(1, "weight", packed.offset, align_up(packed_bytes))
+    return Plan(launches, scratch.size, (prepared,))
 
 
 def tiles_at_once(machine: Machine, channels: int, tiles: int) -> int:

@@ -1,0 +1,61 @@
+"""Packing: plans programs that take steady inputs packed, in the background.
+
+A program that got the same weights in several runs (:mod:`~phonograd.core.run.program`) asks for it. The new plan
+computes the same values by the same kernels, without the launches that pack weights. See docs/decisions/0028.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..base import settings
+from ..graph.operator import Array
+from ..run.background import run_apart
+from ..run.packed_operands import PackedOperands
+from ..run.program import RecipeProgram
+
+__all__ = ["pack_inputs"]
+
+
+def pack_inputs(program: RecipeProgram, numbers: list[int]) -> None:
+    """Make the plan of a program again, with some inputs packed; the program uses it when it is ready."""
+    from . import promotion
+
+    def work() -> None:
+        try:
+            packed = _plan(program, numbers)
+        except Exception as error:  # noqa: BLE001 - raised by the next run
+            packed = PackedOperands(_raising(error), ())
+        if packed is not None:
+            program.use_packed(packed)
+
+    if settings.current().tiers == "background":
+        promotion.submit(work)
+    else:
+        run_apart(work)
+
+
+def _plan(program: RecipeProgram, numbers: list[int]) -> PackedOperands | None:
+    from .native_program import NativeProgram
+
+    if not program.has_same_choices():
+        # another algorithm would have other bits
+        return None
+    inputs = program.inputs
+    steady = frozenset([inputs[number] for number in numbers])
+    targets = [node for node, _ in program.kept]
+    planned = NativeProgram(targets, frozenset(inputs).__contains__, steady=steady)
+    if not planned.preparations or [node for node, _ in planned.kept] != targets:
+        return None
+    given = planned.inputs[: len(planned.inputs) - len(planned.preparations)]
+    if given != inputs:
+        return None
+    planned.never_pack()
+    return PackedOperands(planned.run, planned.preparations)
+
+
+def _raising(error: Exception) -> Any:
+    def run(_: list[Any]) -> list[Array]:
+        raise error
+
+    return run
