@@ -53,7 +53,7 @@ class LibraryKernels:
     def launch(self, node: Node, plan: Plan, operands: dict[str, View]) -> None:
         """Compute a node by the kernels of a plan."""
         fusion = self._fusion
-        stage = max([fusion.ready(view.source) for view in operands.values()], default=0)
+        stage = max([fusion.ready(view.source) for view in operands.values()], default=fusion.floor)
         for view in operands.values():
             fusion.write(view.source)
         fusion.values[node] = Value(stage, is_written=True)
