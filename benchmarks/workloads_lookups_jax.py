@@ -8,6 +8,7 @@ import functools
 import jax
 import jax.numpy as jnp
 import numpy
+
 from workloads_lookups_nd import places, table
 
 
@@ -29,7 +30,9 @@ def _reader(function, *arguments):
 
 
 def embedding(jax, rows, width, count):
-    return _reader(lambda weight, indices: jnp.take(weight, indices, 0, mode="clip"), _table(rows, width), _indices(count, rows))
+    return _reader(
+        lambda weight, indices: jnp.take(weight, indices, 0, mode="clip"), _table(rows, width), _indices(count, rows)
+    )
 
 
 def _sgd(weight, grad):
@@ -58,7 +61,9 @@ def _trained(update, states, jax, rows, width, count):
 
 
 def take_columns(jax, rows, width, count):
-    return _reader(lambda weight, indices: jnp.take(weight, indices, 1, mode="clip"), _table(width, rows), _indices(count, rows))
+    return _reader(
+        lambda weight, indices: jnp.take(weight, indices, 1, mode="clip"), _table(width, rows), _indices(count, rows)
+    )
 
 
 def gather_nd(jax, rows, width, count):

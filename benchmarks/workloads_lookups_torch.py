@@ -5,6 +5,7 @@ import functools
 import numpy
 import torch
 import torch.nn.functional as F
+
 from workloads_lookups_nd import places, table
 
 

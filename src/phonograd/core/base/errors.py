@@ -27,6 +27,7 @@ __all__ = [
     "USER_LINE",
     "AssumptionWarning",
     "MXNetError",
+    "MemoryLimitWarning",
     "MissingFile",
     "NoCompilerWarning",
     "OutOfMemory",
@@ -78,6 +79,10 @@ class TooLarge(MXNetError):
 
 class NoCompilerWarning(RuntimeWarning):
     """Kernels cannot be compiled here, so NumPy evaluates everything. Warned once, when a value is first asked for."""
+
+
+class MemoryLimitWarning(RuntimeWarning):
+    """An evaluation takes more memory than ``settings.memory_limit_bytes``, whatever is computed again."""
 
 
 class AssumptionWarning(RuntimeWarning):

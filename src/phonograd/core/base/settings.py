@@ -109,6 +109,10 @@ class Settings:
     packed_bytes: int = 1 << 30
     """Memory for weights in the order in which kernels read them, kept from call to call while the weights do not
     change; those of the networks used least recently are dropped first. With 0, every call packs its weights."""
+    memory_limit_bytes: int = 0
+    """Memory that arrays and temporary values may take; 0 sets no limit. A graph that would take more is planned so
+    that values of the forward pass are computed again where the backward pass reads them: the same bits, in less memory
+    and more time (docs/performance.md). If that is not enough, a ``MemoryLimitWarning`` gives the figures."""
     bucket_bytes: int = 8 << 20
     """Bytes of gradients that processes which train together add up at once, while the rest is still computed."""
     rank_timeout: float = 600.0
@@ -151,6 +155,8 @@ def _check(settings: Settings) -> Settings:
         raise ValueError(f"executor must be 'auto', 'native' or 'reference', not {settings.executor!r}")
     if settings.bucket_bytes < 1 or min(settings.rank_timeout, settings.rank_silence) < 0:
         raise ValueError("bucket_bytes must be positive, and rank_timeout and rank_silence must not be negative")
+    if settings.memory_limit_bytes < 0:
+        raise ValueError(f"memory_limit_bytes must not be negative, not {settings.memory_limit_bytes}; 0 sets no limit")
     if settings.winograd not in (0, 4, 6, 8):
         raise ValueError(f"winograd must be 0, 4, 6 or 8, not {settings.winograd!r}")
     if settings.tiers not in ("background", "blocking", "plan"):
@@ -195,7 +201,16 @@ _current = _from_environment()
 class _Active:
     """The settings that hot paths read, as slots: one attribute instead of a call."""
 
-    __slots__ = ("attentive", "executor", "naive", "node_limit", "pending_limit", "plan_limit", "watched")
+    __slots__ = (
+        "attentive",
+        "executor",
+        "memory_limit_bytes",
+        "naive",
+        "node_limit",
+        "pending_limit",
+        "plan_limit",
+        "watched",
+    )
 
     def __init__(self) -> None:
         self.watched = False
@@ -206,6 +221,7 @@ class _Active:
         self.naive = settings.naive
         self.executor = settings.executor
         self.node_limit = settings.node_limit
+        self.memory_limit_bytes = settings.memory_limit_bytes
         self.plan_limit = settings.plan_limit
         self.pending_limit = settings.pending_limit
         self._attend()

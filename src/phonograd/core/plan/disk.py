@@ -28,7 +28,7 @@ from ..graph.node import Node, Shape
 from ..graph.operator import REGISTRY, Array, Operator
 from ..kernels.launch import Written
 from ..ops.math.structural import LEAF
-from ..run import driver, kernel_cache
+from ..run import driver, kernel_cache, memory_pool
 from ..run.background import run_apart
 from ..run.disk_cache import DiskCache, is_ours
 from ..run.gc_pause import gc_paused
@@ -71,11 +71,17 @@ def program_for(
         if description is None:
             return _plan(wanted, available, keep_all)
         key = disk.key(description, "p")
+        budget = memory_pool.budget_bytes(sum([node.size * node.dtype.itemsize for node in inputs]))
         recalled = _load(disk, key, nodes, wanted, inputs, keep_all)
+        limited = ""
+        if budget is not None and (recalled is None or recalled.memory.total > budget):
+            # a plan that computes values again to fit into the memory limit is stored apart from the other one
+            limited = disk.key(description + f"\nat most {budget} bytes".encode(), "p")
+            recalled = _load(disk, limited, nodes, wanted, inputs, keep_all)
         if recalled is not None:
             return recalled
         planned = _plan(wanted, available, keep_all)
-        _keep(disk, key, planned, nodes)
+        _keep(disk, limited if planned.is_limited else key, planned, nodes)
         return planned
 
 
@@ -299,7 +305,7 @@ class _Words(list[int]):
 
 def _put_step(words: _Words, step: RowStep | NumpyStep | AliasStep, numbers: dict[Node, int]) -> None:
     if isinstance(step, NumpyStep):
-        words.extend([1, numbers[step.node], step.target])
+        words.extend([1, _number(step.node, numbers), step.target])
         words.put(step.sources)
     elif isinstance(step, AliasStep):
         words.extend([2, step.source, step.target])
@@ -316,6 +322,16 @@ def _put_step(words: _Words, step: RowStep | NumpyStep | AliasStep, numbers: dic
             words.extend([slot, _DTYPES[dtype.num].num])
             words.put(shape)
     words.put(step.done)
+
+
+def _number(node: Node, numbers: dict[Node, int]) -> int:
+    """Return the number of a node, or that of the node whose value it computes again."""
+    original: Node | None = node
+    while original is not None and original not in numbers:
+        original = original.gradient_of
+    if original is None or (original.operator, original.attributes) != (node.operator, node.attributes):
+        raise KeyError(node)
+    return numbers[original]
 
 
 def decode(data: bytes, nodes: Sequence[Node]) -> tuple[Recipe, list[tuple[str, int]]] | None:

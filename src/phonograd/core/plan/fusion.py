@@ -80,6 +80,8 @@ class Fusion:
         self.views = Views(order, self.copy)
         self._again = Rematerializer(order, kept, self.views, self.values)
         self._open: dict[tuple[int, Shape], list[Group]] = {}
+        #: the first stage at which the node that is being placed may be computed
+        self.floor = 0
         #: by space and reduced axes, the group that folded last
         self._folding: dict[tuple[Shape, Shape], Group] = {}
 
@@ -216,7 +218,7 @@ class Fusion:
 
     def assign_to_group(self, candidate: Candidate) -> None:
         """Put a node into a group of its stage, or of a later one where that is not possible."""
-        space, stage = candidate.space, 0
+        space, stage = candidate.space, self.floor
         near: list[tuple[int, Group]] = []
         values = self.values
         operands: list[Member | Read] = []
@@ -251,7 +253,7 @@ class Fusion:
         for group in groups:
             if self._accepts(group, candidate):
                 return
-        stage = max([self.ready(read.source) for read in candidate.reads], default=0)
+        stage = max([self.ready(read.source) for read in candidate.reads], default=self.floor)
         for group in self.recent(stage, space):
             related = not group.reduced or not group.sources.isdisjoint([read.source for read in candidate.reads])
             if related and self._accepts(group, candidate):
@@ -342,9 +344,10 @@ class Fusion:
     # -- values
 
     def home(self, node: Node) -> Group | None:
-        """Return the group that computes a node, if one does."""
+        """Return the group that computes a node, if one does and the node that is being placed may join it."""
         value = self.values.get(node)
-        return None if value is None else value.group
+        group = None if value is None else value.group
+        return None if group is None or group.stage < self.floor else group
 
     def write(self, node: Node) -> None:
         """Write a value to memory, if a group computes it; all others are there."""
@@ -361,12 +364,12 @@ class Fusion:
     def ready(self, source: Node) -> int:
         """Return the first stage at which a value can be read from memory."""
         if source in self.inputs:
-            return 0
+            return self.floor
         value = self.values.get(source)
         if value is None:
             assert self.views.needs_no_memory(source), source
-            return 0
-        return value.stage + 1
+            return self.floor
+        return max(value.stage + 1, self.floor)
 
     # -- groups
 

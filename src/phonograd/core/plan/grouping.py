@@ -33,7 +33,7 @@ from .group import ELEMENT, Group, Read, Value, View, WriteTarget, line_strides,
 from .inplace import InPlaceAssignments, can_write_beside
 from .library_kernels import LibraryKernels
 from .steps import Alias, NumpyCall, PlanStep
-from .views import over
+from .views import BARRIER, over
 
 __all__ = ["Grouping", "group_nodes"]
 
@@ -109,6 +109,8 @@ class Grouping:
         # operations for lowerings that the parts of the planner have
         self.compute, self.fold, self.take, self.draw = fused.compute, fused.fold, fused.take, fused.draw
         self.view, self.multiply = fused.views.add, library.multiply
+        #: the first stage at which the readers of a barrier, or of a location of one, may be computed
+        self._floors: dict[Node, int] = {}
         #: steps that are no kernels, each with its stage
         self._others: list[tuple[int, NumpyCall | Alias]] = []
         #: by joined value its parts, and where they begin
@@ -151,10 +153,26 @@ class Grouping:
         """Decide where and when a node is computed."""
         if node in self._values or node in self._library.absorbed:
             return
+        order, fused = self._order, self._fused
+        if self._floors or node.operator is BARRIER:
+            fused.floor = self._floor(node)
         if node in self._library.sums:
             self._library.add_product(node)
         else:
-            self._order.lowerings[node].place(self, node, self._order.expressions[node])
+            order.lowerings[node].place(self, node, order.expressions[node])
+        if fused.floor:
+            if node in order.below:
+                self._floors[node] = fused.floor
+            fused.floor = 0
+
+    def _floor(self, node: Node) -> int:
+        """Return the first stage at which a node may be computed, given the barriers that it reads."""
+        sources = self._order.sources
+        read = [*sources[node], *(sources[self._library.sums[node].product] if node in self._library.sums else ())]
+        floor = max([self._floors.get(source, 0) for source in read], default=0)
+        if node.operator is BARRIER:
+            floor = max(floor, self._fused.ready(self._views.of(sources[node][1]).source))
+        return floor
 
     # -- operations for lowerings
 
@@ -167,6 +185,7 @@ class Grouping:
         """Let NumPy evaluate the operator of a node."""
         sources = tuple([self.source(source) for source in node.inputs])
         stage = max([self.make_array(source) for source in sources], default=0)
+        stage = max(stage, self._fused.floor)
         self._values[node] = Value(stage)
         self.arrays.add(node)
         self._others.append((stage, NumpyCall(node, sources)))

@@ -68,7 +68,7 @@ class LibraryKernels:
                     name = f"prepared {number}"
                     plan, packing = prepare_apart(plan, prepared, name)
                     operands = {**operands, name: self._keep(view, prepared.operand, packing, prepared.size, node)}
-        stage = max([fusion.ready(view.source) for view in operands.values()], default=0)
+        stage = max([fusion.ready(view.source) for view in operands.values()], default=fusion.floor)
         for view in operands.values():
             fusion.write(view.source)
         fusion.values[node] = Value(stage, is_written=True)

@@ -11,11 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from ..base import settings
 from ..base.dtypes import DType
 from ..graph.node import Node, Shape
 from ..graph.operator import ABSENT
 from ..kernels.launch import Launch, Plan, Reference, Written
-from ..run import kernel_cache
+from ..run import kernel_cache, memory_pool
 from ..run.gc_pause import gc_paused
 from ..run.packed_operands import Preparation, kind_of
 from ..run.program import (
@@ -31,6 +32,7 @@ from ..run.program import (
 )
 from ..run.programs import Memory, Part
 from ..run.reference import order, resolve
+from . import memory_limit
 from .expansion import lowering_of
 from .grouping import Grouping, group_nodes
 from .layout import Job, Layout, jobs_of
@@ -42,6 +44,10 @@ __all__ = ["NativeProgram"]
 
 #: operations per element above which a value that may be needed again is kept instead of computed again
 CHEAP = 4.0
+#: plans that are made to fit into the memory limit; each evicts more values than the one before
+MOST_DRAFTS = 8
+#: the share of its memory that a draft is to take after one that was not smaller than the draft before
+MARGIN = 0.8
 
 
 class NativeProgram(RecipeProgram):
@@ -59,6 +65,7 @@ class NativeProgram(RecipeProgram):
         "_maker",
         "_steady",
         "_stretched",
+        "is_limited",
         "kernels",
         "parts",
         "preparations",
@@ -90,22 +97,16 @@ class NativeProgram(RecipeProgram):
         asked = dict.fromkeys([node for node in wanted if node not in given])
         kept = [n for n in computed if n in asked or _worth_keeping(n)] if keep_all else list(asked)
         kept = [node for node in kept if node.outputs is None and node.operator is not ABSENT.operator]
-        jobs: list[Job | NumpyCall | Alias]
-        if kernel_cache.available():
-            rewriting = Rewriting(computed, given, kept)
-            source = rewriting.source
-            made = [node for node in dict.fromkeys(map(source, kept)) if node not in given]
-            grouping = _group(rewriting.computed, self.inputs, made, source, self._steady)
-            self.preparations = _preparations(grouping, self.inputs)
-            self.inputs = (*self.inputs, *grouping.packed)
-            seen_as, begun = grouping.assignments.seen_as, grouping.assignments.begun
-            jobs = jobs_of(grouping, made)
-            arrays = {*map(grouping.assignments.owner, grouping.arrays), *map(seen_as, grouping.arrays)}
-        else:
-            source, made, arrays = resolve, kept, set(computed)
-            jobs = [NumpyCall(node, tuple(map(resolve, node.inputs))) for node in computed]
-            seen_as, begun = resolve, {}
-        layout = Layout(jobs, self.inputs, map(seen_as, made), arrays, begun)
+        draft = _Draft.of(computed, self.inputs, kept, self._steady)
+        #: by node of the graph the node that computes it in the plan, if they are not the same
+        renamed: Mapping[Node, Node] = {}
+        #: whether values are computed again to fit into the memory limit
+        self.is_limited = False
+        if settings.active.memory_limit_bytes and not self._steady and kernel_cache.available():
+            limited, renamed = _within_limit(draft, self.inputs, kept, available)
+            self.is_limited, draft = limited is not draft, limited
+        jobs, layout, source, seen_as, begun = draft.jobs, draft.layout, draft.source, draft.seen_as, draft.begun
+        self.inputs, self.preparations = draft.inputs, draft.preparations
         #: the number of chunks of work for each kernel, by its description
         self.work = _work_of(jobs)
         self.kernels = _kernels(self.work)
@@ -115,16 +116,15 @@ class NativeProgram(RecipeProgram):
         self._stretched: tuple[Any, list[tuple[list[Segment], list[tuple[Node, int]]]]] = (None, [])
         #: what a run does, in order
         self.parts = [_part(job) for job in jobs]
-        others = arrays.difference(map(seen_as, made), self.inputs)
         self.recipe = Recipe(
             self._maker.all(),
             layout.width,
             layout.numbers().tobytes(),
             layout.arena_bytes,
-            [(node, layout.slots[seen_as(source(node))]) for node in kept],
+            [(node, layout.slots[seen_as(source(renamed.get(node, node)))]) for node in kept],
             [(layout.slots[given], layout.slots[node], node.shape) for node, given in begun.items()],
             layout.exchanges,
-            Memory(layout.arena_bytes, _bytes(made), _bytes(others)),
+            draft.memory(self.inputs),
         )
         self._prepare(self.recipe, list(self.kernels.values()))
 
@@ -167,6 +167,87 @@ class NativeProgram(RecipeProgram):
     def _final_results(self) -> dict[int, list[tuple[Node, int]]]:
         self._part_segments()
         return self._final
+
+
+class _Draft(NamedTuple):
+    """The jobs of a plan and the places of its values."""
+
+    jobs: Sequence[Job | NumpyCall | Alias]
+    layout: Layout
+    source: Callable[[Node], Node]
+    """Returns the node whose value is read as that of a node."""
+    made: list[Node]
+    """The kept nodes, as they are computed."""
+    arrays: set[Node]
+    """Nodes that are arrays of their own."""
+    seen_as: Callable[[Node], Node]
+    begun: Mapping[Node, Node]
+    inputs: tuple[Node, ...]
+    """The inputs, and the packed forms of steady ones."""
+    preparations: list[Preparation]
+    """How the packed forms are made."""
+
+    @staticmethod
+    def of(
+        computed: Sequence[Node], inputs: Sequence[Node], kept: Sequence[Node], steady: frozenset[Node] = frozenset()
+    ) -> _Draft:
+        """Return a draft that computes some nodes and keeps the values of others."""
+        jobs: list[Job | NumpyCall | Alias]
+        begun: Mapping[Node, Node]
+        given = set(inputs)
+        if kernel_cache.available():
+            rewriting = Rewriting(computed, given, kept)
+            source = rewriting.source
+            made = [node for node in dict.fromkeys(map(source, kept)) if node not in given]
+            grouping = _group(rewriting.computed, inputs, made, source, steady)
+            preparations = _preparations(grouping, inputs)
+            taken = (*inputs, *grouping.packed)
+            seen_as, begun = grouping.assignments.seen_as, grouping.assignments.begun
+            jobs = jobs_of(grouping, made)
+            arrays = {*map(grouping.assignments.owner, grouping.arrays), *map(seen_as, grouping.arrays)}
+        else:
+            source, made, arrays = resolve, list(kept), set(computed)
+            jobs = [NumpyCall(node, tuple(map(resolve, node.inputs))) for node in computed]
+            seen_as, begun = resolve, {}
+            preparations, taken = [], tuple(inputs)
+        layout = Layout(jobs, taken, map(seen_as, made), arrays, begun)
+        return _Draft(jobs, layout, source, made, arrays, seen_as, begun, taken, preparations)
+
+    def memory(self, inputs: Sequence[Node]) -> Memory:
+        """Return the bytes that a run takes in addition to its inputs."""
+        others = self.arrays.difference(map(self.seen_as, self.made), inputs)
+        return Memory(self.layout.arena_bytes, _bytes(self.made), _bytes(others))
+
+
+def _within_limit(
+    draft: _Draft, inputs: Sequence[Node], kept: Sequence[Node], available: Callable[[Node], bool]
+) -> tuple[_Draft, Mapping[Node, Node]]:
+    """Return a draft that computes values again until it fits into the memory limit, and how it names kept nodes."""
+    budget = memory_pool.budget_bytes(_bytes(inputs))
+    renamed = {node: node for node in kept}
+    unlimited = draft.memory(inputs).total
+    if budget is None or unlimited <= budget:
+        return draft, renamed
+    margin = 1.0
+    for _ in range(MOST_DRAFTS):
+        memory = draft.memory(inputs)
+        if memory.total <= budget:
+            break
+        free = max(budget - memory._replace(arena=0).total, 0) * margin
+        shape = memory_limit.Draft(draft.jobs, draft.layout.regions, draft.source, draft.arrays)
+        found = memory_limit.evict(shape, inputs, list(renamed.values()), free / memory_pool.room_for(memory.arena))
+        if found is None:
+            break
+        names = {node: found[resolve(now)] for node, now in renamed.items()}
+        targets = list(names.values())
+        smaller = _Draft.of(order(map(resolve, targets), available)[1], inputs, targets)
+        if smaller.layout.arena_bytes < draft.layout.arena_bytes:
+            draft, renamed = smaller, names
+        else:
+            margin *= MARGIN
+    planned = draft.memory(inputs).total
+    memory_limit.warn_if_above(planned, unlimited, budget, max(kept, key=lambda node: node.serial, default=None))
+    return draft, renamed
 
 
 def _group(

@@ -18,8 +18,14 @@ __all__ = ["pack_inputs"]
 
 
 def pack_inputs(program: RecipeProgram, numbers: list[int]) -> None:
-    """Make the plan of a program again, with some inputs packed; the program uses it when it is ready."""
+    """Make the plan of a program again, with some inputs packed; the program uses it when it is ready.
+
+    Under a memory limit nothing is packed: packed weights are kept in addition to the weights.
+    """
     from . import promotion
+
+    if settings.current().memory_limit_bytes:
+        return
 
     def work() -> None:
         try:

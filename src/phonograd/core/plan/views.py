@@ -7,21 +7,41 @@ it.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
+from ..base.dtypes import DType
 from ..graph.node import Node, Shape
+from ..graph.operator import Operator
+from ..lower.lowering import Location
 from ..lower.pattern import Pattern
 from .expansion import Order
 from .group import Read, View, line_strides, squeeze
 
-__all__ = ["Move", "Moves", "Views", "over"]
+__all__ = ["BARRIER", "Move", "Moves", "Views", "over"]
 
 #: the steps from the pattern of a value in memory to that of a view of it
 Moves = tuple["Move", ...]
 
 #: steps between a view and its memory above which they are not listed
 MOST_MOVES = 8
+
+
+def _barrier(data: Any, after: Any) -> Any:
+    """Return a value, once another one is there."""
+    return data
+
+
+class _Barrier(Location):
+    """The elements of the first input, unchanged."""
+
+    def fits(self, out: DType, sources: Iterable[DType]) -> bool:
+        """Return True: dtypes do not matter where a value is only read."""
+        return True
+
+
+#: ``BARRIER(data, after)`` is a view of ``data`` that is read only after ``after`` is computed
+BARRIER = Operator(_barrier, cost=0.0, lowering=_Barrier(lambda pattern: pattern))
 
 
 class Move(NamedTuple):

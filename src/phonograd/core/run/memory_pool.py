@@ -338,6 +338,19 @@ take = pool.take
 fork.register("memory pool", after_in_child=pool.after_fork)
 
 
+def budget_bytes(inputs: int) -> int | None:
+    """Return how much memory an evaluation may take beside the arrays that exist; None if the settings set no limit.
+
+    ``inputs`` are the bytes of its inputs, which may be in memory that other libraries made. The budget is rounded, so
+    that plans for it are found again.
+    """
+    limit = settings.active.memory_limit_bytes
+    if not limit:
+        return None
+    step = max(limit // 64, 1)
+    return max(limit - max(pool.used_bytes, inputs), 0) // step * step
+
+
 def allocate(shape: Shape, dtype: DType, room: int) -> Array:
     """Return an uninitialized array of a size that :func:`room_for` returned."""
     return np.empty(shape, dtype) if room < SMALLEST_BLOCK else np.ndarray(shape, dtype, take(room))

@@ -30,6 +30,7 @@ from typing import Any, NamedTuple, Protocol
 
 from ..graph.node import Node
 from ..graph.operator import Array
+from .memory_pool import room_for
 
 __all__ = ["Memory", "Note", "Part", "Program", "Progress"]
 
@@ -81,6 +82,11 @@ class Memory(NamedTuple):
     """Values that the run returns."""
     other: int
     """Other arrays that NumPy reads or makes."""
+
+    @property
+    def total(self) -> int:
+        """All bytes, with the arena as large as the pool makes it."""
+        return (room_for(self.arena) if self.arena else 0) + self.kept + self.other
 
 
 class Program(Protocol):
