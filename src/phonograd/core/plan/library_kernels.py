@@ -50,14 +50,14 @@ class LibraryKernels:
         self.absorbed = {found.product for found in self.sums.values()}
         self._uses = uses_of_operands(order)
 
-    def launch(self, node: Node, plan: Plan, operands: dict[str, View]) -> None:
+    def launch(self, node: Node, plan: Plan, operands: dict[str, View], is_product: bool = False) -> None:
         """Compute a node by the kernels of a plan."""
         fusion = self._fusion
         stage = max([fusion.ready(view.source) for view in operands.values()], default=0)
         for view in operands.values():
             fusion.write(view.source)
         fusion.values[node] = Value(stage, is_written=True)
-        self.steps.append((stage, LibraryKernel(node, plan, operands)))
+        self.steps.append((stage, LibraryKernel(node, plan, operands, is_product)))
         for structure, _, extent, chunk, products in plan.launches:
             before = self._chunks.get(structure, 0)
             self._chunks[structure] = before + max(extent // chunk, products)
@@ -85,7 +85,7 @@ class LibraryKernels:
             operands[name] = self._pack(operands[operand], packed, node)
         if old is not None:
             operands["old"] = self._views.in_order(old)
-        self.launch(node, found.plan, operands)
+        self.launch(node, found.plan, operands, is_product=old is None and not found.before)
 
     def _pack(self, view: View, packed: Packed | Split, product: Node) -> View:
         """Return packed matrices for a product; matrices that several products share are packed once."""

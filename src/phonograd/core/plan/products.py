@@ -29,7 +29,16 @@ from ..lower.pattern import Pattern, contiguous_strides
 from ..run.host import host
 from .expansion import Order
 
-__all__ = ["Product", "Sum", "panels_of", "plan_new_product", "plan_product", "sums_of_products", "uses_of_operands"]
+__all__ = [
+    "Product",
+    "Sum",
+    "panels_of",
+    "plan_new_product",
+    "plan_product",
+    "sums_in_order",
+    "sums_of_products",
+    "uses_of_operands",
+]
 
 #: products of few rows for which the transposed matrix that they share is copied to panels: otherwise each of them
 #: copies panels of it, which takes a third of its time
@@ -133,6 +142,15 @@ def plan_product(
     product is added to a contiguous ``old``, ``uses`` how many products of few rows read ``rhs``.
     """
     return _known_plan(lhs, rhs, dtype, machine or host(), adds, uses)
+
+
+def sums_in_order(sizes: tuple[int, int, int], dtype: DType, machine: Machine) -> bool:
+    """Return whether the sums of a product add up blocks of terms one after the other.
+
+    Products of blocks of the operands then have the bits of the whole product. Blocks of terms that are added up must
+    have the length that :func:`~phonograd.core.kernels.matmul.gemm.terms_of_block` returns.
+    """
+    return not (machine.matrix_unit and compute_dtype(dtype) == FLOAT32 and is_worth(sizes))
 
 
 def plan_new_product(lhs: Pattern, rhs: Pattern, dtype: DType) -> Product | None:
