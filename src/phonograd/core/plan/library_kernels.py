@@ -38,7 +38,7 @@ class LibraryKernels:
 
     def __init__(self, order: Order, kept: Iterable[Node], fusion: Fusion) -> None:
         self._fusion, self._views = fusion, fusion.views
-        self._source, self._expressions = order.source, order.expressions
+        self._source, self._expressions, self._after = order.source, order.expressions, order.after
         #: steps, each with its stage
         self.steps: list[tuple[int, LibraryKernel]] = []
         self._chunks: dict[Written, int] = {}
@@ -54,6 +54,8 @@ class LibraryKernels:
         """Compute a node by the kernels of a plan."""
         fusion = self._fusion
         stage = max([fusion.ready(view.source) for view in operands.values()], default=0)
+        for other in self._after.get(node, ()):
+            stage = max(stage, fusion.ready(self._views.of(other).source))
         for view in operands.values():
             fusion.write(view.source)
         fusion.values[node] = Value(stage, is_written=True)

@@ -32,6 +32,7 @@ from .expansion import Order
 __all__ = [
     "Product",
     "Sum",
+    "is_large",
     "panels_of",
     "plan_new_product",
     "plan_product",
@@ -45,6 +46,9 @@ __all__ = [
 ENOUGH_USES = 3
 #: rows of all such products together for which a matrix is copied to panels although it can be read as it is
 ENOUGH_ROWS = 512
+
+#: bytes of a product above which it is worth dividing into blocks of rows: smaller ones stay in a cache anyway
+LARGE_BYTES = 1 << 20
 
 _ADD = REGISTRY["broadcast_add"]
 
@@ -142,6 +146,13 @@ def plan_product(
     product is added to a contiguous ``old``, ``uses`` how many products of few rows read ``rhs``.
     """
     return _known_plan(lhs, rhs, dtype, machine or host(), adds, uses)
+
+
+def is_large(shape: Shape, terms: int, itemsize: int) -> bool:
+    """Return whether a product is large, and larger than its operands."""
+    rows, columns = shape[-2:]
+    larger = min(rows, columns) > 1 and rows * columns >= terms * (rows + columns)
+    return larger and math.prod(shape) * itemsize >= LARGE_BYTES
 
 
 def sums_in_order(sizes: tuple[int, int, int], dtype: DType, machine: Machine) -> bool:

@@ -27,15 +27,13 @@ from ..run.host import host
 from .assembly import Assembler, Operand
 from .group import Group, Read, View, squeeze
 from .grouping import Grouping
-from .products import sums_in_order
+from .products import is_large, sums_in_order
 from .steps import LibraryKernel, PlanStep, sources_of
 
 __all__ = ["Region", "RegionJob", "find_regions", "in_regions"]
 
-#: bytes of a value above which it is worth dividing: smaller ones stay in a cache anyway
-LEAST_BYTES = 1 << 20
 #: bytes of the values of a block of rows, and the least number of rows: products of fewer are slow
-BLOCK_BYTES, LEAST_ROWS = 1 << 19, 64
+BLOCK_BYTES, LEAST_ROWS = 1 << 19, 128
 #: blocks have a multiple of this number of rows, those of a tile of a product
 TILE_ROWS = 8
 #: elements of a cache line, and lines at multiples of which rows must not begin
@@ -152,13 +150,6 @@ def is_large_product(step: PlanStep) -> bool:
         return False
     node, terms = step.node, step.operands["lhs"].pattern.shape[-1]
     return is_large(node.shape, terms, node.dtype.itemsize)
-
-
-def is_large(shape: Shape, terms: int, itemsize: int) -> bool:
-    """Return whether a product is large, and larger than its operands."""
-    rows, columns = shape[-2:]
-    larger = min(rows, columns) > 1 and rows * columns >= terms * (rows + columns)
-    return larger and math.prod(shape) * itemsize >= LEAST_BYTES
 
 
 class _Finder:
