@@ -96,6 +96,10 @@ class Settings:
     matrix_unit: bool = True
     """Compute larger products of float32 on the matrix unit of processors that have one, by parts of bfloat16: faster,
     and with smaller rounding errors (see docs/numerics.md). Existing plans stay as they are."""
+    attention_blocks: bool = True
+    """Compute attention, and other products larger than their operands that only kernels read, by blocks of rows: the
+    memory is linear in the number of rows, and gradients compute the scores again. The results are the same bits.
+    Existing plans stay as they are."""
     cpu_level: str = "native"
     """The most that kernels ask of the processor. 'native' uses all it has; 'x86-64-v4' (AVX-512 without AMX),
     'x86-64-v3' (AVX2 and FMA), 'x86-64-v2' (SSE4.2) and 'x86-64' (SSE2) use no more than all processors of that level

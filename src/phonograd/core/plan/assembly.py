@@ -7,10 +7,11 @@ launches.
 
 from __future__ import annotations
 
+import copy
 import functools
 import itertools
 import math
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ..base.dtypes import DType, compute_dtype, convert_scalar
@@ -38,7 +39,7 @@ from ..lower.lowering import Elementwise, Fused, Random, lowering_of_kind
 from .group import ELEMENT, FOLD, Group, Member, Read, WriteTarget
 from .partition import CHUNK_ELEMENTS, ENOUGH_CHUNKS, Result, chunk_of, partition, parts_of, work_of
 
-__all__ = ["Assembler", "Assembly", "Operand", "assemble", "collapse"]
+__all__ = ["Assembler", "Assembly", "BlockAssembly", "Operand", "assemble", "collapse"]
 
 
 class Operand(NamedTuple):
@@ -58,6 +59,17 @@ class Assembly(NamedTuple):
     operands: dict[str, Operand]
     written: list[Node]
     """The nodes whose memory is written, at least in part."""
+
+
+class BlockAssembly(NamedTuple):
+    """The launches that compute a block of rows of a group."""
+
+    plan: Plan
+    operands: dict[str, tuple[Operand, Shape]]
+    """The memory of each operand, and its strides over the whole space of the group."""
+    written: list[Node]
+    positions: dict[int, Shape]
+    """By place among the words of the first launch: strides of a word that is a position in the whole space."""
 
 
 #: vectors side by side that are summed up together, in kernels that compute little else
@@ -140,6 +152,40 @@ class _Values:
         """Return the memory of all operands, in the order of the kernel's table."""
         loads = [Operand(source, start) for source, start, *_ in self.loads if source is not None]
         return loads + self._counters + self._taken + self._written
+
+    def memory_strides(self) -> list[Shape]:
+        """Return the strides of all operands in memory, in the order of :meth:`memory`."""
+        loads = [load.strides for load in self.loads if load.source is not None]
+        takes = [step.take.strides for step in self.steps if step.take is not None]
+        return loads + [self.strides] * len(self.draws) + takes + [store.strides for store in self.stores]
+
+    def walked(self) -> list[Shape]:
+        """Return the strides of all operands and of positions."""
+        return self.memory_strides() + [load.strides for load in self.loads if load.source is None]
+
+    def block(self, rows: int, row_strides: Mapping[Node | bytes | None, int]) -> _Values:
+        """Return the values of some rows along the last axis but one, over the last two axes alone.
+
+        ``row_strides`` has the distance between rows of arrays of which only the block is in memory.
+        """
+        found, before = copy.copy(self), len(self.space) - 2
+        found.space = (rows, self.space[-1])
+
+        def strides(source: Node | bytes | None, walked: Shape) -> Shape:
+            return (row_strides[source], 1) if source in row_strides else walked[before:]
+
+        found.reduced = tuple([axis - before for axis in self.reduced])
+        found.loads = {}
+        for load, code in self.loads.items():
+            bounds = tuple([(axis - before, low, high) for axis, low, high in load.bounds])
+            found.loads.setdefault(load._replace(strides=strides(load.source, load.strides), bounds=bounds), code)
+        found.steps = [
+            step if step.take is None else step._replace(take=step.take._replace(strides=step.take.strides[before:]))
+            for step in self.steps
+        ]
+        written = zip(self.stores, self._written, strict=True)
+        found.stores = [store._replace(strides=strides(to.source, store.strides)) for store, to in written]
+        return found
 
     def key(self) -> Any:
         """Return everything that a plan depends on: not whose memory it uses."""
@@ -243,6 +289,19 @@ class Assembler:
 
     def assemble(self, group: Group, written: Iterable[Node]) -> Assembly:
         """Return the kernels of a group, which write those of its nodes that are in ``written``."""
+        values, nodes = self._values(group, written)
+        key = values.key()
+        plan = self._plans.get(key)
+        if plan is None:
+            plan = self._plans[key] = _Planner(values).plan()
+            if self._expect is not None:
+                for structure, _, extent, chunk, work in plan.launches:
+                    self._expect(structure, max(extent // chunk, work))
+        memory = values.memory()
+        return Assembly(plan, dict(zip(_names(len(memory)), memory)), nodes)
+
+    def _values(self, group: Group, written: Iterable[Node]) -> tuple[_Values, list[Node]]:
+        """Return the values of a group, and the nodes whose memory is written."""
         targets = [_own_memory(group, group.values[node]) for node in written]
         targets += group.targets
         values = _Values(group, self._given)
@@ -252,16 +311,33 @@ class Assembler:
                 values.add(member)
         for target in targets:
             values.store(target)
-        key = values.key()
-        plan = self._plans.get(key)
-        if plan is None:
-            plan = self._plans[key] = _Planner(values).plan()
-            if self._expect is not None:
-                for structure, _, extent, chunk, work in plan.launches:
-                    self._expect(structure, max(extent // chunk, work))
-        memory = values.memory()
-        nodes = list(dict.fromkeys([target.node for target in targets]))
-        return Assembly(plan, dict(zip(_names(len(memory)), memory)), nodes)
+        return values, list(dict.fromkeys([target.node for target in targets]))
+
+    # -- blocks of rows
+
+    def has_blocks(self, group: Group, written: Iterable[Node]) -> bool:
+        """Return whether the kernel of a group can run on blocks of the last two axes."""
+        values, _ = self._values(group, written)
+        # operands of a block that differ only in the rest of the array would be taken for one
+        return len(values.block(1, {}).loads) == len(values.loads)
+
+    def strides_of(self, group: Group, written: Iterable[Node]) -> list[Shape]:
+        """Return the strides of all operands of a group, over its space."""
+        return self._values(group, written)[0].walked()
+
+    def assemble_block(
+        self, group: Group, written: Iterable[Node], rows: int, row_strides: Mapping[Node | bytes | None, int]
+    ) -> BlockAssembly:
+        """Return the kernels of a group on some rows, that is, positions on the axis before the last one.
+
+        ``row_strides`` has the distance between rows of arrays of which only the block is in memory.
+        """
+        values, nodes = self._values(group, written)
+        planner = _Planner(values.block(rows, row_strides))
+        memory = zip(values.memory(), values.memory_strides(), strict=True)
+        operands = dict(zip(_names(len(values.memory())), memory))
+        places = [load.strides for load in values.loads if load.source is None]
+        return BlockAssembly(planner.plan(), operands, nodes, dict(zip(planner.positions(), places, strict=True)))
 
 
 def _own_memory(group: Group, member: Member) -> WriteTarget:
@@ -352,6 +428,16 @@ class _Planner:
         extent = 1 if axis is None else self.extents[axis]
         chunk, work = chunk_of(structure, self.extents), int(work_of(structure, self.extents))
         return Plan((Launch(structure, tuple(words), extent, chunk, work),))
+
+    def positions(self) -> list[int]:
+        """Return the places of those words of the kernel's table that are first positions."""
+        found: list[int] = []
+        place = len(self.extents)
+        for load, operand in self.loads:
+            if load.source is None:
+                found.append(place + 1)
+            place += len(operand.words) + 2 * len(load.bounds)
+        return found
 
     def _can_be_parted(self) -> bool:
         """Return whether the results of folds are written to memory, in order, and not used otherwise."""

@@ -95,6 +95,8 @@ class Order:
         By node the nodes whose values its expression reads.
     below
         By location the node whose elements it has.
+    after
+        By product other nodes that are computed before it.
     """
 
     def __init__(
@@ -110,6 +112,7 @@ class Order:
         self.lowerings: dict[Node, Lowering] = {}
         self.sources: dict[Node, list[Node]] = {}
         self.below: dict[Node, Node] = {}
+        self.after: dict[Node, tuple[Node, ...]] = {}
         self._as_they_are = as_they_are
         self._known = set(inputs)
         for node in computed:

@@ -32,6 +32,7 @@ from .fusion import Fusion
 from .group import ELEMENT, Group, Read, Value, View, WriteTarget, line_strides, squeeze
 from .inplace import InPlaceAssignments, can_write_beside
 from .library_kernels import LibraryKernels
+from .recompute import recompute_scores
 from .steps import Alias, NumpyCall, PlanStep
 from .views import BARRIER, over
 
@@ -66,6 +67,8 @@ def group_nodes(
     given, kept = frozenset(inputs), list(kept)
     assignments = InPlaceAssignments(computed, given, kept, source, refused)
     order = Order(assignments.order, given, source, assignments.chosen)
+    if not assignments.chosen:
+        recompute_scores(order, kept)
     grouping = Grouping(order, given, kept, assignments, steady)
     for node in order.nodes:
         grouping.place(node)

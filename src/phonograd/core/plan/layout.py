@@ -25,6 +25,7 @@ from .assembly import Assembler, Operand
 from .group import Group, Read, squeeze
 from .grouping import Grouping
 from .inplace import InPlaceAssignments
+from .row_blocks import RegionJob, in_regions
 from .steps import Alias, LibraryKernel, NumpyCall
 
 __all__ = ["Job", "Layout", "jobs_of", "regions_of"]
@@ -70,8 +71,12 @@ def jobs_of(grouping: Grouping, kept: Iterable[Node] = ()) -> list[Job | NumpyCa
     assignments = grouping.assignments
     owner = assignments.owner
     begun: set[Node] = set(assignments.begun)
-    for step in grouping.steps():
-        if isinstance(step, Group):
+    for step in in_regions(grouping, assembler):
+        if isinstance(step, RegionJob):
+            made = [node for node in step.written if node not in begun]
+            begun.update(made)
+            jobs.append(Job(step.plan, step.operands, made, [], step.nodes, step.written))
+        elif isinstance(step, Group):
             own = grouping.writes(step)
             plan, operands, written = assembler.assemble(step, own)
             if assignments.chosen:

@@ -43,7 +43,7 @@ class LibraryKernels:
         self, order: Order, kept: Iterable[Node], fusion: Fusion, steady: frozenset[Node] = frozenset()
     ) -> None:
         self._fusion, self._views = fusion, fusion.views
-        self._source, self._expressions = order.source, order.expressions
+        self._source, self._expressions, self._after = order.source, order.expressions, order.after
         #: steps, each with its stage
         self.steps: list[tuple[int, LibraryKernel]] = []
         self._chunks: dict[Written, int] = {}
@@ -58,7 +58,7 @@ class LibraryKernels:
         #: packed forms of steady inputs, with the views of these and the launches that pack them
         self.packed: dict[Node, tuple[View, str, Launch]] = {}
 
-    def launch(self, node: Node, plan: Plan, operands: dict[str, View]) -> None:
+    def launch(self, node: Node, plan: Plan, operands: dict[str, View], is_product: bool = False) -> None:
         """Compute a node by the kernels of a plan."""
         fusion = self._fusion
         if self._steady:
@@ -69,10 +69,12 @@ class LibraryKernels:
                     plan, packing = prepare_apart(plan, prepared, name)
                     operands = {**operands, name: self._keep(view, prepared.operand, packing, prepared.size, node)}
         stage = max([fusion.ready(view.source) for view in operands.values()], default=fusion.floor)
+        for other in self._after.get(node, ()):
+            stage = max(stage, fusion.ready(self._views.of(other).source))
         for view in operands.values():
             fusion.write(view.source)
         fusion.values[node] = Value(stage, is_written=True)
-        self.steps.append((stage, LibraryKernel(node, plan, operands)))
+        self.steps.append((stage, LibraryKernel(node, plan, operands, is_product)))
         for structure, _, extent, chunk, products in plan.launches:
             before = self._chunks.get(structure, 0)
             self._chunks[structure] = before + max(extent // chunk, products)
@@ -102,7 +104,7 @@ class LibraryKernels:
             operands[name] = self._pack(operands[operand], packed, node)
         if old is not None:
             operands["old"] = self._views.in_order(old)
-        self.launch(node, found.plan, operands)
+        self.launch(node, found.plan, operands, is_product=old is None and not found.before)
 
     def _keep(self, view: View, operand: str, packing: Launch, size: int, reader: Node) -> View:
         """Return the packed form of a steady input, which is packed before a run."""

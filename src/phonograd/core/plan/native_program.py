@@ -37,6 +37,7 @@ from .expansion import lowering_of
 from .grouping import Grouping, group_nodes
 from .layout import Job, Layout, jobs_of
 from .packing import pack_inputs
+from .recompute import find_scores
 from .rewrite import Rewriting
 from .steps import Alias, NumpyCall
 
@@ -95,7 +96,10 @@ class NativeProgram(RecipeProgram):
         self.inputs, computed = order(wanted, available)
         given = set(self.inputs)
         asked = dict.fromkeys([node for node in wanted if node not in given])
-        kept = [n for n in computed if n in asked or _worth_keeping(n)] if keep_all else list(asked)
+        kept = list(asked)
+        if keep_all:
+            scores = find_scores(computed, asked, resolve) if kernel_cache.available() else set()
+            kept = [n for n in computed if n in asked or (n not in scores and _worth_keeping(n))]
         kept = [node for node in kept if node.outputs is None and node.operator is not ABSENT.operator]
         draft = _Draft.of(computed, self.inputs, kept, self._steady)
         #: by node of the graph the node that computes it in the plan, if they are not the same

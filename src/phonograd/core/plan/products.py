@@ -29,13 +29,26 @@ from ..lower.pattern import Pattern, contiguous_strides
 from ..run.host import host
 from .expansion import Order
 
-__all__ = ["Product", "Sum", "panels_of", "plan_new_product", "plan_product", "sums_of_products", "uses_of_operands"]
+__all__ = [
+    "Product",
+    "Sum",
+    "is_large",
+    "panels_of",
+    "plan_new_product",
+    "plan_product",
+    "sums_in_order",
+    "sums_of_products",
+    "uses_of_operands",
+]
 
 #: products of few rows for which the transposed matrix that they share is copied to panels: otherwise each of them
 #: copies panels of it, which takes a third of its time
 ENOUGH_USES = 3
 #: rows of all such products together for which a matrix is copied to panels although it can be read as it is
 ENOUGH_ROWS = 512
+
+#: bytes of a product above which it is worth dividing into blocks of rows: smaller ones stay in a cache anyway
+LARGE_BYTES = 1 << 20
 
 _ADD = REGISTRY["broadcast_add"]
 
@@ -140,6 +153,22 @@ def plan_product(
     that packing ``rhs`` costs nothing, because it is the same in many runs.
     """
     return _known_plan(lhs, rhs, dtype, machine or host(), adds, uses, is_steady)
+
+
+def is_large(shape: Shape, terms: int, itemsize: int) -> bool:
+    """Return whether a product is large, and larger than its operands."""
+    rows, columns = shape[-2:]
+    larger = min(rows, columns) > 1 and rows * columns >= terms * (rows + columns)
+    return larger and math.prod(shape) * itemsize >= LARGE_BYTES
+
+
+def sums_in_order(sizes: tuple[int, int, int], dtype: DType, machine: Machine) -> bool:
+    """Return whether the sums of a product add up blocks of terms one after the other.
+
+    Products of blocks of the operands then have the bits of the whole product. Blocks of terms that are added up must
+    have the length that :func:`~phonograd.core.kernels.matmul.gemm.terms_of_block` returns.
+    """
+    return not (machine.matrix_unit and compute_dtype(dtype) == FLOAT32 and is_worth(sizes))
 
 
 def plan_new_product(lhs: Pattern, rhs: Pattern, dtype: DType) -> Product | None:

@@ -25,6 +25,8 @@ class LibraryKernel(NamedTuple):
     node: Node
     plan: Plan
     operands: dict[str, View]
+    is_product: bool = False
+    """Whether it multiplies two matrices and does nothing else."""
 
 
 class Alias(NamedTuple):

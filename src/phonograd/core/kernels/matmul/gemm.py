@@ -38,9 +38,12 @@ __all__ = [
     "SHARED_ROWS",
     "Gemm",
     "Matrices",
+    "block_panels",
+    "block_product",
     "gemm_for",
     "panels",
     "product",
+    "terms_of_block",
 ]
 
 #: pack operands when the result has more rows than this: it costs less than reading scattered lines
@@ -146,7 +149,7 @@ def _in_passes(
     """Return the launches of a product in as many passes as packed operands need."""
     rows, terms, columns = sizes
     row_blocks, column_blocks = blocks
-    block_terms = _block_terms(terms)
+    block_terms = terms_of_block(terms)
     rhs = sides[1].place
     needed = [side.block_bytes(block_terms, count) for side in sides]
     most = min(max(LEAST_PACKED_BYTES, math.prod((rows, columns, *count)) * kernel.dtype.itemsize), MOST_PACKED_BYTES)
@@ -239,16 +242,56 @@ def panels(sizes: tuple[int, int, int], count: tuple[int, int], rhs: Matrices, k
     """Return the packing of a second operand that several products share, from ``rhs`` to ``out``."""
     blocks = _tasks(sizes, True, kernel, uses)
     side = _Side("rhs", rhs, sizes[2], blocks[1], rhs.row, rhs.column, kernel.rhs, _panel_packing(kernel))
-    packed = side.pack(0, (sizes[1], _block_terms(sizes[1])), count, Reference("out"))
+    packed = side.pack(0, (sizes[1], terms_of_block(sizes[1])), count, Reference("out"))
     assert packed is not None
     return packed
+
+
+def block_product(
+    sizes: tuple[int, int, int],
+    lhs: Matrices,
+    rhs: Matrices,
+    out: Matrices,
+    kernel: Gemm,
+    adds: bool = False,
+    in_panels: bool = False,
+) -> Plan:
+    """Return the launches of a product that one thread computes as a part of a larger one.
+
+    Parameters
+    ----------
+    adds
+        Whether the product is added to ``old``, which has the layout of ``out``.
+    in_panels
+        Whether ``rhs`` is packed already, by :func:`block_panels`.
+    """
+    blocks = 1, _block_columns(sizes[2])
+    sides = _sides(sizes, lhs, rhs, ("lhs", "rhs"), blocks, kernel)
+    if in_panels:
+        packed = block_panels(sizes[1:], (1, 1), rhs, kernel, Reference("rhs"))
+        sides = sides[0], sides[1]._replace(packer=None, ready=packed)
+    return _in_passes(sizes, (1, 1), sides, out, kernel, out if adds else None, blocks)
+
+
+def block_panels(
+    sizes: tuple[int, ...], count: tuple[int, int], rhs: Matrices, kernel: Gemm, target: Reference
+) -> Packed:
+    """Return the packing of second operands of :func:`block_product`, with some terms and columns."""
+    terms, columns = sizes
+    source = Reference("rhs"), rhs.row, rhs.column, rhs.outer, rhs.inner
+    layout = terms, terms_of_block(terms), columns
+    return packing(_panel_packing(kernel), layout, count, _block_columns(columns), source, target)
+
+
+def _block_columns(columns: int) -> int:
+    return -(-columns // BLOCK_COLUMNS)
 
 
 def _panel_packing(kernel: Gemm) -> Packing:
     return Packing(kernel.dtype, kernel.lanes, WIDTH, kernel.rhs)
 
 
-def _block_terms(terms: int) -> int:
+def terms_of_block(terms: int) -> int:
     """Return the terms of a block: blocks are equal, and as long as possible."""
     return max(1, -(-terms // max(1, -(-terms // DEPTH))))
 
