@@ -10,15 +10,15 @@ __all__ = ["install"]
 
 def install() -> None:
     """Have machine code installed. The trace of this thread ends."""
+    deadline = time.monotonic() + 60
     # in the background, a helper would prepare the code first
     with settings.override(executor="native", tiers="blocking"):
-        # arrays of other test modules may be pending in the first turn, so the second one may still be new
-        for _ in range(3):
+        LOCAL.trace.flush(end=True)
+        while not _is_installed():
+            assert time.monotonic() < deadline, "machine code was not installed"
+            # a program that repeats
             (nd.ones((2,)) + 1).wait_to_read()
-    deadline = time.monotonic() + 60
-    while not _is_installed():
-        assert time.monotonic() < deadline, "machine code was not installed"
-        time.sleep(0.001)
+            time.sleep(0.001)
     LOCAL.trace.flush(end=True)
 
 
