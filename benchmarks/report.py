@@ -122,6 +122,11 @@ def novel(every: dict[str, Results]) -> list[str]:
         cold, warm = [found[kind]["later"] for kind in ("cold", "warm")]
         peers = [f"{found[peer]['later'] / cold:.2f}" if peer in found else "-" for peer in ("mxnet", "torch")]
         rows.append([name, duration(cold / 1e3), duration(warm / 1e3), *peers, NOVEL[name].__doc__ or ""])
+    if "gluonts" in every:
+        seconds = {kind: times["estimators"] for kind, times in every["gluonts"]["seconds"].items()}
+        times = [duration(seconds["cold"]), duration(seconds["warm"]), f"{seconds['mxnet'] / seconds['cold']:.2f}", "-"]
+        count = len(every["gluonts"]["estimators"])
+        rows.append(["gluonts", *times, f"{count} estimators of GluonTS train, predict, are written and read, predict"])
     lines = table(["program", "empty cache", "warm cache", "MXNet", "PyTorch", "one step"], rows)
     lines[1] = lines[1][: -len("---: |")] + "--- |"
     steps = every["novel"]["steps"]
