@@ -373,6 +373,22 @@ def test_sums_have_the_bits_of_planned_ones(shape: tuple[int, ...]) -> None:
             assert found[0].tobytes() == found[1].tobytes(), axes
 
 
+@pytest.mark.parametrize("shape", [(1,), (2,), (63,), (7, 11), (1, 3), (300, 40), (0, 3), (70_000,)])
+def test_random_numbers_have_the_bits_of_planned_ones(shape: tuple[int, ...]) -> None:
+    def draw(tiers: str) -> list[bytes]:
+        mx.random.seed(7)
+        with settings.override(tiers=tiers):
+            uniform = [nd.random.uniform(shape=shape, dtype=dtype) for dtype in ("float16", "float32", "float64")]
+            others = [
+                nd.random.normal(shape=shape),
+                nd.random.gamma(2, 1, shape=shape),
+                nd.random.poisson(3, shape=shape),
+            ]
+            return [array.asnumpy().tobytes() for array in (*uniform, *others)]
+
+    assert draw("background") == draw("plan")
+
+
 def test_numpy_computes_where_the_compiler_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     x = leaf(0, (7,), FLOAT32)
     target = REGISTRY["sinh"](x) * 2.0 + REGISTRY["cosh"](x)

@@ -466,7 +466,7 @@ class _Planner:
         draws = []
         for draw, _ in self.draws:
             convert = lowering_of_kind(draw.operator.name, Random).convert
-            draws.append(Draw(draw.operator.name, _parameters(draw.operator, convert, draw.attributes), draw.dtype))
+            draws.append(Draw(draw.operator.name, parameters_of(draw.operator, convert, draw.attributes), draw.dtype))
         steps = self._steps(loads)
         stores = []
         for store, operand in self.stores:
@@ -504,13 +504,14 @@ class _Planner:
                 is_same = is_same and not stride
             else:
                 emit = lowering_of_kind(operator.name, Elementwise).emit
-                steps.append(Compute(operator.name, _parameters(operator, emit, attributes), numbers, dtype, is_row))
+                steps.append(Compute(operator.name, parameters_of(operator, emit, attributes), numbers, dtype, is_row))
             if is_same:
                 same.add((number, _STEP))
         return steps
 
 
-def _parameters(operator: Operator, rule: Any, attributes: tuple[Any, ...]) -> Parameters:
+def parameters_of(operator: Operator, rule: Any, attributes: tuple[Any, ...]) -> Parameters:
+    """Return those of an operator's attributes that the rule of its kernel takes."""
     return tuple(operator.accepted(rule, attributes).items())
 
 

@@ -5,8 +5,8 @@ once and works for every graph:
 
 * an elementwise operator is a NumPy ufunc of machine code (:mod:`phonograd.core.run.ufuncs`), for any shapes;
 * an operator that only moves elements is its NumPy reference, which returns a view where it can;
-* matrix products, sums and library kernels are launches (:mod:`phonograd.core.plan.eager_launch`), made for their
-  shapes;
+* matrix products, sums, random numbers and library kernels are launches (:mod:`phonograd.core.plan.eager_launch`), made
+  for their shapes;
 * an operator that expands to others is the sequence of their functions;
 * anything else is a small plan of this one operator, made for its shapes and shared by all graphs.
 
@@ -32,7 +32,7 @@ from ..graph.operator import ABSENT, Array, item_operator
 from ..kernels.elementwise_loop import ElementwiseLoop, emit_rule
 from ..kernels.launch import Plan
 from ..kernels.target import Machine
-from ..lower.lowering import Fused, Gather, Lowering
+from ..lower.lowering import Fused, Gather, Lowering, Random
 from ..lower.pattern import Pattern
 from ..ops.math.structural import LEAF, leaf
 from ..run import kernel_cache, memory_pool
@@ -42,9 +42,10 @@ from ..run.host import host
 from ..run.programs import Note, Part, Progress
 from ..run.reference import ReferenceProgram, locate_error, numpy_function, order, resolve
 from ..run.ufuncs import ufunc_of
+from .assembly import parameters_of
 from .disk import program_for
 from .eager_expansion import Expansions
-from .eager_launch import fold, launch, multiply
+from .eager_launch import draw, fold, launch, multiply
 from .expansion import Order, lowerings_of
 
 __all__ = ["EagerProgram", "Function", "compute_into", "function_for_any_shapes", "function_of", "memory_of", "own"]
@@ -506,8 +507,14 @@ class _Maker:
         self._move(node)
 
     def draw(self, node: Node, lowering: Lowering) -> None:
-        """Plan random numbers, which are drawn by groups."""
-        self._plan(node)
+        """Launch the kernel that draws random numbers."""
+        assert isinstance(lowering, Random), lowering
+        parameters = parameters_of(node.operator, lowering.convert, node.attributes)
+        found = draw(node.operator.name, parameters, node.shape, node.dtype)
+        if found is None:
+            self._plan(node)
+        else:
+            self.function, self.is_general = found, False
 
     def view(self, node: Node, move: Callable[..., Pattern | None], named: Mapping[str, Any]) -> None:
         """Let NumPy return a view, where it can."""

@@ -1,8 +1,8 @@
 """Launches of eager programs: the kernels of one operator as a function of arrays, without a recipe.
 
 Takes a :class:`~phonograd.core.kernels.launch.Plan`, made for certain sizes, from :mod:`~phonograd.core.plan.eager`.
-Matrix products, sums and library kernels run this way. Their plans are those of planned graphs, so the bits are the
-same.
+Matrix products, sums, random numbers and library kernels run this way. Their plans are those of planned graphs, so the
+bits are the same.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from ..base.dtypes import DType, compute_dtype
 from ..graph.node import Shape
 from ..graph.operator import Array
 from ..kernels.launch import Launch, Plan, Reference
-from ..kernels.structure import KEPT, REDUCED, UNIT, Fold, Load, Store, Structure
+from ..kernels.structure import KEPT, REDUCED, UNIT, Draw, Fold, Load, Parameters, Store, Structure
 from ..lower.pattern import Pattern
 from ..run import kernel_cache, memory_pool
 from ..run.driver import Row
 from .assembly import choose_loops, collapse_kept_strides, lanes_for
-from .partition import chunk_of, parts_of
+from .partition import chunk_of, parts_of, work_of
 from .products import plan_new_product
 
-__all__ = ["fold", "launch", "multiply"]
+__all__ = ["draw", "fold", "launch", "multiply"]
 
 #: functions to keep for each operator that were made for certain sizes
 MOST_SIZES = 1024
@@ -180,6 +180,25 @@ def fold(operator: str, shape: Shape, axes: Shape, out_shape: Shape, dtype: DTyp
     axis = structure.range_axis
     each = Launch(structure, words, 1 if axis is None else extents[axis], chunk_of(structure, extents))
     return _of_contiguous(launch([(Plan((each,)), {})], ("data",), out_shape, dtype))
+
+
+def draw(operator: str, parameters: Parameters, shape: Shape, dtype: DType) -> Function | None:
+    """Return the function that draws random numbers of a shape, given the counter; None for less than two numbers."""
+    count = math.prod(shape)
+    if count < 2:
+        return None
+    structure = Structure(
+        axes=KEPT,
+        lanes=lanes_for([dtype]),
+        loads=(),
+        draws=(Draw(operator, parameters, dtype),),
+        steps=(),
+        stores=(Store(0, UNIT),),
+    )
+    structure = choose_loops(structure, (count,), [])
+    words: tuple[int | Reference, ...] = (count, Reference("counter"), 1, Reference("out"), 1)
+    each = Launch(structure, words, count, chunk_of(structure, (count,)), int(work_of(structure, (count,))))
+    return launch([(Plan((each,)), {})], ("counter",), shape, dtype)
 
 
 def _merge(shape: Shape, axes: Shape) -> tuple[str, Shape]:
