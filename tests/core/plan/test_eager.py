@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import phonograd as mx
-from phonograd import autograd, nd, profiler
+from phonograd import autograd, nd, profiler, settings
 from phonograd.core.base.dtypes import FLOAT32
 from phonograd.core.base.errors import MXNetError
 from phonograd.core.graph.node import statistics
