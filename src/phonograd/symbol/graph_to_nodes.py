@@ -37,8 +37,8 @@ def run(
     """Return the nodes of the outputs, and the new values of modified arguments by name.
 
     ``entries`` are those of the graph, inputs before their users. ``known`` caches results of earlier runs. ``monitor``
-    is called with the name and node of every output of every entry and, if requested, of every input before. ``watch`` may replace
-    the inputs of an entry.
+    is called with the name and node of every output of every entry and, if requested, of every input before. ``watch``
+    may replace the inputs of an entry.
     """
     kept = {name: environment.keep(node) for name, node in arguments.items()}
     found: dict[Entry, list[Any]] = {}
