@@ -203,6 +203,7 @@ MAKERS = {
     "large.rec": lambda: records(48, (260, 280, 3), 2),
     "boxes.rec": lambda: records(40, (120, 140, 3), 2, boxes),
     "text": lambda: words(600, 0),
+    "many lines": lambda: words(1300, 0, (3, 9)),
     "short text": lambda: words(120, 1),
     "long line": lambda: words(1, 1, (9000, 9001)),
     "ml-10m.zip": lambda: zipped(

@@ -66,13 +66,13 @@ EXAMPLES = [
     Example(
         "cnn_text_classification/text_cnn.py",
         "--num-epochs 1 --num-embed 16",
-        {"data/rt-polaritydata/rt-polarity.pos": "text", "data/rt-polaritydata/rt-polarity.neg": "short text"},
+        {"data/rt-polaritydata/rt-polarity.pos": "many lines", "data/rt-polaritydata/rt-polarity.neg": "short text"},
         {"default=''": "default=None"},
     ),
     Example(
         "cnn_chinese_text_classification/text_cnn.py",
         "--num-epochs 1 --num-embed 16",
-        {"data/pos.txt": "text", "data/neg.txt": "short text"},
+        {"data/pos.txt": "many lines", "data/neg.txt": "short text"},
         {"default=''": "default=None"},
     ),
     Example("deep-embedded-clustering/dec.py"),
