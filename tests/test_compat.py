@@ -251,12 +251,28 @@ def test_ragged_lists_are_arrays_of_objects_again():
         np.array([[1, 2], [3]])
 
 
+def test_bytes_are_read_as_numbers_again():
+    phonograd.install_as_mxnet(numpy_aliases=True)
+    try:
+        with pytest.warns(DeprecationWarning, match="np.frombuffer"):
+            found = np.fromstring(b"\1\2\3\4", dtype=np.uint8)
+        found += 1  # a copy, which can be changed
+        assert found.tolist() == [2, 3, 4, 5]
+        assert np.fromstring(b"\1\2\3\4", np.int8, 2).tolist() == [1, 2]
+        assert np.fromstring("1 2", sep=" ").tolist() == [1, 2]
+        with pytest.warns(DeprecationWarning, match="np.asscalar"):
+            assert np.asscalar(np.array([3.0])) == 3.0
+    finally:
+        compat.uninstall()
+
+
 @pytest.mark.parametrize(
     ("line", "advice"),
     [
         ("np.array([[1, 2], [3]])", "different lengths"),
         ("np.float_" if np.__version__ >= "2" else "np.float", "restores it"),
         ("np.ones((2, 2))[[slice(0, 1), slice(0, 1)]]", "a[tuple(index)]"),
+        ("np.ones(2).newbyteorder()" if np.__version__ >= "2" else "np.float", "numpy"),
     ],
 )
 def test_errors_of_a_new_numpy_come_with_advice(line, advice):

@@ -134,7 +134,22 @@ def get_all_registered_operators() -> list[str]:
 
 
 class OperatorArguments(NamedTuple):
-    """The number of arguments of an operator, their names and their kinds in MXNet's words."""
+    """The number of arguments of an operator, their names and their kinds in MXNet's words.
+
+    Parameters
+    ----------
+    narg
+        The number of arguments.
+    names
+        Their names, first those of arrays.
+    types
+        Their kinds, with the defaults of parameters.
+
+    Examples
+    --------
+    >>> get_operator_arguments("relu")
+    OperatorArguments(narg=1, names=['data'], types=['NDArray-or-Symbol'])
+    """
 
     narg: int
     names: list[str]
@@ -144,6 +159,13 @@ class OperatorArguments(NamedTuple):
 def get_operator_arguments(op_name: str) -> OperatorArguments:
     """Return the arrays and the parameters of an operator.
 
+    Parameters
+    ----------
+    op_name
+        The name of the operator.
+
+    Examples
+    --------
     >>> get_operator_arguments("dot").names
     ['lhs', 'rhs', 'transpose_a', 'transpose_b', 'forward_stype']
     >>> get_operator_arguments("dot").types[1:3]

@@ -185,8 +185,6 @@ def test_image_record_iterator(recorded):
         mx.io.ImageRecordIter(str(FOLDER / "images.rec"), (3, 6, 8), 1, num_parts=4, part_index=3)
     with pytest.raises(TypeError, match="did you mean 'verbose'"):
         mx.io.ImageRecordIter(str(FOLDER / "images.rec"), (3, 6, 8), 2, verbos=1)
-    with pytest.raises(NotImplementedError, match="max_rotate_angle"):
-        mx.io.ImageRecordIter(str(FOLDER / "images.rec"), (3, 6, 8), 2, max_rotate_angle=10)
 
 
 @pytest.mark.parametrize(

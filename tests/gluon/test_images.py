@@ -1,10 +1,12 @@
 """Transformations as operators, images with boxes, and iterators over sparse rows and records."""
 
+import io
 import json
 import random
 from pathlib import Path
 
 import numpy as np
+import PIL.Image
 import pytest
 
 import phonograd as mx
@@ -331,7 +333,56 @@ def test_images_of_records_with_borders_and_light():
         assert np.allclose(before * slope + offset, after, atol=1e-2)
         assert 0.8 <= slope <= 1.2
         assert abs(offset) <= 5.01
-    with pytest.raises(NotImplementedError, match=r"mx\.image\.ImageDetIter"):
-        mx.io.ImageDetRecordIter(path_imgrec="x")
-    with pytest.raises(NotImplementedError, match="max_rotate_angle=10"):
-        mx.io.ImageRecordIter(**options, max_rotate_angle=10)
+
+
+def test_random_changes_of_records_with_boxes_keep_boxes_and_pixels_together(tmp_path):
+    path = str(tmp_path / "boxes.rec")
+    image = np.zeros((60, 80, 3), np.uint8)
+    image[15:45, 20:60] = 255
+    label = [2, 5, 1, 0.25, 0.25, 0.75, 0.75]
+    with mx.recordio.MXRecordIO(path, "w") as records:
+        for number in range(12):
+            body = recordio_png(image)
+            records.write(mx.recordio.pack(mx.recordio.IRHeader(len(label), label, number, 0), body))
+    batches = mx.io.ImageDetRecordIter(
+        path, (3, 40, 40), 12, rand_pad_prob=0.5, max_pad_scale=2.0, fill_value=0, rand_mirror_prob=0.5,
+        rand_crop_prob=0.7, min_crop_scales=0.5, max_crop_scales=0.95, min_crop_object_coverages=0.5, shuffle=True,
+        max_random_hue=9, random_hue_prob=0.5, max_random_contrast=0.1, random_contrast_prob=0.5,
+    )  # fmt: skip
+    batch = next(batches)
+    boxes = batch.label[0].asnumpy()
+    assert len({tuple(box) for box in boxes}) > 6
+    for pixels, (*_, left, top, right, bottom) in zip(batch.data[0].asnumpy(), boxes, strict=True):
+        rows, columns = np.nonzero(pixels.mean(0) > 100)
+        found = [columns.min(), rows.min(), columns.max() + 1, rows.max() + 1]
+        assert np.allclose(np.array(found) / 40, [left, top, right, bottom], atol=0.06)
+
+
+def recordio_png(image):
+    stream = io.BytesIO()
+    PIL.Image.fromarray(image).save(stream, "PNG")
+    return stream.getvalue()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"max_rotate_angle": 40}, {"max_shear_ratio": 0.3}, {"random_h": 60}, {"random_s": 60}, {"random_l": 60},
+        {"min_random_scale": 0.7, "max_random_scale": 1.4}, {"max_aspect_ratio": 0.3},
+        {"min_crop_size": 10, "max_crop_size": 20},
+    ],
+)  # fmt: skip
+def test_random_changes_of_records_have_a_seed(tmp_path, options):
+    path = str(tmp_path / "a.rec")
+    pixels = np.random.RandomState(0).randint(0, 256, (4, 30, 36, 3)).astype(np.uint8)
+    with mx.recordio.MXRecordIO(path, "w") as records:
+        for number, image in enumerate(pixels):
+            records.write(mx.recordio.pack(mx.recordio.IRHeader(0, number, number, 0), recordio_png(image)))
+    first, again, other = (
+        next(mx.io.ImageRecordIter(path, (3, 24, 24), 4, seed_aug=seed, **options)).data[0].asnumpy()
+        for seed in (1, 1, 2)
+    )
+    assert np.array_equal(first, again)
+    assert not np.array_equal(first, other)
+    assert first.min() >= 0
+    assert first.max() <= 255

@@ -148,3 +148,8 @@ class TestNamespaces:
         assert (
             nd._internal._PlusScalar(nd.array([1, 0], dtype="bool"), scalar=1).dtype == nd.ones(1, dtype="int64").dtype
         )
+
+
+def test_namespaces_list_their_functions():
+    for space in (nd.contrib, mx.sym.contrib):
+        assert {"box_nms", "foreach", "AdaptiveAvgPooling2D"} <= set(space.__all__) <= set(dir(space))

@@ -217,3 +217,18 @@ def test_interpolation_and_integrals_of_integers_have_double_precision() -> None
         assert np.interp(x, points, x[:1].repeat(3)).dtype == onp.float64
     assert np.trapz(points).dtype == onp.float64
     assert np.trapz(points.astype("float32")).dtype == onp.float32
+
+
+def test_payments_and_interest():
+    # the loan of 2000 at 1 % for 24 periods, paid back by equal payments, by the definition of each amount
+    loan, rate, periods = 2000.0, 0.01, 24
+    payment = -loan / float(mx.np.pv(rate, periods, -1))
+    for when in ("end", "begin"):
+        parts = mx.np.ppmt(rate, mx.np.arange(1, periods + 1), periods, loan, when=when)
+        assert float(parts.sum()) == pytest.approx(-loan, rel=1e-3)
+    assert float(mx.np.rate(periods, payment, loan, 0)) == pytest.approx(rate, abs=1e-6)
+    assert float(mx.np.npv(rate, [-loan, *[-payment] * periods])) == pytest.approx(0, abs=1e-6)
+    assert float(mx.np.pv(0, 5, -10)) == 50
+    assert float(mx.np.mirr([-100, 110], 0.05, 0.2)) == pytest.approx(0.1)
+    assert onp.isnan(float(mx.np.mirr([1, 2], 0.1, 0.1)))
+    assert onp.isnan(float(mx.np.rate(5, -1, 100, 100, maxiter=1)))

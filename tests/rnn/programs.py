@@ -39,6 +39,9 @@ CELLS = {
     "gru": lambda mx: mx.rnn.GRUCell(3),
     "zoneout": lambda mx: mx.rnn.ZoneoutCell(mx.rnn.LSTMCell(3), 0.3, 0.2),
     "residual": lambda mx: mx.rnn.ResidualCell(mx.rnn.GRUCell(4)),
+    "residual of both directions": lambda mx: mx.rnn.ResidualCell(
+        mx.rnn.BidirectionalCell(mx.rnn.GRUCell(2, prefix="l_"), mx.rnn.RNNCell(2, prefix="r_"), output_prefix="o_")
+    ),
     "bidirectional": lambda mx: mx.rnn.BidirectionalCell(
         mx.rnn.LSTMCell(2, prefix="l_"), mx.rnn.LSTMCell(2, prefix="r_")
     ),

@@ -48,7 +48,7 @@ NAMES = {
     "*:imdecode": "reads a file on a GPU; mx.image.imdecode reads images",
     "*:wrap_np_*": "wrap the C library's functions",
     "*:with_array_*_protocol mxnet.numpy_op_fallback:*": "register MXNet's own functions with NumPy",
-    "*:mirr *:npv *:pmt *:ppmt *:pv *:rate": "NumPy removed them in 1.20; MXNet's raise an error, too",
+    "*:pmt": "NumPy removed it in 1.20; MXNet's raises an error, too",
     "mxnet.numpy.*:alltrue mxnet.numpy.*:in1d mxnet.numpy.*:msort mxnet.numpy.*:trapz": (
         "NumPy 2 removed them; MXNet's module holds NumPy's own functions"
     ),

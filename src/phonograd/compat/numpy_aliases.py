@@ -2,12 +2,15 @@
 
 NumPy's module asks a function for names that it lacks. :func:`restore_names` puts one before it that knows the old
 names; each of them warns once. ``np.array`` and ``np.asarray`` make an array of objects again if the lengths of nested
-lists differ. Other names that NumPy has are not touched. :func:`advice_for` has advice for errors that remain.
+lists differ, and ``np.fromstring`` reads bytes. Other names that NumPy has are not touched. :func:`advice_for` has
+advice for errors that remain.
 """
 
 from __future__ import annotations
 
 import functools
+import math
+import os
 import re
 import sys
 import warnings
@@ -16,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["OLD_NAMES", "advice_for", "give_advice", "remove_names", "restore_names", "stop_advice"]
+__all__ = ["OLD_METHODS", "OLD_NAMES", "advice_for", "give_advice", "remove_names", "restore_names", "stop_advice"]
 
 #: the values of removed names; NumPy 2 has its own ``np.bool`` again
 OLD_NAMES: dict[str, Any] = {
@@ -53,6 +56,38 @@ OLD_NAMES: dict[str, Any] = {
     "in1d": lambda *args, **kwargs: np.isin(*args, **kwargs),
     "row_stack": np.vstack,
     "round_": np.round,
+    "asscalar": lambda a: a.item(),
+    "trapz": lambda *args, **kwargs: np.trapezoid(*args, **kwargs),
+    "msort": lambda a: np.sort(a, axis=0),
+    "mat": np.asmatrix,
+    "cfloat": np.complex128,
+    "singlecomplex": np.complex64,
+    "longfloat": np.longdouble,
+    "longcomplex": np.clongdouble,
+    "clongfloat": np.clongdouble,
+    "bytes0": np.bytes_,
+    "str0": np.str_,
+    "void0": np.void,
+    "math": math,
+    "os": os,
+    "sys": sys,
+    "warnings": warnings,
+    "find_common_type": lambda array_types, scalar_types: np.result_type(*array_types, *scalar_types),
+    "issubsctype": lambda arg1, arg2: np.issubdtype(arg1, arg2),
+    "disp": lambda mesg, device=None, linefeed=True: print(mesg, end="\n" * linefeed, file=device),
+    **{
+        name: getattr(np.exceptions, name)
+        for name in ("AxisError", "ComplexWarning", "RankWarning", "TooHardError", "VisibleDeprecationWarning")
+        if hasattr(np, "exceptions") and hasattr(np.exceptions, name)
+    },
+}
+
+#: methods of arrays that NumPy removed, and what to write instead; they cannot be restored
+OLD_METHODS = {
+    "itemset": "a[index] = value",
+    "newbyteorder": "a.view(a.dtype.newbyteorder(order))",
+    "ptp": "np.ptp(a)",
+    "tostring": "a.tobytes()",
 }
 
 _before: list[Callable[[str], Any]] = []
@@ -98,6 +133,8 @@ def restore_names() -> None:
         for name in ("array", "asarray"):
             _replaced[name] = getattr(np, name)
             setattr(np, name, _accept_ragged(_replaced[name]))
+        _replaced["fromstring"] = np.fromstring
+        np.fromstring = _accept_bytes(np.fromstring)
 
 
 def remove_names() -> None:
@@ -130,6 +167,19 @@ def _accept_ragged(function: Callable[..., Any]) -> Callable[..., Any]:
     return make
 
 
+def _accept_bytes(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return ``np.fromstring`` with its binary mode: a copy of the bytes as numbers."""
+
+    @functools.wraps(function)
+    def make(string: Any, dtype: Any = float, count: int = -1, *, sep: str = "", like: Any = None) -> Any:
+        if sep != "" or like is not None:
+            return function(string, dtype, count, sep=sep, **({} if like is None else {"like": like}))
+        _warn_once("fromstring", f"NumPy {np.__version__} reads no bytes with np.fromstring; write np.frombuffer")
+        return np.frombuffer(string.encode("latin-1") if isinstance(string, str) else string, dtype, count).copy()
+
+    return make
+
+
 def advice_for(error: BaseException) -> str | None:
     """Return advice for an error that an old program meets with a new NumPy, or None.
 
@@ -142,6 +192,14 @@ def advice_for(error: BaseException) -> str | None:
         return (
             f"NumPy removed np.{removed[1]}: install_as_mxnet(numpy_aliases=True), or `python -m phonograd run`, "
             "restores it"
+        )
+    lacking = re.match(r"'numpy\.ndarray' object has no attribute '(\w+)'", text)
+    if isinstance(error, AttributeError) and lacking and lacking[1] in OLD_METHODS:
+        return f"NumPy removed the method {lacking[1]} of arrays: write {OLD_METHODS[lacking[1]]}, or install numpy<2"
+    if isinstance(error, ValueError) and text.startswith("The binary mode of fromstring is removed"):
+        return (
+            "NumPy removed np.fromstring for bytes: install_as_mxnet(numpy_aliases=True), or "
+            "`python -m phonograd run`, restores it"
         )
     if isinstance(error, ValueError) and _RAGGED in text:
         return (

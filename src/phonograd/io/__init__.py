@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from .arrays import NDArrayIter
-from .images import ImageDetRecordIter, ImageRecordInt8Iter, ImageRecordIter, ImageRecordUInt8Iter
+from .detection import ImageDetRecordIter
+from .images import ImageRecordInt8Iter, ImageRecordIter, ImageRecordUInt8Iter
 from .iteration import DataBatch, DataDesc, DataIter
 from .rounds import RoundIter as MXDataIter
 from .sparse_tables import LibSVMIter

@@ -20,9 +20,11 @@ from ..core.ops.vision.image_colors import EIGENVALUES, EIGENVECTORS
 from ..image import augmenters, codec, functions
 from ..image.lists import read_list
 from ..image.resizing import resize
+from ..ndarray import array, load, save
+from .image_changes import ShapeChange, change_hls
 from .rounds import RoundIter, Values, choose_part
 
-__all__ = ["ImageDetRecordIter", "ImageRecordInt8Iter", "ImageRecordIter", "ImageRecordUInt8Iter"]
+__all__ = ["ImageRecordInt8Iter", "ImageRecordIter", "ImageRecordUInt8Iter"]
 
 #: options of MXNet's engine, which do not affect the batches
 _IGNORED = frozenset(
@@ -34,27 +36,11 @@ _IGNORED = frozenset(
         "preprocess_threads",
         "shuffle_chunk_seed",
         "shuffle_chunk_size",
+        "mean_a",
+        "std_a",
         "verbose",
     )
 )
-#: MXNet's other options for augmentation, with the values that have no effect
-_NEUTRAL: dict[str, Any] = {
-    "max_rotate_angle": 0,
-    "rotate": -1,
-    "max_shear_ratio": 0,
-    "max_crop_size": -1,
-    "min_crop_size": -1,
-    "max_random_scale": 1,
-    "min_random_scale": 1,
-    "max_img_size": 1e10,
-    "min_img_size": 0,
-    "random_h": 0,
-    "random_s": 0,
-    "random_l": 0,
-    "mean_img": "",
-    "mean_a": 0,
-    "std_a": 1,
-}
 
 
 class ImageRecordIter(RoundIter):
@@ -89,8 +75,20 @@ class ImageRecordIter(RoundIter):
         Whether to crop at a random position. Otherwise the crop is in the center.
     random_resized_crop, min_random_area, max_random_area, min_aspect_ratio, max_aspect_ratio
         Whether the crop has a random size and aspect ratio, and their limits.
+    max_rotate_angle, rotate, max_shear_ratio
+        The largest random angle in degrees, a fixed angle, and the largest random shear.
+    min_random_scale, max_random_scale, min_img_size, max_img_size
+        The limits of a random factor of the size, and of the edges after it. Without `random_resized_crop`, the limits
+        of the aspect ratio belong to this step, too.
+    min_crop_size, max_crop_size
+        The limits of the random edge of a square crop; -1 is none.
     rand_mirror, mirror
         Whether to flip half of the images left to right, or all.
+    random_h, random_s, random_l
+        The largest random change of hue (of 180), saturation and lightness (of 255).
+    mean_img
+        A file with the mean of all images, which is subtracted instead of colors. If it is missing, the mean is
+        computed and written.
     mean_r, mean_g, mean_b, std_r, std_g, std_b, scale
         The result is ``(image - mean) * scale / std``.
     max_random_contrast, max_random_illumination
@@ -106,7 +104,7 @@ class ImageRecordIter(RoundIter):
     data_name, label_name
         The names in descriptions.
     **kwargs
-        Other options of MXNet. Those without effect on the batches are ignored, all others raise an error.
+        Other options of MXNet, without effect on the batches. Unknown ones raise an error.
     """
 
     _default_dtype = "float32"
@@ -133,8 +131,21 @@ class ImageRecordIter(RoundIter):
         max_random_area: float = 1.0,
         min_aspect_ratio: float | None = None,
         max_aspect_ratio: float = 0.0,
+        max_rotate_angle: int = 0,
+        rotate: int = -1,
+        max_shear_ratio: float = 0.0,
+        min_random_scale: float = 1.0,
+        max_random_scale: float = 1.0,
+        min_img_size: float = 0.0,
+        max_img_size: float = 1e10,
+        min_crop_size: int = -1,
+        max_crop_size: int = -1,
         rand_mirror: bool = False,
         mirror: bool = False,
+        random_h: int = 0,
+        random_s: int = 0,
+        random_l: int = 0,
+        mean_img: str = "",
         mean_r: float = 0.0,
         mean_g: float = 0.0,
         mean_b: float = 0.0,
@@ -181,11 +192,24 @@ class ImageRecordIter(RoundIter):
         self._border, self._fill_value = pad, fill_value
         self._contrast, self._illumination = max_random_contrast, max_random_illumination
         self._rand_crop, self._rand_mirror, self._mirror = rand_crop, rand_mirror, mirror
-        self._resized_crop: tuple[tuple[float, float], tuple[float, float]] | None = None
-        if random_resized_crop:
-            least = min_aspect_ratio if min_aspect_ratio is not None else 1 - max_aspect_ratio
-            most = max_aspect_ratio if min_aspect_ratio is not None else 1 + max_aspect_ratio
-            self._resized_crop = (min_random_area, max_random_area), (least, most)
+        least = min_aspect_ratio if min_aspect_ratio is not None else 1 - max_aspect_ratio
+        most = max_aspect_ratio if min_aspect_ratio is not None else 1 + max_aspect_ratio
+        self._resized_crop = ((min_random_area, max_random_area), (least, most)) if random_resized_crop else None
+        self._crop_sizes = (min_crop_size, max_crop_size) if max(min_crop_size, max_crop_size) != -1 else None
+        self._shape_change = ShapeChange(
+            rotate if rotate > 0 else max_rotate_angle,
+            rotate > 0,
+            max_shear_ratio,
+            (1.0, 1.0) if random_resized_crop else (min_random_scale, max_random_scale),
+            (1.0, 1.0) if random_resized_crop else (least, most),
+            (min_img_size, max_img_size),
+        )
+        if random_resized_crop and (rand_crop or self._crop_sizes or min_random_scale != 1 or max_random_scale != 1):
+            raise MXNetError(
+                "random_resized_crop conflicts with rand_crop, min_crop_size, max_crop_size, min_random_scale and "
+                "max_random_scale"
+            )
+        self._hls = random_h, random_l, random_s
         self._mean = np.array([mean_r, mean_g, mean_b], np.float32)[:channels]
         self._factor = (np.float32(scale) / np.array([std_r, std_g, std_b], np.float32))[:channels]
         self._colors: list[augmenters.Augmenter] = []
@@ -196,7 +220,30 @@ class ImageRecordIter(RoundIter):
         self._dtype = as_dtype(dtype or self._default_dtype)
         self._pool = concurrent.futures.ThreadPoolExecutor(int(kwargs.get("preprocess_threads", 4)))
         self._describe(tuple(data_shape), (label_width,) if label_width > 1 else (), self._dtype.type, np.float32)
+        self._mean_image: Values | None = None
+        if mean_img:
+            self._mean_image = self._mean_of_all(mean_img)
         self._choose_order()
+
+    def _mean_of_all(self, path: str) -> Values:
+        """Return the mean of all augmented images, from a file, or computed and written to it."""
+        if os.path.exists(path):
+            stored = load(path)
+            mean = stored["mean_img"] if isinstance(stored, dict) else stored[0]
+            values: Values = mean.asnumpy().transpose(1, 2, 0)
+            if values.shape != (self._height, self._width, self._channels):
+                raise MXNetError(
+                    f"{path} has a mean of shape {mean.shape}, but data_shape is {self.provide_data[0].shape[1:]}"
+                )
+            return values
+        total = np.zeros((self._height, self._width, self._channels), np.float64)
+        for place in self._places:
+            body = recordio.unpack(self._reader.read_at(place))[1]
+            image = codec.decode(body, int(self._channels == 3), f"the image at byte {place} of {self._reader.uri}")
+            total += self._change_shape(image)
+        found = (total / len(self._places)).astype(np.float32)
+        save(path, {"mean_img": array(found.transpose(2, 0, 1))})
+        return found
 
     def _choose_order(self) -> None:
         if self._shuffle:
@@ -223,23 +270,31 @@ class ImageRecordIter(RoundIter):
             labels[place] = values[: self._label_width]
         return data, labels if self._label_width > 1 else labels[:, 0]
 
-    def _augment(self, image: Values) -> Values:
-        """Return an image after all augmentation."""
+    def _change_shape(self, image: Values) -> Values:
+        """Return an image of the shape of the data, and perhaps with other colors."""
         if self._resize > 0:
             short = min(image.shape[:2])
             height, width = (self._resize * extent // short for extent in image.shape[:2])
             image = resize(image, width, height, self._inter_method)
+        image = self._shape_change.apply(image, self._chance, self._fill_value, self._inter_method)
         if self._border:
             sides = (self._border, self._border)
             image = np.pad(image, (sides, sides, (0, 0)), constant_values=self._fill_value)
         image = self._crop(image)
+        if any(self._hls) and self._channels == 3:
+            image = change_hls(image, self._hls, self._chance)
         if self._mirror or (self._rand_mirror and self._chance.random() < 0.5):
             image = image[:, ::-1]
+        return image
+
+    def _augment(self, image: Values) -> Values:
+        """Return an image after all augmentation."""
+        image = self._change_shape(image)
         if self._dtype.kind != "f":
             return np.minimum(image, np.iinfo(self._dtype).max)
         for augmenter in self._colors:
             image = functions.pixels_of(augmenter(image.astype(np.float32)))
-        image = image - self._mean
+        image = image - (self._mean if self._mean_image is None else self._mean_image)
         if self._contrast or self._illumination:
             contrast = 1 + self._chance.uniform(-self._contrast, self._contrast)
             image = image * np.float32(contrast) + np.float32(
@@ -249,15 +304,22 @@ class ImageRecordIter(RoundIter):
 
     def _crop(self, image: Values) -> Values:
         size = self._width, self._height
-        if self._resized_crop is None:
+        if self._resized_crop is None and self._crop_sizes is None:
             image = self._enlarge(image)
         rows, columns = image.shape[:2]
         width, height = functions.scale_down((columns, rows), size)
+        if self._crop_sizes is not None:
+            least, most = self._crop_sizes
+            if not least <= most <= min(rows, columns):
+                raise MXNetError(f"input image size smaller than max_crop_size: {(rows, columns)}, {self._crop_sizes}")
+            width = height = self._chance.randint(least, most)
         if self._resized_crop is not None:
             for _ in range(10):
                 area = self._chance.uniform(*self._resized_crop[0]) * rows * columns
                 ratio = self._chance.uniform(*self._resized_crop[1])
                 wide, high = round((area * ratio) ** 0.5), round((area / ratio) ** 0.5)
+                if self._chance.random() > 0.5:
+                    wide, high = high, wide
                 if 0 < wide <= columns and 0 < high <= rows:
                     width, height = wide, high
                     break
@@ -290,26 +352,11 @@ class ImageRecordInt8Iter(ImageRecordIter):
     _default_dtype = "int8"
 
 
-class ImageDetRecordIter:
-    """Raise NotImplementedError: :class:`phonograd.image.ImageDetIter` reads the same record files."""
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        raise NotImplementedError(
-            "ImageDetRecordIter is not available; mx.image.ImageDetIter(batch_size, data_shape, path_imgrec=...) reads "
-            "the same record files, with the augmenters of mx.image.CreateDetAugmenter"
-        )
-
-
 def _check_options(options: dict[str, Any]) -> None:
-    """Raise for options that are unknown, or that would change images and are not supported."""
-    for name, value in options.items():
-        if name in _IGNORED or (name in _NEUTRAL and _NEUTRAL[name] == value):
-            continue
-        if name in _NEUTRAL:
-            raise NotImplementedError(
-                f"ImageRecordIter does not support {name}={value!r}; use mx.image.ImageIter with your own augmenter"
-            )
-        raise TypeError(f"ImageRecordIter has no argument {name!r}{nearest(name, [*_IGNORED, *_NEUTRAL])}")
+    """Raise for unknown options."""
+    for name in options:
+        if name not in _IGNORED:
+            raise TypeError(f"ImageRecordIter has no argument {name!r}{nearest(name, list(_IGNORED))}")
 
 
 complete_classes(globals())

@@ -73,6 +73,8 @@ class Namespace(CompleteModule):
         stored_names(self).update(functions)
 
     def __getattr__(self, name: str) -> Any:
+        if name == "__all__":
+            return [each for each in self.__dir__() if not each.startswith("_")]
         if not name.startswith("__"):
             function = lookup(self._prefix, name)
             if function is not None:

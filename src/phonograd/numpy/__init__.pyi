@@ -5372,6 +5372,30 @@ def min_scalar_type(a: ndarray) -> dtype[Any]:
     dtype('uint16')
     """
 
+def mirr(values: ArrayLike, finance_rate: Any, reinvest_rate: Any) -> float:
+    """Return the modified internal rate of return of payments.
+
+    NumPy computes it on the values of arrays; gradients do not pass through.
+
+    Parameters
+    ----------
+    values : ArrayLike
+        Payments, one for each period; costs are negative.
+    finance_rate : Any
+        Interest of a period that is paid on costs.
+    reinvest_rate : Any
+        Interest of a period that is received on gains.
+
+    Returns
+    -------
+    float
+
+    Examples
+    --------
+    >>> round(float(mx.np.mirr(mx.np.array([-100.0, 39.0, 59.0, 55.0, 20.0]), 0.1, 0.12)), 4)
+    0.2044
+    """
+
 def modf(x: ArrayLike) -> tuple[ndarray, ndarray]:
     """Return the fractional and the integral part of each element.
 
@@ -5648,6 +5672,28 @@ def nonzero(a: ndarray) -> tuple[ndarray, ...]:
     --------
     >>> mx.np.nonzero(mx.np.array([[0, 1], [2, 0]]))
     (array([0, 1], dtype=int64), array([1, 0], dtype=int64))
+    """
+
+def npv(rate: Any, values: ArrayLike) -> float:
+    """Return the net present value of payments, the first of which is due now.
+
+    NumPy computes it on the values of arrays; gradients do not pass through.
+
+    Parameters
+    ----------
+    rate : Any
+        Interest of a period.
+    values : ArrayLike
+        Payments, one for each period; costs are negative.
+
+    Returns
+    -------
+    float
+
+    Examples
+    --------
+    >>> round(float(mx.np.npv(0.1, mx.np.array([-100.0, 60.0, 60.0]))), 4)
+    4.1322
     """
 
 def ones(shape: int | Sequence[int], dtype: DTypeLike | None = None, order: str = 'C', ctx: Context | None = None) -> ndarray:
@@ -6022,6 +6068,36 @@ def polysub(a1: ArrayLike, a2: ArrayLike) -> ndarray:
     array([1., 1.])
     """
 
+def ppmt(rate: Any, per: Any, nper: Any, pv: Any, fv: Any = 0, when: Any = 'end') -> ndarray:
+    """Return the part of the payment of a period that repays a loan.
+
+    NumPy computes it on the values of arrays; gradients do not pass through.
+
+    Parameters
+    ----------
+    rate : Any
+        Interest of a period.
+    per : Any
+        Number of the period, from 1.
+    nper : Any
+        Number of periods.
+    pv : Any
+        Present value.
+    fv : Any, default 0
+        Future value.
+    when : Any, default 'end'
+        Whether payments are due at the 'begin' or the 'end' of periods.
+
+    Returns
+    -------
+    ndarray
+
+    Examples
+    --------
+    >>> mx.np.ppmt(0.01, mx.np.array([1.0, 2.0]), 24, 2000).round(2)
+    array([-74.15, -74.89], dtype=float64)
+    """
+
 def promote_types(type1: Any, type2: Any) -> dtype[Any]:
     """Return the common dtype of two dtypes by NumPy's rules.
 
@@ -6040,6 +6116,34 @@ def promote_types(type1: Any, type2: Any) -> dtype[Any]:
     --------
     >>> mx.np.promote_types('int32', 'float32')
     dtype('float64')
+    """
+
+def pv(rate: Any, nper: Any, pmt: Any, fv: Any = 0, when: Any = 'end') -> ndarray:
+    """Return the present value of equal payments.
+
+    NumPy computes it on the values of arrays; gradients do not pass through.
+
+    Parameters
+    ----------
+    rate : Any
+        Interest of a period.
+    nper : Any
+        Number of periods.
+    pmt : Any
+        Payment of a period.
+    fv : Any, default 0
+        Future value.
+    when : Any, default 'end'
+        Whether payments are due at the 'begin' or the 'end' of periods.
+
+    Returns
+    -------
+    ndarray
+
+    Examples
+    --------
+    >>> mx.np.pv(mx.np.array([0.01, 0.02]), 10, -100).round(2)
+    array([947.13, 898.26], dtype=float64)
     """
 
 def quantile(a: ndarray, q: ArrayLike, axis: int | Sequence[int] | None = None, out: ndarray | None = None, overwrite_input: bool | None = None, interpolation: str = 'linear', keepdims: bool = False) -> ndarray:
@@ -6070,6 +6174,40 @@ def quantile(a: ndarray, q: ArrayLike, axis: int | Sequence[int] | None = None, 
     --------
     >>> mx.np.quantile(mx.np.array([1.0, 2.0, 3.0]), 0.25)
     array(1.5)
+    """
+
+def rate(nper: Any, pmt: Any, pv: Any, fv: Any, when: Any = 'end', guess: Any = None, tol: float | None = None, maxiter: Any = 100) -> ndarray:
+    """Return the interest of a period; NaN if it is not found.
+
+    NumPy computes it on the values of arrays; gradients do not pass through.
+
+    Parameters
+    ----------
+    nper : Any
+        Number of periods.
+    pmt : Any
+        Payment of a period.
+    pv : Any
+        Present value.
+    fv : Any
+        Future value.
+    when : Any, default 'end'
+        Whether payments are due at the 'begin' or the 'end' of periods.
+    guess : Any, default None
+        Number at which the search begins; by default 0.1.
+    tol : float | None, default None
+        Change at which the search ends; by default 1e-6.
+    maxiter : Any, default 100
+        Largest number of steps.
+
+    Returns
+    -------
+    ndarray
+
+    Examples
+    --------
+    >>> mx.np.rate(10, 0, mx.np.array([-3500.0, -5000.0]), 10000).round(4)
+    array([0.1107, 0.0718], dtype=float64)
     """
 
 def ravel(x: ArrayLike, order: str = 'C') -> ndarray:

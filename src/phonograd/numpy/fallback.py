@@ -11,6 +11,7 @@ import numpy as np
 from ..core.array.values import check_size, naming_itself
 from ..core.base.dtypes import FLOAT64
 from .declaration import FUNCTIONS, public
+from .financial import FINANCIAL
 from .protocols import on_values
 
 __all__: list[str] = []
@@ -52,6 +53,7 @@ kaiser(M, beta) -> ndarray: Return the Kaiser window of ``M`` points.
 left_shift(x1, x2) -> ndarray: Shift the bits of integers to the left.
 lexsort(keys, axis=-1) -> ndarray: Return the indices that sort by several keys; the last key is the first criterion.
 loadtxt(fname, dtype=float, **kwargs) -> ndarray: Read a table of numbers from a text file.
+mirr(values, finance_rate, reinvest_rate) -> float: Return the modified internal rate of return of payments.
 modf(x) -> tuple[ndarray, ndarray]: Return the fractional and the integral part of each element.
 nanargmax(a, axis=None) -> ndarray: Return the index of the largest element along an axis, ignoring NaN.
 nanargmin(a, axis=None) -> ndarray: Return the index of the smallest element along an axis, ignoring NaN.
@@ -62,6 +64,7 @@ nanquantile(a, q, axis=None, keepdims=False) -> ndarray: Return the q-th quantil
 nanstd(a, axis=None, dtype=None, ddof=0, keepdims=False) -> ndarray: Return the standard deviation, ignoring NaN.
 nanvar(a, axis=None, dtype=None, ddof=0, keepdims=False) -> ndarray: Return the variance along axes, ignoring NaN.
 nextafter(x1, x2) -> ndarray: Return the next floating point number after x1 in the direction of x2.
+npv(rate, values) -> float: Return the net present value of payments, the first of which is due now.
 packbits(a, axis=None, bitorder='big') -> ndarray: Pack zeros and ones into the bits of uint8 numbers.
 partition(a, kth, axis=-1, kind='introselect') -> ndarray: Put the kth smallest element in its place, smaller ones \
 before it and larger ones behind it.
@@ -74,6 +77,10 @@ polyfit(x, y, deg, rcond=None, full=False, w=None, cov=False) -> ndarray: Fit a 
 polyint(p, m=1, k=None) -> ndarray: Return an antiderivative of a polynomial.
 polymul(a1, a2) -> ndarray: Return the product of two polynomials.
 polysub(a1, a2) -> ndarray: Return the difference of two polynomials.
+ppmt(rate, per, nper, pv, fv=0, when='end') -> ndarray: Return the part of the payment of a period that repays a loan.
+pv(rate, nper, pmt, fv=0, when='end') -> ndarray: Return the present value of equal payments.
+rate(nper, pmt, pv, fv, when='end', guess=None, tol=None, maxiter=100) -> ndarray: Return the interest of a period, \
+or NaN if it is not found.
 ravel_multi_index(multi_index, dims, mode='raise', order='C') -> ndarray: Convert coordinates, one array per axis, to \
 indices into the flattened array.
 right_shift(x1, x2) -> ndarray: Shift the bits of integers to the right.
@@ -104,6 +111,7 @@ def _define(name: str, arguments: str, result: str, sentence: str) -> None:
     if function is None and name == "in1d":
         # NumPy renamed it to isin in version 2.4
         function = np.isin
+    function = FINANCIAL.get(name, function)
     if function is None or name in FUNCTIONS:
         return
     shape_of = _SHAPES.get(name)

@@ -113,11 +113,14 @@ class BidirectionalCell(_Several):
             cell.unroll(length, part, own, layout, False)
             for cell, part, own in zip(self._cells, (steps, steps[::-1]), states, strict=True)
         ]
+        if merge:
+            halves = [format_sequence(length, part, layout, True)[0] for part in (forward, backward[::-1])]
+            return symbol.concat(*halves, dim=2, name=f"{self._output_prefix}out"), [*after, *other]
         joined = [
             symbol.concat(*pair, dim=1, name=f"{self._output_prefix}t{number}")
             for number, pair in enumerate(zip(forward, backward[::-1], strict=True))
         ]
-        return format_sequence(length, joined, layout, merge)[0], [*after, *other]
+        return joined, [*after, *other]
 
 
 class DropoutCell(BaseRNNCell):
@@ -216,7 +219,22 @@ class ResidualCell(ModifierCell):
     def __call__(self, inputs: Any, states: Any) -> tuple[Any, list[Any]]:
         """Return the output of one step, and the states after it."""
         output, after = self.base_cell(inputs, states)
-        return symbol.elemwise_add(output, inputs, name=f"{output.name}_plus_residual"), after
+        return self._add(output, inputs), after
+
+    def _unroll(self, length: int, inputs: Any, begin_state: Any, layout: str, merge: bool | None) -> Any:
+        # the other cell is unrolled as a whole, because one that runs in both directions has no single steps
+        self.base_cell._modified = False
+        try:
+            outputs, states = self.base_cell.unroll(length, inputs, begin_state, layout, merge)
+        finally:
+            self.base_cell._modified = True
+        sequence, _, _, _ = format_sequence(length, inputs, layout, isinstance(outputs, Symbol))
+        if isinstance(outputs, Symbol):
+            return self._add(outputs, sequence), states
+        return [self._add(*pair) for pair in zip(outputs, sequence, strict=True)], states
+
+    def _add(self, output: Any, inputs: Any) -> Any:
+        return symbol.elemwise_add(output, inputs, name=f"{output.name}_plus_residual")
 
 
 complete_classes(globals())

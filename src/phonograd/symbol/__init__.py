@@ -105,6 +105,8 @@ class SymbolNamespace(Namespace):
 
     def __getattr__(self, name: str) -> Any:
         function = None if name.startswith("__") else lookup(self._prefix, name)
+        if name == "__all__":
+            return [each for each in self.__dir__() if not each.startswith("_")]
         if function is None:
             raise AttributeError(f"{self.__name__} has no operator {name!r}{hint(name, self.__dir__())}")
         setattr(self, name, function)

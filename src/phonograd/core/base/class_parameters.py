@@ -63,8 +63,6 @@ SHARED = {
     "IRHeader.id": "Number of the record.",
     "IRHeader.id2": "Second number, usually 0.",
     "IRHeader.label": "Label, or labels.",
-    "ImageDetRecordIter.args": "Arguments of :class:`ImageRecordIter`, by position.",
-    "ImageDetRecordIter.kwargs": "Arguments of :class:`ImageRecordIter`, by name.",
     "InitDesc.attrs": "Attributes of the parameter.",
     "InitDesc.global_init": "Initializer that is used if the attributes name none.",
     "InitDesc.name": "Name of the parameter.",
