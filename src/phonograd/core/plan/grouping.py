@@ -138,6 +138,8 @@ class Grouping:
             return
         if node in self._library.sums:
             self._library.add_product(node)
+        elif node in self._library.roundings:
+            self._library.round_product(node)
         else:
             self._order.lowerings[node].place(self, node, self._order.expressions[node])
 
