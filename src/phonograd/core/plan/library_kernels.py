@@ -82,9 +82,9 @@ class LibraryKernels:
     def round_product(self, node: Node) -> None:
         """Multiply matrices, and round the product to the dtype of a node."""
         lhs, rhs = [self._source(source) for source in self._expressions[self.roundings[node]].inputs]
-        operands = {"lhs": self._views.in_memory(lhs), "rhs": self._views.in_memory(rhs)}
-        patterns = [view.pattern for view in operands.values()]
-        self.launch(node, plan_rounded_product(*patterns, lhs.dtype, node.dtype), operands)
+        left, right = self._views.in_memory(lhs), self._views.in_memory(rhs)
+        plan = plan_rounded_product(left.pattern, right.pattern, lhs.dtype, node.dtype)
+        self.launch(node, plan, {"lhs": left, "rhs": right})
 
     def multiply(self, node: Node, expression: Node, old: Node | None = None) -> None:
         """Multiply matrices where they are stored, and add ``old``; copy them only if no strides describe them."""

@@ -176,7 +176,7 @@ def plan_product(
 
 def plan_rounded_product(lhs: Pattern, rhs: Pattern, dtype: DType, out: DType) -> Plan:
     """Return how to multiply two matrices for a result of 16 bits: the float32 product, rounded."""
-    sizes = (*lhs.shape, rhs.shape[1])
+    sizes = lhs.shape[0], lhs.shape[1], rhs.shape[1]
     return rounded_product(sizes, Matrices(*lhs.strides), Matrices(*rhs.strides), out, gemm_for(dtype, host()))
 
 

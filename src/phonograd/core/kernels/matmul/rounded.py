@@ -27,7 +27,7 @@ def is_worth_rounding(sizes: tuple[int, int, int], kernel: Gemm) -> bool:
     """Return whether parts of a result take much less memory than the whole in float32."""
     rows, terms, columns = sizes
     # the packed operand is not larger than the result
-    return terms <= rows and 2 * PART_ROWS <= rows and rows * columns * kernel.dtype.itemsize >= LEAST_BYTES
+    return terms <= rows and rows >= 2 * PART_ROWS and rows * columns * kernel.dtype.itemsize >= LEAST_BYTES
 
 
 def rounded_product(sizes: tuple[int, int, int], lhs: Matrices, rhs: Matrices, dtype: DType, kernel: Gemm) -> Plan:
