@@ -274,3 +274,20 @@ def test_a_mosaic_of_mosaics_is_written_by_those_who_compute_its_pieces() -> Non
     assert_same_bits(run(targets, bindings), {**bindings, **run_singly(targets, bindings)})
     made = NativeProgram(targets, bindings.__contains__)
     assert len(made.parts) <= 2 * len(rows)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+@pytest.mark.parametrize(("rows", "terms", "columns"), [(777, 40, 701), (1024, 400, 512)])
+def test_products_are_rounded_in_parts(dtype: str, rows: int, terms: int, columns: int) -> None:
+    generator = np.random.default_rng(0)
+    a, b = [mx.nd.array(generator.normal(size=size)).astype(dtype) for size in ((rows, terms), (columns, terms))]
+    expected = mx.nd.dot(a.astype("float32"), b.astype("float32"), transpose_b=True).astype(dtype).asnumpy()
+    with mx.settings.override(tiers="blocking"):
+        found = mx.nd.dot(a, b, transpose_b=True)
+        report = mx.explain.plan(found)
+        assert found.asnumpy().tobytes() == expected.tobytes()
+    if host().matrix_unit:
+        return
+    # no float32 result is in memory
+    assert report.result_bytes == rows * columns * 2
+    assert [value for value in report.stored if "_wide_matmul" in str(value)] == []

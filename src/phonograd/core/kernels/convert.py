@@ -16,7 +16,7 @@ from .launch import Launch, Plan, Reference, Words, align_up
 from .routine import Routine, module
 from .target import Machine
 
-__all__ = ["Convert", "in_float32"]
+__all__ = ["Convert", "conversion", "in_float32"]
 
 #: elements of an item, and items of a chunk
 BLOCK, CHUNK = 4096, 8
@@ -70,13 +70,14 @@ def in_float32(plan: Plan, sizes: Mapping[str, int], out_size: int, dtype: DType
     dtype
         The type of the operands.
     """
-    lanes, end = machine.lanes(FLOAT32), align_up(plan.scratch_bytes)
+    end = align_up(plan.scratch_bytes)
     places: dict[str, int] = {}
     before: list[Launch] = []
     for name, size in {**sizes, **({"out": out_size} if out_size else {})}.items():
         places[name] = end
         if name != "out":
-            before.append(_launch(Convert(dtype, FLOAT32, lanes), Reference(name), Reference("scratch", end), size))
+            wide = Reference("scratch", end)
+            before.append(conversion(dtype, FLOAT32, machine, Reference(name), wide, size))
         end += align_up(size * FLOAT32.itemsize)
 
     def moved(word: int | Reference) -> int | Reference:
@@ -88,9 +89,13 @@ def in_float32(plan: Plan, sizes: Mapping[str, int], out_size: int, dtype: DType
     after: list[Launch] = []
     if out_size:
         rounded = Reference("scratch", places["out"])
-        after.append(_launch(Convert(FLOAT32, dtype, lanes), rounded, Reference("out"), out_size))
+        after.append(conversion(FLOAT32, dtype, machine, rounded, Reference("out"), out_size))
     return Plan((*before, *launches, *after), end)
 
 
-def _launch(kernel: Convert, source: Reference, target: Reference, size: int) -> Launch:
+def conversion(
+    source_dtype: DType, target_dtype: DType, machine: Machine, source: Reference, target: Reference, size: int
+) -> Launch:
+    """Return the launch that converts contiguous elements; one of the dtypes is float32."""
+    kernel = Convert(source_dtype, target_dtype, machine.lanes(FLOAT32))
     return Launch(kernel, _WORDS.fill({"source": source, "target": target, "size": size}), -(-size // BLOCK), CHUNK)

@@ -161,6 +161,8 @@ class Grouping:
             fused.floor = self._floor(node)
         if node in self._library.sums:
             self._library.add_product(node)
+        elif node in self._library.roundings:
+            self._library.round_product(node)
         else:
             order.lowerings[node].place(self, node, order.expressions[node])
         if fused.floor:

@@ -18,7 +18,14 @@ from ..run import kernel_cache
 from .expansion import Order
 from .fusion import Fusion
 from .group import Value, View
-from .products import panels_of, plan_product, sums_of_products, uses_of_operands
+from .products import (
+    panels_of,
+    plan_product,
+    plan_rounded_product,
+    roundings_of_products,
+    sums_of_products,
+    uses_of_operands,
+)
 from .steps import LibraryKernel
 
 __all__ = ["LibraryKernels"]
@@ -51,8 +58,10 @@ class LibraryKernels:
         self._panels: dict[tuple[View, Launch], Node] = {}
         #: sums that are computed with one of their products
         self.sums = sums_of_products(order, kept)
-        #: the products that these sums compute
-        self.absorbed = {found.product for found in self.sums.values()}
+        #: values of 16 bits that are computed with the product that they round
+        self.roundings = roundings_of_products(order, kept)
+        #: the products that these sums and roundings compute
+        self.absorbed = {found.product for found in self.sums.values()}.union(self.roundings.values())
         self._uses = uses_of_operands(order)
         self._steady = steady
         #: packed forms of steady inputs, with the views of these and the launches that pack them
@@ -86,6 +95,13 @@ class LibraryKernels:
         """Compute a sum in the kernel of its product, which adds the other term."""
         product, old = self.sums[node]
         self.multiply(node, self._expressions[product], old)
+
+    def round_product(self, node: Node) -> None:
+        """Multiply matrices, and round the product to the dtype of a node."""
+        lhs, rhs = [self._source(source) for source in self._expressions[self.roundings[node]].inputs]
+        left, right = self._views.in_memory(lhs), self._views.in_memory(rhs)
+        plan = plan_rounded_product(left.pattern, right.pattern, lhs.dtype, node.dtype)
+        self.launch(node, plan, {"lhs": left, "rhs": right})
 
     def multiply(self, node: Node, expression: Node, old: Node | None = None) -> None:
         """Multiply matrices where they are stored, and add ``old``; copy them only if no strides describe them."""

@@ -24,6 +24,7 @@ from ..kernels.matmul.bf16_split import Split
 from ..kernels.matmul.bf16x3 import is_worth, product_by_parts, split_before
 from ..kernels.matmul.gemm import DEPTH, SHARED_ROWS, Matrices, gemm_for, panels, product
 from ..kernels.matmul.packing import Packed
+from ..kernels.matmul.rounded import is_worth_rounding, rounded_product
 from ..kernels.target import Machine
 from ..lower.pattern import Pattern, contiguous_strides
 from ..run.host import host
@@ -36,6 +37,8 @@ __all__ = [
     "panels_of",
     "plan_new_product",
     "plan_product",
+    "plan_rounded_product",
+    "roundings_of_products",
     "sums_in_order",
     "sums_of_products",
     "uses_of_operands",
@@ -50,7 +53,7 @@ ENOUGH_ROWS = 512
 #: bytes of a product above which it is worth dividing into blocks of rows: smaller ones stay in a cache anyway
 LARGE_BYTES = 1 << 20
 
-_ADD = REGISTRY["broadcast_add"]
+_ADD, _CAST = REGISTRY["broadcast_add"], REGISTRY["_cast"]
 
 
 def _panels(data: Any) -> Any:
@@ -89,10 +92,7 @@ def sums_of_products(order: Order, kept: Iterable[Node]) -> dict[Node, Sum]:
     found: dict[Node, Sum] = {}
     if len(products) < 2:
         return found
-    readers = Counter(kept)
-    readers.update(itertools.chain.from_iterable(order.sources.values()))
-    # a value that is read through a location has other readers
-    readers.update(order.below.values())
+    readers = _readers(order, kept)
     for node in [node for node in order.nodes if expressions[node].operator is _ADD]:
         first, second = order.sources[node]
         if first.shape != second.shape or first not in products or second not in products:
@@ -104,6 +104,37 @@ def sums_of_products(order: Order, kept: Iterable[Node]) -> dict[Node, Sum]:
                 products[node] = products[late]
                 break
     return found
+
+
+def roundings_of_products(order: Order, kept: Iterable[Node]) -> dict[Node, Node]:
+    """Return by node the product that is rounded to 16 bits and has no other reader, if it is worth a kernel."""
+    casts = [node for node in order.nodes if order.expressions[node].operator is _CAST and node.dtype in HALVES]
+    if not casts:
+        return {}
+    readers, found = _readers(order, kept), {}
+    for node in casts:
+        (product_node,) = order.sources[node]
+        lowering = order.lowerings.get(product_node)
+        if lowering is None or not lowering.is_product or readers[product_node] != 1:
+            continue
+        lhs, rhs = [source.shape for source in order.expressions[product_node].inputs]
+        if product_node.dtype == FLOAT32 and len(lhs) == 2 and _rounds((*lhs, rhs[1]), product_node.dtype, host()):
+            found[node] = product_node
+    return found
+
+
+def _rounds(sizes: tuple[int, int, int], dtype: DType, machine: Machine) -> bool:
+    """Return whether products of these sizes are rounded in parts, or else as a whole by the next kernel."""
+    return not (machine.matrix_unit and is_worth(sizes)) and is_worth_rounding(sizes, gemm_for(dtype, machine))
+
+
+def _readers(order: Order, kept: Iterable[Node]) -> Counter[Node]:
+    """Return how often values are read, by node."""
+    readers = Counter(kept)
+    readers.update(itertools.chain.from_iterable(order.sources.values()))
+    # a value that is read through a location has other readers
+    readers.update(order.below.values())
+    return readers
 
 
 def uses_of_operands(order: Order) -> Counter[Node]:
@@ -169,6 +200,12 @@ def sums_in_order(sizes: tuple[int, int, int], dtype: DType, machine: Machine) -
     have the length that :func:`~phonograd.core.kernels.matmul.gemm.terms_of_block` returns.
     """
     return not (machine.matrix_unit and compute_dtype(dtype) == FLOAT32 and is_worth(sizes))
+
+
+def plan_rounded_product(lhs: Pattern, rhs: Pattern, dtype: DType, out: DType) -> Plan:
+    """Return how to multiply two matrices for a result of 16 bits: the float32 product, rounded."""
+    sizes = lhs.shape[0], lhs.shape[1], rhs.shape[1]
+    return rounded_product(sizes, Matrices(*lhs.strides), Matrices(*rhs.strides), out, gemm_for(dtype, host()))
 
 
 def plan_new_product(lhs: Pattern, rhs: Pattern, dtype: DType) -> Product | None:
