@@ -267,3 +267,16 @@ def test_row_sparse_parameters(tmp_path: Any) -> None:
         array = other.data() if stype == "default" else other.row_sparse_data(rows)
         assert array.stype == stype
         assert array.asnumpy().tolist() == found.asnumpy().tolist()
+
+
+def test_a_hybridized_block_uses_the_array_that_replaces_that_of_a_parameter() -> None:
+    # MXFusion computes the weights of a block; real MXNet gives the same numbers
+    net = gluon.nn.Dense(1, use_bias=False, in_units=2)
+    net.initialize()
+    net.hybridize()
+    x, weights = nd.array([[1.0, 2.0]]), nd.array([[[1.0, 0.0]], [[0.0, 1.0]], [[3.0, -1.0]]])
+    found = []
+    for number in range(3):
+        net.weight._data[0] = weights[number]
+        found.append(net(x).asscalar())
+    assert found == [1.0, 2.0, 1.0]

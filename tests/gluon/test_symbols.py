@@ -403,3 +403,13 @@ def test_a_block_of_symbols_is_exported_without_a_call(tmp_path: Path) -> None:
     block.export(again)
     copy = gluon.SymbolBlock.imports(f"{again}-symbol.json", ["data"], f"{again}-0000.params")
     np.testing.assert_array_equal(copy(nd.ones((2, 4))).asnumpy(), block(nd.ones((2, 4))).asnumpy())
+
+
+def test_a_symbol_block_shares_parameters_that_are_not_learned() -> None:
+    # requests as in real MXNet: the features of SSD networks with ResNet v2 begin with such a layer
+    net = gluon.nn.HybridSequential()
+    net.add(gluon.nn.BatchNorm(scale=False, center=False, in_channels=3), gluon.nn.Conv2D(2, 1, in_channels=3))
+    data = mx.sym.var("data")
+    block = gluon.SymbolBlock(net(data), data, params=net.collect_params())
+    requests = [parameter.grad_req for parameter in block.collect_params().values()]
+    assert requests == ["null", "null", "write", "write", "null", "null"]

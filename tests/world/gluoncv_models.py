@@ -17,7 +17,7 @@ import warnings
 
 import numpy as np
 
-SECONDS_EACH = 300
+SECONDS_EACH = 900
 
 #: the height and width of inputs by a part of the model's name, the first match counts
 SIZES = {

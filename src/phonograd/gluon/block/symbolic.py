@@ -51,8 +51,9 @@ class SymbolBlock(HybridBlock):
         states = set(self._output.list_auxiliary_states())
         for name in [*self._output.list_arguments(), *self._output.list_auxiliary_states()]:
             if name not in self._inputs:
-                kind = "null" if name in states else "write"
-                self.params.get(name, grad_req=kind, allow_deferred_init=True, dtype=types[name])
+                # shared arguments keep their request: a scale that is not learned has none
+                request = {"grad_req": "null"} if name in states else {}
+                self.params.get(name, allow_deferred_init=True, dtype=types[name], **request)
         start = _common(list(self._params.keys()))
         self._reg_params = {name[start:]: parameter for name, parameter in self._params.items()}
 

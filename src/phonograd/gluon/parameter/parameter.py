@@ -49,6 +49,14 @@ def _note_replacement() -> None:
     _count = next(_replaced)
 
 
+class _Arrays(list[NDArray]):
+    """Hold the arrays of a parameter, one for each context; libraries set entries to results of other computations."""
+
+    def __setitem__(self, place: Any, array: Any) -> None:
+        super().__setitem__(place, array)
+        _note_replacement()
+
+
 def symbols() -> Any:
     """Return the namespace of symbols; the import is late because few programs need it."""
     return importlib.import_module("phonograd.symbol")
@@ -137,7 +145,7 @@ class Parameter:
         grad_stype: str = "default",
     ) -> None:
         self._var: Any = None
-        self._data: list[NDArray] | None = None
+        self._data: _Arrays | None = None
         self._grad: list[NDArray] | None = None
         self._ctx_list: list[Context] = []
         self._ctx_map = _number_by_context([])
@@ -192,7 +200,7 @@ class Parameter:
         if req == "null" and self._grad is not None:
             self._grad = None
             with autograd.pause():
-                self._data = [data.detach().copy() for data in self._data]
+                self._data = _Arrays([data.detach().copy() for data in self._data])
             _note_replacement()
         else:
             self._init_grad()
@@ -280,7 +288,9 @@ class Parameter:
     def _init_impl(self, data: Any, contexts: Iterable[Context]) -> None:
         self._ctx_list = list(contexts)
         self._ctx_map = _number_by_context(self._ctx_list)
-        self._data = [self._as_storage_type(of_chosen_kind(data.copyto(context))) for context in self._ctx_list]
+        self._data = _Arrays(
+            [self._as_storage_type(of_chosen_kind(data.copyto(context))) for context in self._ctx_list]
+        )
         self._init_grad()
 
     def _as_storage_type(self, data: NDArray) -> NDArray:
@@ -424,7 +434,7 @@ class Parameter:
         if self._data is None:
             return
         with autograd.pause():
-            self._data = [data.astype(dtype) for data in self._data]
+            self._data = _Arrays([data.astype(dtype) for data in self._data])
             _note_replacement()
             if self._grad is not None:
                 self._grad = [grad.astype(dtype) for grad in self._grad]
