@@ -173,7 +173,7 @@ class Convolution:
         depth = shape.channels * shape.taps
         scratch = Scratch(self.slots)
         packed = scratch.reserve(shape.groups * tiles * depth * rows * size)
-        framed = 0 if shape.plain else round_up(shape.channels * frame.channel + lanes, lanes)
+        framed = 0 if shape.plain else round_up(block * frame.channel + WIDTH * lanes, WIDTH * lanes)
         values, elements = box_values(shape, box, block, lanes, images * framed, images)
         values.update(frame_values(shape, frame))
         values.update(batch=shape.batch, images=images, frame_size=framed, joined_at=elements)

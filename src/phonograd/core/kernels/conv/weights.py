@@ -29,7 +29,8 @@ class PackWeights:
     """The kernel that packs weights; an item of its range is a tile.
 
     Rows are divided into blocks of ``block_rows``, and these into tiles of ``rows``. The result has the shape (groups,
-    blocks, tiles, depth, rows); missing rows are zeros. ``consecutive`` means that rows are adjacent in the weights.
+    blocks, tiles, depth, rows); missing rows are zeros. Either rows or steps are adjacent in the weights:
+    ``consecutive`` means rows.
     """
 
     dtype: DType
@@ -63,21 +64,62 @@ class PackWeights:
     def _steps(
         self, e: Routine, target: str, source: str, existing: Index, depth: Index, stride: dict[str, Index]
     ) -> None:
+        if self.consecutive:
+            self._copy(e, target, source, existing, depth, stride["depth"])
+        else:
+            self._transpose(e, target, source, existing, depth, stride["row"])
+
+    def _copy(self, e: Routine, target: str, source: str, existing: Index, depth: Index, stride: Index) -> None:
         starts = range(0, self.rows, self.lanes)
         read = [e.below(e.minus(existing, str(start))) for start in starts]
         written = [e.below(str(self.rows - start)) for start in starts]
 
         def step(index: Index) -> None:
-            place = e.times(index, stride["depth"])
+            place = e.times(index, stride)
             for start, known, wanted in zip(starts, read, written):
-                if self.consecutive:
-                    value = e.get_where(source, known, e.plus(place, str(start)))
-                else:
-                    first = e.plus(place, e.times(str(start), stride["row"]))
-                    value = e.gather(source, first, stride["row"], self.dtype, known)
+                value = e.get_where(source, known, e.plus(place, str(start)))
                 e.store_where(target, e.plus(e.times(index, str(self.rows)), str(start)), value, wanted)
 
         e.for_each("0", depth, step)
+
+    def _transpose(self, e: Routine, target: str, source: str, existing: Index, depth: Index, stride: Index) -> None:
+        """Write the steps of a tile, a square of vectors and lanes at a time; ``stride`` is that of rows."""
+        lanes, starts = self.lanes, range(0, self.rows, self.lanes)
+
+        def square(index: Index) -> None:
+            steps = e.minus(depth, index)
+            squares = []
+            for start in starts:
+                rows = []
+                for row in range(start, start + lanes):
+                    if row >= self.rows:
+                        rows.append(e.zeros())
+                        continue
+                    # rows that do not exist have no lanes
+                    known = e.select_index(e.test("slt", str(row), existing), steps, "0")
+                    rows.append(e.get_where(source, e.below(known), e.plus(e.times(str(row), stride), index)))
+                squares.append(e.transpose(rows))
+
+            def put(step: int, exactly: bool) -> None:
+                into = e.at(target, e.times(e.plus(index, str(step)), str(self.rows)))
+                for start, vectors in zip(starts, squares):
+                    if exactly:
+                        e.store_where(into, str(start), vectors[step], e.below(str(self.rows - start)))
+                    else:
+                        e.store(into, str(start), vectors[step])
+
+            # the next step overwrites the lanes beyond the rows of a tile, and the last step has none
+            def all_steps() -> None:
+                for step in range(lanes):
+                    put(step, exactly=False)
+
+            def last_steps() -> None:
+                for step in range(lanes):
+                    e.when(e.test("slt", str(step), steps), lambda step=step: put(step, exactly=True))  # type: ignore[misc]
+
+            e.when(e.test("sgt", steps, str(lanes)), all_steps, last_steps)
+
+        e.for_each("0", depth, square, str(lanes))
 
     def launch(self, groups: int, packed: Reference, sizes: Mapping[str, int], weight: Reference = _WEIGHT) -> Launch:
         """Return the launch for weights of some sizes, packed to an address in scratch memory."""
