@@ -223,15 +223,27 @@ class _PackPanels:
         line, end = e.quotient(first, "%width"), e.plus(e.quotient(e.minus(stop, "1"), "%width"), "1")
         e.for_each(line, end, lambda number: self._describe(number, first, stop, e.minus(number, line)))
         count, panel = e.minus(end, line), e.at("%panels", e.times(at, self.depth))
-        # lines of a vector or more make at most three pieces
+        # lines of a vector or more make at most three pieces, and lines of half a vector at most five
         e.when(
             e.test("sge", "%width", str(lanes)),
+            lambda: self._by_count(panel, count),
             lambda: e.when(
-                e.test("sle", count, "2"),
-                lambda: self._few_pieces(panel, 2, count),
-                lambda: self._few_pieces(panel, 3, count),
+                e.test("sge", e.plus("%width", "%width"), str(lanes)),
+                lambda: self._few_pieces(panel, 5, 1, count),
+                lambda: self._many_pieces(panel, count),
             ),
-            lambda: self._many_pieces(panel, count),
+        )
+
+    def _by_count(self, panel: str, count: Index) -> None:
+        e = self.e
+        e.when(
+            e.test("eq", count, "1"),
+            lambda: self._few_pieces(panel, 1, WIDTH, count),
+            lambda: e.when(
+                e.test("eq", count, "2"),
+                lambda: self._few_pieces(panel, 2, WIDTH, count),
+                lambda: self._few_pieces(panel, 3, WIDTH, count),
+            ),
         )
 
     def _describe(self, number: Index, first: Index, stop: Index, place: Index) -> None:
@@ -248,14 +260,14 @@ class _PackPanels:
 
     # the next piece or the next line overwrites vectors beyond the end of a piece
 
-    def _few_pieces(self, panel: str, number: int, count: Index) -> None:
-        """Write the copy of lines in some pieces, each of up to a whole line of the panel; missing ones repeat one."""
+    def _few_pieces(self, panel: str, number: int, vectors: int, count: Index) -> None:
+        """Write the copy of lines in some pieces, each of up to some vectors; missing pieces repeat the last one."""
         e = self.e
         found = []
         for which in range(number):
             piece = e.times(e.least(str(which), e.minus(count, "1")), "3")
             begin, place, length = [e.load_word(self.pieces, e.plus(piece, str(word))) for word in range(3)]
-            found.append((begin, place, self._masks(length)))
+            found.append((begin, place, self._masks(length)[:vectors]))
 
         def copy(target: str, source: str) -> None:
             for begin, place, masks in found:

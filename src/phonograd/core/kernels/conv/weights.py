@@ -17,7 +17,7 @@ _CHUNK_ELEMENTS = 1 << 14
 
 _WORDS = Words(
     *("blocks", "tiles", "block_rows", "all_rows", "depth"),
-    *("group_stride", "block_stride", "row_stride", "depth_stride"),
+    *("group_stride", "block_stride", "row_stride", "depth_stride", "run"),
     *("weight*", "packed*"),
 )
 
@@ -30,7 +30,8 @@ class PackWeights:
 
     Rows are divided into blocks of ``block_rows``, and these into tiles of ``rows``. The result has the shape (groups,
     blocks, tiles, depth, rows); missing rows are zeros. Either rows or steps are adjacent in the weights:
-    ``consecutive`` means rows.
+    ``consecutive`` means rows, at a distance of ``depth_stride``. Else there are runs of ``run`` adjacent steps, at that
+    distance.
     """
 
     dtype: DType
@@ -67,7 +68,7 @@ class PackWeights:
         if self.consecutive:
             self._copy(e, target, source, existing, depth, stride["depth"])
         else:
-            self._transpose(e, target, source, existing, depth, stride["row"])
+            self._transpose(e, target, source, existing, depth, stride)
 
     def _copy(self, e: Routine, target: str, source: str, existing: Index, depth: Index, stride: Index) -> None:
         starts = range(0, self.rows, self.lanes)
@@ -82,12 +83,14 @@ class PackWeights:
 
         e.for_each("0", depth, step)
 
-    def _transpose(self, e: Routine, target: str, source: str, existing: Index, depth: Index, stride: Index) -> None:
-        """Write the steps of a tile, a square of vectors and lanes at a time; ``stride`` is that of rows."""
-        lanes, starts = self.lanes, range(0, self.rows, self.lanes)
+    def _transpose(
+        self, e: Routine, target: str, source: str, existing: Index, depth: Index, stride: dict[str, Index]
+    ) -> None:
+        """Write the steps of a tile, run after run, a square of vectors and lanes at a time."""
+        lanes, starts, length = self.lanes, range(0, self.rows, self.lanes), _WORDS.index(e, "run")
 
-        def square(index: Index) -> None:
-            steps = e.minus(depth, index)
+        def square(run: Index, first: Index, index: Index) -> None:
+            steps = e.minus(length, index)
             squares = []
             for start in starts:
                 rows = []
@@ -97,32 +100,45 @@ class PackWeights:
                         continue
                     # rows that do not exist have no lanes
                     known = e.select_index(e.test("slt", str(row), existing), steps, "0")
-                    rows.append(e.get_where(source, e.below(known), e.plus(e.times(str(row), stride), index)))
+                    rows.append(e.get_where(run, e.below(known), e.plus(e.times(str(row), stride["row"]), index)))
                 squares.append(e.transpose(rows))
 
             def put(step: int, exactly: bool) -> None:
-                into = e.at(target, e.times(e.plus(index, str(step)), str(self.rows)))
+                into = e.at(target, e.times(e.total(first, index, str(step)), str(self.rows)))
                 for start, vectors in zip(starts, squares):
                     if exactly:
                         e.store_where(into, str(start), vectors[step], e.below(str(self.rows - start)))
                     else:
                         e.store(into, str(start), vectors[step])
 
-            # the next step overwrites the lanes beyond the rows of a tile, and the last step has none
             def all_steps() -> None:
                 for step in range(lanes):
                     put(step, exactly=False)
 
-            def last_steps() -> None:
+            def some_steps(exactly: bool) -> None:
                 for step in range(lanes):
-                    e.when(e.test("slt", str(step), steps), lambda step=step: put(step, exactly=True))  # type: ignore[misc]
+                    e.when(e.test("slt", str(step), steps), lambda step=step: put(step, exactly))  # type: ignore[misc]
 
-            e.when(e.test("sgt", steps, str(lanes)), all_steps, last_steps)
+            # the next step overwrites the lanes beyond the rows of a tile, except those of the last step
+            last = e.plus(e.plus(first, index), str(lanes))
+            e.when(
+                e.test("slt", last, depth),
+                lambda: e.when(
+                    e.test("sge", steps, str(lanes)),
+                    all_steps,
+                    lambda: some_steps(exactly=False),
+                ),
+                lambda: some_steps(exactly=True),
+            )
 
-        e.for_each("0", depth, square, str(lanes))
+        def run(first: Index) -> None:
+            place = e.at(source, e.times(e.quotient(first, length), stride["depth"]))
+            e.for_each("0", length, lambda index: square(place, first, index), str(lanes))
+
+        e.for_each("0", depth, run, length)
 
     def launch(self, groups: int, packed: Reference, sizes: Mapping[str, int], weight: Reference = _WEIGHT) -> Launch:
         """Return the launch for weights of some sizes, packed to an address in scratch memory."""
-        words = _WORDS.fill({**sizes, "weight": weight, "packed": packed})
+        words = _WORDS.fill({"run": sizes["depth"], **sizes, "weight": weight, "packed": packed})
         chunk = max(1, _CHUNK_ELEMENTS // (sizes["depth"] * self.rows))
         return Launch(self, words, groups * sizes["blocks"] * sizes["tiles"], chunk)
