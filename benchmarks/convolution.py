@@ -1,177 +1,176 @@
-"""Compare convolution kernels with NumPy's reference and PyTorch, side by side: ``python -m benchmarks.convolution``.
+"""Sweep 200 convolutions of real networks beside PyTorch (oneDNN) and MXNet: ``python -m benchmarks.convolution``.
 
-Each library runs in its own process; rounds alternate between them and the best of all rounds counts. The environment
-variable ``TORCH_PYTHON`` names the interpreter that times PyTorch; without it PyTorch is skipped. ``--threads 1 2``,
-``--cases``, ``--rounds`` and ``--numpy`` (slow) select what is measured. ``--without winograd direct channels-last``
-also times our kernels with one algorithm disabled, one row for each. The results are printed as a table and written
-with a description of the machine to ``benchmarks/results/convolution.json``.
+The convolutions are those of :mod:`benchmarks.convolution_shapes`. Each has three passes: forward, the gradient of the
+data and the gradient of the weights, called as users call them. Each library runs in its own process. Rounds alternate
+between the libraries, and the best of all rounds counts. With one thread, the processor time of the process is
+measured, which other programs disturb least; with several, time on the clock.
 
-On a busy machine, wall time is unfair to calls that take longer than a time slice of the system. With one thread, the
-processor time of the process is therefore measured. With several, every measurement waits until the machine is idle,
-for ``--patience`` seconds at most. The idle share is printed with the results, which are unreliable below 90 %.
-
-Each case has three passes: the convolution, its adjoint in the data and its adjoint in the weights.
+``PEERS`` of :mod:`benchmarks.compare` says where the Python of a peer is found. ``--peers``, ``--cases`` (parts of names
+or kinds), ``--threads``, ``--rounds`` and ``--seconds`` select what is measured, and ``--quick`` measures every tenth
+case. ``--without winograd direct channels-last`` also times our kernels with one algorithm disabled, one row for each.
+``--write`` keeps the results in ``benchmarks/results/convolution.json`` and writes the table of docs/performance.md;
+``python scripts/make_pictures.py convolutions`` draws them.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE.parent))
 
-#: shape of the data, shape of the weight, stride, padding, groups
-CASES: dict[str, tuple[tuple[int, ...], tuple[int, ...], int, int, int]] = {
-    "3x3, 64 -> 64 channels, 16 x 28 x 28": ((16, 64, 28, 28), (64, 64, 3, 3), 1, 1, 1),
-    "LeNet 1: 5x5, 1 -> 20, 64 x 28 x 28": ((64, 1, 28, 28), (20, 1, 5, 5), 1, 0, 1),
-    "LeNet 2: 5x5, 20 -> 50, 64 x 12 x 12": ((64, 20, 12, 12), (50, 20, 5, 5), 1, 0, 1),
-    "3x3 stride 2, 64 -> 128, 16 x 56 x 56": ((16, 64, 56, 56), (128, 64, 3, 3), 2, 1, 1),
-    "1x1, 256 -> 64, 16 x 28 x 28": ((16, 256, 28, 28), (64, 256, 1, 1), 1, 0, 1),
-    "depthwise 3x3, 128, 16 x 28 x 28": ((16, 128, 28, 28), (128, 1, 3, 3), 1, 1, 128),
-    "depthwise 3x3 stride 2, 96, 16 x 56 x 56": ((16, 96, 56, 56), (96, 1, 3, 3), 2, 1, 96),
-    "7x7 stride 2, 3 -> 64, 8 x 112 x 112": ((8, 3, 112, 112), (64, 3, 7, 7), 2, 3, 1),
-    "3x3, 3 -> 32, 32 x 32 x 32": ((32, 3, 32, 32), (32, 3, 3, 3), 1, 1, 1),
-    "3x3, 256 -> 256, 8 x 14 x 14": ((8, 256, 14, 14), (256, 256, 3, 3), 1, 1, 1),
-    "3x3, 512 -> 512, 8 x 7 x 7": ((8, 512, 7, 7), (512, 512, 3, 3), 1, 1, 1),
-    "3x3, 64 -> 64, 1 x 56 x 56": ((1, 64, 56, 56), (64, 64, 3, 3), 1, 1, 1),
-    "5x5, 32 -> 64, 16 x 16 x 16": ((16, 32, 16, 16), (64, 32, 5, 5), 1, 2, 1),
-    "1x1 stride 2, 128 -> 256, 16 x 28 x 28": ((16, 128, 28, 28), (256, 128, 1, 1), 2, 0, 1),
-    "3x3, 16 -> 16, 128 x 32 x 32": ((128, 16, 32, 32), (16, 16, 3, 3), 1, 1, 1),
-    "3x3, 128 -> 128, 8 x 28 x 28": ((8, 128, 28, 28), (128, 128, 3, 3), 1, 1, 1),
-    "3x3 stride 2, 128 -> 256, 8 x 28 x 28": ((8, 128, 28, 28), (256, 128, 3, 3), 2, 1, 1),
-    "3x3 stride 2, 32 -> 64, 16 x 32 x 32": ((16, 32, 32, 32), (64, 32, 3, 3), 2, 1, 1),
-    "1x1, 64 -> 256, 4 x 56 x 56": ((4, 64, 56, 56), (256, 64, 1, 1), 1, 0, 1),
-    "1x1, 512 -> 512, 8 x 14 x 14": ((8, 512, 14, 14), (512, 512, 1, 1), 1, 0, 1),
-    "1x1, 512 -> 2048, 8 x 7 x 7": ((8, 512, 7, 7), (2048, 512, 1, 1), 1, 0, 1),
-    "depthwise 3x3, 512, 8 x 14 x 14": ((8, 512, 14, 14), (512, 1, 3, 3), 1, 1, 512),
-    "7x7 stride 2, 3 -> 64, 2 x 224 x 224": ((2, 3, 224, 224), (64, 3, 7, 7), 2, 3, 1),
-    "5x5, 48 -> 64, 8 x 35 x 35": ((8, 48, 35, 35), (64, 48, 5, 5), 1, 2, 1),
-}
+from benchmarks.convolution_shapes import CASES, Case  # noqa: E402
+
 PASSES = ("forward", "data", "weight")
 #: the algorithms besides im2col, which computes every convolution
 ALGORITHMS = ("winograd", "direct", "channels-last")
-SECONDS_PER_ASK = 0.25
+#: a ratio below which a shape counts as slow
+SLOW = 0.9
+#: calls before the first measurement
+WARM_UPS = 3
 
 
 # -- worker processes
 
 
-def ours(case: str, which: str, threads: int, without: list[str]) -> Callable[[], None]:
-    """Return a call of our kernels."""
-    import numpy as np
+def mxnet_library(without: list[str], threads: int) -> Callable[[Case, str], Callable[[], None]]:
+    """Return the calls of MXNet by case and pass."""
+    from mxnet import autograd, nd
 
-    from phonograd import settings
-    from phonograd.core.kernels.conv import (
-        Convolution,
-        channels_last_plan,
-        direct_plan,
-    )
+    def make(case: Case, which: str) -> Callable[[], None]:
+        x, w = [nd.random.normal(shape=shape) for shape in (case.data, case.weight)]
+        window = {"kernel": case.weight[2:], "stride": case.stride, "dilate": case.dilate, "pad": case.pad}
+        window.update(num_filter=case.out[1], num_group=case.groups, no_bias=True)
+        operator = nd.Deconvolution if case.transposed else nd.Convolution
+        if which == "forward":
+            return lambda: operator(x, w, **window).wait_to_read()
+        variable = x if which == "data" else w
+        variable.attach_grad()
+        with autograd.record():
+            y = operator(x, w, **window)
+        grad = nd.random.normal(shape=y.shape)
+        nd.waitall()
+
+        def backward() -> None:
+            y.backward(grad, retain_graph=True)
+            variable.grad.wait_to_read()
+
+        return backward
+
+    return make
+
+
+def phonograd_library(without: list[str], threads: int) -> Callable[[Case, str], Callable[[], None]]:
+    """Return the calls of phonograd by case and pass: the operators of which a recorded convolution consists.
+
+    ``y.backward`` itself would not compute the same gradient again.
+    """
+    import phonograd as mx
+    from phonograd.core.array.call import invoke
+    from phonograd.core.kernels.conv import channels_last_plan, direct_plan
+    from phonograd.core.ops.nn import convolution
     from phonograd.core.run import kernel_cache
-    from phonograd.core.run.driver import Row
-    from phonograd.core.run.host import host
 
-    data, weight, stride, pad, groups = CASES[case]
-    generator, float32 = np.random.default_rng(0), np.dtype("float32")
-    window: dict[str, Any] = {"stride": (stride,) * 2, "dilate": (1, 1), "pad": (pad,) * 2, "groups": groups}
-    out = (data[0], weight[0], *[(n + 2 * pad - k) // stride + 1 for n, k in zip(data[2:], weight[2:])])
+    mx.settings.update(num_threads=threads, winograd=0 if "winograd" in without else 8)
     for name, module in (("direct", direct_plan), ("channels-last", channels_last_plan)):
         if name in without:
             module.suits = lambda *arguments: False  # type: ignore[attr-defined]
-    plans = Convolution(host(), slots=threads, winograd=0 if "winograd" in without else 8)
-    if which == "forward":
-        plan = plans.forward(data, weight, float32, **window)
-        shapes = {"data": data, "weight": weight, "out": out}
-    elif which == "data":
-        plan = plans.data_grad(out, weight, float32, extent=data[2:], **window)
-        shapes = {"out_grad": out, "weight": weight, "out": data}
-    else:
-        plan = plans.weight_grad(data, out, float32, kernel=weight[2:], **window)
-        shapes = {"data": data, "out_grad": out, "out": weight}
-    arrays = {name: generator.normal(size=shape).astype(float32) for name, shape in shapes.items()}
-    scratch = np.zeros(plan.scratch_bytes + 64, np.uint8)
-    arrays["scratch"] = scratch[-scratch.ctypes.data % 64 :]
-    places = {name: (number, 0) for number, name in enumerate(arrays)}
-    launches = []
-    for launch in plan.launches:
-        if launch.structure not in _kernels:
-            name = f"timed{len(_kernels)}"
-            _kernels[launch.structure] = kernel_cache.compile_text(launch.structure.write(name), name)
-        launches.append((_kernels[launch.structure], launch.table(places), launch.extent, launch.chunk))
-    row, values = Row(launches, len(arrays)), tuple(arrays.values())
 
-    def call() -> None:
-        settings.update(num_threads=threads)
-        row.run(values)
+    def make(case: Case, which: str) -> Callable[[], None]:
+        x, w, g = [mx.nd.random.normal(shape=shape) for shape in (case.data, case.weight, case.out)]
+        window = (case.stride, case.dilate, case.pad, case.groups)
+        if case.transposed:
+            x, g, which = g, x, {"forward": "data", "data": "forward"}.get(which, which)
+        operator, inputs, parameters = {
+            "forward": (convolution._convolution, (x, w), window),
+            "data": (convolution._convolution_data_grad, (g, w), (x.shape[2:], *window)),
+            "weight": (convolution._convolution_weight_grad, (x, g), (w.shape[2:], *window)),
+        }[which]
 
-    return call
+        def call() -> None:
+            invoke(operator, inputs, parameters, None, {}).wait_to_read()
+
+        for _ in range(WARM_UPS):
+            call()
+        kernel_cache.wait_for_tier_up()
+        return call
+
+    return make
 
 
-_kernels: dict[Any, Any] = {}
-
-
-def reference(case: str, which: str, threads: int, without: list[str]) -> Callable[[], object]:
-    """Return a call of NumPy's reference."""
+def numpy_library(without: list[str], threads: int) -> Callable[[Case, str], Callable[[], object]]:
+    """Return the calls of NumPy's reference by case and pass."""
     import numpy as np
 
     from phonograd.core.ops.nn import convolution
 
-    data, weight, stride, pad, groups = CASES[case]
-    generator = np.random.default_rng(0)
-    window: dict[str, Any] = {"stride": (stride,) * 2, "dilate": (1, 1), "pad": (pad,) * 2, "groups": groups}
-    x, w = [generator.normal(size=shape).astype("float32") for shape in (data, weight)]
-    g = convolution._convolution.function(x, w, **window)
-    if which == "forward":
-        return lambda: convolution._convolution.function(x, w, **window)
-    if which == "data":
-        return lambda: convolution._convolution_data_grad.function(g, w, extent=data[2:], **window)
-    return lambda: convolution._convolution_weight_grad.function(x, g, kernel=weight[2:], **window)
+    def make(case: Case, which: str) -> Callable[[], object]:
+        generator = np.random.default_rng(0)
+        x, w, g = [generator.normal(size=shape).astype("float32") for shape in (case.data, case.weight, case.out)]
+        window: Any = {"stride": case.stride, "dilate": case.dilate, "pad": case.pad, "groups": case.groups}
+        if case.transposed:
+            x, g, which = g, x, {"forward": "data", "data": "forward"}.get(which, which)
+        if which == "forward":
+            return lambda: convolution._convolution.function(x, w, **window)
+        if which == "data":
+            return lambda: convolution._convolution_data_grad.function(g, w, extent=x.shape[2:], **window)
+        return lambda: convolution._convolution_weight_grad.function(x, g, kernel=case.weight[2:], **window)
+
+    return make
 
 
-def torch(case: str, which: str, threads: int, without: list[str]) -> Callable[[], object]:
-    """Return a call of PyTorch."""
+def torch_library(without: list[str], threads: int) -> Callable[[Case, str], Callable[[], object]]:
+    """Return the calls of PyTorch by case and pass."""
     import torch
 
     torch.set_num_threads(threads)
-    data, weight, stride, pad, groups = CASES[case]
-    x, w = torch.randn(data, requires_grad=True), torch.randn(weight, requires_grad=True)
+    torch.set_grad_enabled(False)
 
-    def forward() -> Any:
-        return torch.nn.functional.conv2d(x, w, None, stride, pad, 1, groups)
+    def make(case: Case, which: str) -> Callable[[], object]:
+        x, w = torch.randn(case.data), torch.randn(case.weight)
+        zeros = [0] * len(case.stride)
+        window = (case.stride, case.pad, case.dilate, case.transposed, zeros, case.groups)
+        if which == "forward":
+            return lambda: torch.ops.aten.convolution(x, w, None, *window)
+        grad = torch.randn(case.out)
+        wanted = [which == "data", which == "weight", False]
+        return lambda: torch.ops.aten.convolution_backward(grad, x, w, [0], *window, wanted)
 
-    if which == "forward":
-
-        def without_graph() -> object:
-            with torch.no_grad():
-                return forward()
-
-        return without_graph
-    y = forward()
-    grad = torch.randn_like(y)
-    return lambda: torch.autograd.grad(y, [x if which == "data" else w], grad, retain_graph=True)
+    return make
 
 
-def work(library: str) -> None:
-    """Answer questions ``[case, pass, threads, without]``, one JSON line each, with seconds."""
-    make = {"phonograd": ours, "numpy": reference, "torch": torch}[library]
-    known: dict[str, Callable[[], object]] = {}
+def work(library: str, threads: int, without: list[str]) -> None:
+    """Answer questions ``[number of a case, pass, seconds]``, one JSON line each, with the best time of a call."""
+    libraries: dict[str, Any] = {
+        "phonograd": phonograd_library,
+        "numpy": numpy_library,
+        "mxnet": mxnet_library,
+        "torch": torch_library,
+    }
+    make = libraries[library](without, threads)
+    print(json.dumps(sys.modules[library].__version__), flush=True)
+    clock = time.process_time if threads == 1 else time.perf_counter
+    known: dict[tuple[int, str], Callable[[], object]] = {}
     for line in sys.stdin:
-        case, which, threads, without = json.loads(line)
-        if line not in known:
-            known[line] = make(case, which, threads, without)
-            known[line]()
-        call, best, count = known[line], float("inf"), 0
-        clock = time.process_time if threads == 1 else time.perf_counter
-        end = time.perf_counter() + SECONDS_PER_ASK
-        if library == "torch":
-            sys.modules["torch"].set_num_threads(threads)  # type: ignore[attr-defined]
-        while count < 3 or time.perf_counter() < end:
+        number, which, seconds = json.loads(line)
+        if (number, which) not in known:
+            # the arrays of one case are enough
+            known = {key: call for key, call in known.items() if key[0] == number}
+            known[number, which] = make(CASES[number], which)
+            known[number, which]()
+        call, best, count = known[number, which], float("inf"), 0
+        end = time.perf_counter() + seconds
+        while count < 2 or time.perf_counter() < end:
             start = clock()
             call()
             best = min(best, clock() - start)
@@ -179,53 +178,39 @@ def work(library: str) -> None:
         print(json.dumps(best), flush=True)
 
 
-# -- the comparison
-
-
-def idle_share(seconds: float = 0.05) -> float:
-    """Return the idle share of the processors over a moment, or 1 if the system does not report it."""
-    if not Path("/proc/stat").exists():
-        return 1.0
-
-    def ticks() -> list[int]:
-        return [int(word) for word in Path("/proc/stat").read_text().splitlines()[0].split()[1:9]]
-
-    before = ticks()
-    time.sleep(seconds)
-    spent = [after - start for start, after in zip(before, ticks())]
-    return (spent[3] + spent[4]) / max(1, sum(spent))
-
-
-def wait_until_idle(patience: float) -> float:
-    """Wait until more than 90 % of the processors are idle or patience runs out, and return the idle share."""
-    end = time.perf_counter() + patience
-    share = idle_share()
-    while share < 0.9 and time.perf_counter() < end:
-        time.sleep(0.2)
-        share = idle_share()
-    return share
-
-
 class Worker:
     """Time one library in a process."""
 
-    def __init__(self, python: str, library: str) -> None:
-        environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
+    def __init__(self, python: str, library: str, threads: int, without: list[str] | None = None) -> None:
+        names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "PHONOGRAD_NUM_THREADS")
+        environment = {**os.environ, **dict.fromkeys(names, str(threads))}
+        self._library, self._folder = library, tempfile.TemporaryDirectory()
+        if without:
+            # plans on disk are those of all algorithms
+            environment["PHONOGRAD_CACHE_DIRECTORY"] = self._folder.name
+        arguments = [*("--worker", library), *("--threads", str(threads)), *("--without", *(without or []))]
         self._process = subprocess.Popen(
-            [python, "-W", "ignore", str(HERE / "convolution.py"), "--worker", library],
+            [python, "-W", "ignore", str(HERE / "convolution.py"), *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
             env=environment,
         )
+        self.version: str = self._answer()
+
+    def _answer(self) -> Any:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line:
+            raise RuntimeError(f"the process of {self._library} ended")
+        return json.loads(line)
 
     def ask(self, *question: Any) -> float:
         """Return the best time of a question."""
         assert self._process.stdin is not None
-        assert self._process.stdout is not None
         self._process.stdin.write(json.dumps(question) + "\n")
         self._process.stdin.flush()
-        answer: float = json.loads(self._process.stdout.readline())
+        answer: float = self._answer()
         return answer
 
     def close(self) -> None:
@@ -233,84 +218,140 @@ class Worker:
         assert self._process.stdin is not None
         self._process.stdin.close()
         self._process.wait()
+        self._folder.cleanup()
 
 
-def flops(case: str) -> float:
-    """Return the number of operations of one pass."""
-    data, weight, stride, pad, _ = CASES[case]
-    windows = 1
-    for size, kernel in zip(data[2:], weight[2:]):
-        windows *= (size + 2 * pad - kernel) // stride + 1
-    return 2.0 * data[0] * windows * weight[0] * weight[1] * weight[2] * weight[3]
+# -- the comparison
 
 
-def report(case: str, threads: int, best: dict[str, dict[str, float]], idle: float) -> dict[str, Any]:
-    """Print the times of a case and return them with their ratios."""
-    mine = best["phonograd"]
-    clock = "processor time" if threads == 1 else "wall time"
-    entry: dict[str, Any] = {"case": case, "threads": threads, "clock": clock, "idle": idle, "seconds": best}
-    print(f"{case}, {threads} thread{'s' if threads > 1 else ''}, {clock}, machine {idle:.0%} idle")
-    for library, times in best.items():
+def geometric_mean(ratios: list[float]) -> float:
+    """Return the geometric mean of some ratios."""
+    return math.exp(sum([math.log(ratio) for ratio in ratios]) / len(ratios))
+
+
+def ratio(row: dict[str, Any], peer: str) -> float:
+    """Return how many times as long a peer takes for the three passes of a case."""
+    seconds: dict[str, dict[str, float]] = row["seconds"]
+    return sum(seconds[peer].values()) / sum(seconds["phonograd"].values())
+
+
+def pass_ratio(row: dict[str, Any], peer: str, which: str) -> float:
+    """Return how many times as long a peer takes for one pass of a case."""
+    found: float = row["seconds"][peer][which] / row["seconds"]["phonograd"][which]
+    return found
+
+
+def summary(rows: list[dict[str, Any]], peer: str) -> list[str]:
+    """Return the lines that sum up the ratios of a peer: of all cases, of each kind, and the slow ones."""
+    lines = [f"{'time of ' + peer + ' / ours':24s} cases   mean  lowest  slow   forward  data  weight  slow passes"]
+    for kind in ("all", *dict.fromkeys([row["kind"] for row in rows])):
+        some = [row for row in rows if kind in ("all", row["kind"])]
+        ratios = [ratio(row, peer) for row in some]
+        by_pass = [[pass_ratio(row, peer, which) for row in some] for which in PASSES]
+        means = "  ".join([f"{geometric_mean(found):5.2f}" for found in by_pass])
+        slow = sum([value < SLOW for value in ratios]), sum([value < SLOW for found in by_pass for value in found])
+        lines.append(
+            f"{kind:24s} {len(some):5d}  {geometric_mean(ratios):5.2f}   {min(ratios):5.2f}  {slow[0]:4d}   {means}"
+            f"   {slow[1]:5d} of {3 * len(some)}"
+        )
+    return lines
+
+
+def show(case: Case, seconds: dict[str, dict[str, float]]) -> None:
+    """Print the times and rates of a case."""
+    print(case.name)
+    row = {"seconds": seconds}
+    for library, times in seconds.items():
         cells = [
-            f"{which} {times[which] * 1e6:8.0f} us {flops(case) / times[which] / 1e9:6.1f} GF/s" for which in PASSES
+            f"{name} {taken * 1e6:8.0f} us {case.operations / taken / 1e9:6.1f} GF/s" for name, taken in times.items()
         ]
-        total = sum(times.values())
-        line = f"  {library:16s} " + "   ".join(cells) + f"   all {total * 1e6:8.0f} us"
+        line = f"  {library:16s} " + "   ".join(cells)
         if library != "phonograd":
-            ratio = total / sum(mine.values())
-            by_pass = ", ".join(f"{times[which] / mine[which]:.2f}" for which in PASSES)
-            line += f"   ratio {ratio:.2f} ({by_pass})"
-            entry[f"ratio_{library}"] = ratio
-        print(line)
-    return entry
+            by_pass = ", ".join([f"{pass_ratio(row, library, which):.2f}" for which in PASSES])
+            line += f"   ratio {ratio(row, library):.2f} ({by_pass})"
+        print(line, flush=True)
+
+
+def measure(workers: dict[str, Worker], cases: list[int], rounds: int, seconds_per_ask: float) -> list[dict[str, Any]]:
+    """Return the best seconds of each case by library and pass."""
+    rows = []
+    for number in cases:
+        case = CASES[number]
+        best = {library: dict.fromkeys(PASSES, float("inf")) for library in workers}
+        for _ in range(rounds):
+            for which in PASSES:
+                for library, worker in workers.items():
+                    seconds = worker.ask(number, which, seconds_per_ask)
+                    best[library][which] = min(best[library][which], seconds)
+        show(case, best)
+        rows.append({"case": case.name, "kind": case.kind, "seconds": best})
+    return rows
+
+
+def make_workers(options: argparse.Namespace) -> dict[str, Worker]:
+    """Start the processes of the libraries."""
+    from benchmarks.compare import python_of
+
+    workers = {"phonograd": Worker(sys.executable, "phonograd", options.threads)}
+    for name in options.without:
+        workers[f"no {name}"] = Worker(sys.executable, "phonograd", options.threads, [name])
+    for peer in options.peers:
+        python = sys.executable if peer == "numpy" else python_of(peer)
+        if python:
+            workers[peer] = Worker(python, peer, options.threads)
+        else:
+            print(f"{peer} is not installed and is not measured", file=sys.stderr)
+    return workers
 
 
 def main() -> int:
-    """Time all cases and return an exit status."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--worker")
-    parser.add_argument("--threads", type=int, nargs="*", default=[1, 2])
-    parser.add_argument("--cases", nargs="*", default=[], help="parts of the names of cases")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--patience", type=float, default=5.0, help="seconds to wait for an idle machine")
-    parser.add_argument("--numpy", action="store_true", help="time the reference too")
+    """Time cases and return an exit status."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.convolution", description=__doc__.partition("\n")[0])
+    parser.add_argument("--worker", help=argparse.SUPPRESS)
+    parser.add_argument("--peers", nargs="*", default=["torch", "mxnet"], choices=["torch", "mxnet", "numpy"])
+    parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--cases", nargs="*", default=[], help="parts of names, or kinds")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=0.06, help="for a pass of a library in a round, at least")
+    parser.add_argument("--quick", action="store_true", help="every tenth case")
     parser.add_argument("--without", nargs="*", default=[], choices=ALGORITHMS, help="algorithms to leave out")
+    parser.add_argument("--write", action="store_true", help="keep the results of all and write the documents' figures")
     options = parser.parse_args()
     if options.worker:
-        work(options.worker)
+        work(options.worker, options.threads, options.without)
         return 0
-    without = {f"no {name}": [name] for name in options.without}
-    workers = {library: Worker(sys.executable, "phonograd") for library in ("phonograd", *without)}
-    if options.numpy:
-        workers["numpy"] = Worker(sys.executable, "numpy")
-    if "TORCH_PYTHON" in os.environ:
-        workers["torch"] = Worker(os.environ["TORCH_PYTHON"], "torch")
-    else:
-        print("TORCH_PYTHON is not set: measuring without PyTorch", file=sys.stderr)
-    entries = []
-    for case in CASES:
-        if options.cases and not any(part in case for part in options.cases):
-            continue
-        for threads in options.threads:
-            # NumPy's matrix products run on one thread here
-            asked = {library: worker for library, worker in workers.items() if threads == 1 or library != "numpy"}
-            best = {library: dict.fromkeys(PASSES, float("inf")) for library in asked}
-            idle = []
-            for _ in range(options.rounds):
-                for which in PASSES:
-                    for library, worker in asked.items():
-                        idle.append(wait_until_idle(options.patience if threads > 1 else 0))
-                        seconds = worker.ask(case, which, threads, without.get(library, []))
-                        best[library][which] = min(best[library][which], seconds)
-            entries.append(report(case, threads, best, sorted(idle)[len(idle) // 2]))
-    for worker in workers.values():
-        worker.close()
-    if not options.cases:
-        from benchmarks.machine import description
+    if options.write and (options.cases or options.quick or options.without):
+        parser.error("only the results of all cases are kept")
+    from benchmarks import machine, report
 
-        (HERE / "results").mkdir(exist_ok=True)
-        results = {"machine": description(), "results": entries}
-        (HERE / "results" / "convolution.json").write_text(json.dumps(results, indent=2) + "\n")
+    cases = [
+        number
+        for number, case in enumerate(CASES)
+        if not options.cases or any(part in case.name or part == case.kind for part in options.cases)
+    ]
+    before, workers = machine.load(), make_workers(options)
+    try:
+        rows = measure(workers, cases[:: 10 if options.quick else 1], options.rounds, options.seconds)
+    finally:
+        for worker in workers.values():
+            worker.close()
+    for library in workers:
+        if library != "phonograd":
+            print("", *summary(rows, library), sep="\n")
+            for row in sorted(rows, key=lambda row: ratio(row, library)):
+                if ratio(row, library) < SLOW:
+                    print(f"  {ratio(row, library):.2f}  {row['case']}")
+    if options.write:
+        versions = {library: worker.version for library, worker in workers.items()}
+        results = {
+            "machine": {**machine.description(), **versions, "load_before": before, "load_after": machine.load()},
+            "threads": options.threads,
+            "clock": "processor time" if options.threads == 1 else "time on the clock",
+            "rounds": options.rounds,
+            "rows": rows,
+        }
+        (HERE / "results" / "convolution.json").write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
+        report.write_pages()
     return 0
 
 

@@ -18,7 +18,7 @@ from ..routine import Routine, module
 from ..scratch import SLOT_WORDS, in_slot
 from .adjoint import ADJOINT_WORDS, collect
 from .microkernels import WIDTH, product
-from .padding import FRAME_WORDS, fill, gather_lines
+from .padding import FRAME_WORDS, fill, gather_lines, pack_panels
 
 __all__ = ["BACKWARD", "BOX_WORDS", "FORWARD", "Box", "Im2colDataGrad", "Im2colForward", "Im2colKernel", "Im2colWriter"]
 
@@ -27,6 +27,9 @@ BOX_WORDS = (
     *("count_z", "count_y", "count_x", "box_z", "box_y", "box_x", "grid_z", "grid_y", "grid_x"),
     *("block", "columns_at", "columns_line"),
 )
+
+#: size in bytes of panels of columns that are made before they are used: a part of an L2 cache, beside the weights
+_PANEL_BYTES = 1 << 16
 
 #: table words that describe joined images
 JOINED_WORDS = ("batch", "images", "frame_size", "joined_at")
@@ -163,8 +166,11 @@ class Im2colWriter:
         basic = kernel.lanes, kernel.dtype
         for name in names:
             full = f"{self.name}_{name}"
-            if name in ("product", "narrow"):
-                made.append(product(full, *basic, rows, name == "narrow", kernel.multiply_add))
+            if name in ("product", "edge", "narrow"):
+                vectors = 1 if name == "narrow" else WIDTH
+                made.append(product(full, *basic, rows, vectors, name != "product", kernel.multiply_add))
+            elif name == "pack":
+                made.append(pack_panels(full, *basic, kernel.plain))
             elif name == "gather":
                 made.append(gather_lines(full, *basic))
             else:
@@ -234,7 +240,7 @@ class Im2colForward(Im2colKernel):
 
         body = several if self.joined else item
         in_slot(e, self.words, lambda slot: e.for_each("%lo", "%hi", lambda index: body(index, slot)))
-        called = ["product", "narrow", "gather"]
+        called = ["product", "edge", "narrow", "pack"]
         called += [] if self.plain else ["fill"]
         return module(*walk.routines(*called, rows=self.rows), e)
 
@@ -270,19 +276,14 @@ class Im2colForward(Im2colKernel):
         """Write the sums of one box of one image to lines of a matrix."""
         e = walk.e
         source = e.at(self.words.pointer(e, "data"), e.times(image, e.times(walk["channels"], walk["pixels"])))
-        if self.plain:
-            seen = e.at(source, box.offset)
-        else:
-            seen = slot
-            walk.fill_frame(slot, source, walk["channels"], box)
-        columns = e.at(slot, walk["columns_at"])
 
-        def make(first: Index, channels: Index) -> tuple[str, Index]:
-            # columns are copied even if the data is their matrix: its lines are spread over too many pages
-            walk.gather(columns, e.at(seen, e.times(first, walk["channel"])), channels, box)
-            return columns, walk["columns_line"]
+        def make(first: Index, channels: Index) -> str:
+            if self.plain:
+                return e.at(source, box.offset, e.times(first, walk["channel"]))
+            walk.fill_frame(slot, e.at(source, e.times(first, walk["pixels"])), channels, box)
+            return slot
 
-        self._blocks(walk, make, box.columns, weight, target, tiles)
+        self._blocks(walk, slot, make, (box.columns, box), "0", weight, target, tiles)
 
     def _several(
         self,
@@ -298,28 +299,26 @@ class Im2colForward(Im2colKernel):
         first, count = images
         box = walk.box(("0", "0", "0"))
         data = self.words.pointer(e, "data")
-        columns, result = e.at(slot, walk["columns_at"]), e.at(slot, walk["joined_at"])
+        result = e.at(slot, walk["joined_at"])
+        size = e.times(walk["channels"], walk["pixels"])
+        start = e.at(data, e.times(walk.image(first, group), size))
+        apart = e.times(walk["groups"], size)
 
-        def source(number: Index) -> str:
-            image = walk.image(e.plus(first, number), group)
-            return e.at(data, e.times(image, e.times(walk["channels"], walk["pixels"])))
+        def make(channel: Index, channels: Index) -> str:
+            source = e.at(start, e.times(channel, walk["pixels"]))
+            if self.plain:
+                return source
 
-        def frame(number: Index) -> str:
-            return e.at(slot, e.times(number, walk["frame_size"]))
+            def fill_one(number: Index) -> None:
+                frame = e.at(slot, e.times(number, walk["frame_size"]))
+                walk.fill_frame(frame, e.at(source, e.times(number, apart)), channels, box)
 
-        if not self.plain:
-            e.for_each("0", count, lambda n: walk.fill_frame(frame(n), source(n), walk["channels"], box))
+            e.for_each("0", count, fill_one)
+            return slot
 
-        def make(channel: Index, channels: Index) -> tuple[str, Index]:
-            def one(number: Index) -> None:
-                # the next image overwrites vectors beyond the windows of an image
-                here = e.at(source(number) if self.plain else frame(number), e.times(channel, walk["channel"]))
-                walk.gather(e.at(columns, e.times(number, walk["windows"])), here, channels, box)
-
-            e.for_each("0", count, one)
-            return columns, walk["columns_line"]
-
-        self._blocks(walk, make, e.times(count, walk["windows"]), weight, (result, walk["columns_line"]), tiles)
+        columns = e.times(count, walk["windows"])
+        image_step = apart if self.plain else walk["frame_size"]
+        self._blocks(walk, slot, make, (columns, box), image_step, weight, (result, walk["columns_line"]), tiles)
 
         def row(number: Index) -> None:
             def one(image: Index) -> None:
@@ -340,43 +339,71 @@ class Im2colForward(Im2colKernel):
     def _blocks(
         self,
         walk: Im2colWriter,
-        make: Callable[[Index, Index], tuple[str, Index]],
-        columns: Index,
+        slot: str,
+        make: Callable[[Index, Index], str],
+        windows: tuple[Index, Box],
+        image_step: Index,
         weight: str,
         target: tuple[str, Index],
         tiles: tuple[Index, Index],
     ) -> None:
         """Write the loop over blocks of channels: their columns, and the product with the filters of some tiles.
 
-        ``make(first channel, number of channels)`` returns the matrix of columns and the distance of its lines.
+        ``make(first channel, number of channels)`` returns the address of the data or of the frames of some channels.
+        ``windows`` are the number of columns and a box; boxes of images follow each other at a distance of
+        ``image_step``. Panels of columns are made when they are needed, and stay in the cache for all tiles.
         """
         e = walk.e
+        columns, box = windows
         result, result_line = target
+        width = str(WIDTH * self.lanes)
+        panels = e.at(slot, walk["columns_at"])
+        # as many panels as a part of the L2 cache holds
+        most = e.quotient(str(_PANEL_BYTES // self.dtype.itemsize), e.times(walk["block"], walk["taps"]))
+        group_width = e.most(e.times(e.quotient(most, width), width), width)
+        sizes = [f"i64 {number}" for number in (*box.sizes, walk["plane"], walk["line"], image_step)]
 
         def block(first: Index) -> None:
             channels = e.least(walk["block"], e.minus(walk["channels"], first))
-            matrix, line = make(first, channels)
+            seen = make(first, channels)
             adding = e.assign(f"zext i1 {e.test('sgt', first, '0')} to i64")
             depth = e.times(channels, walk["taps"])
             numbers = e.at(weight, e.times(e.times(first, walk["taps"]), str(self.rows)))
 
-            # tile after tile, so that the result is stored along its lines
-            def tile(number: Index) -> None:
-                row = e.times(number, str(self.rows))
+            def multiply(column: Index, start: Index, number: Index) -> None:
+                row, count = e.times(number, str(self.rows)), e.least(width, e.minus(columns, column))
+                arguments = (
+                    *(f"i64 {depth}", f"ptr {e.at(numbers, e.times(number, self._depth(walk)))}", f"i64 {self.rows}"),
+                    *(f"ptr {e.at(panels, e.times(e.minus(column, start), depth))}", f"i64 {width}"),
+                    *(f"ptr {e.at(result, e.times(row, result_line), column)}", f"i64 {result_line}"),
+                    *(f"i64 {e.minus(walk['filters'], row)}", f"i64 {adding}"),
+                )
+                masked = (*arguments, f"i64 {count}")
+                e.when(
+                    e.test("eq", count, width),
+                    lambda: e.invoke(f"{walk.name}_product", *arguments),
+                    lambda: e.when(
+                        e.test("sgt", count, str(self.lanes)),
+                        lambda: e.invoke(f"{walk.name}_edge", *masked),
+                        lambda: e.invoke(f"{walk.name}_narrow", *masked),
+                    ),
+                )
 
-                def panel(column: Index, count: Index | None) -> None:
-                    walk.product(
-                        count,
-                        *(f"i64 {depth}", f"ptr {e.at(numbers, e.times(number, self._depth(walk)))}"),
-                        f"i64 {self.rows}",
-                        *(f"ptr {e.at(matrix, column)}", f"i64 {line}"),
-                        *(f"ptr {e.at(result, e.times(row, result_line), column)}", f"i64 {result_line}"),
-                        *(f"i64 {e.minus(walk['filters'], row)}", f"i64 {adding}"),
-                    )
+            def group(start: Index) -> None:
+                stop = e.least(columns, e.plus(start, group_width))
+                e.invoke(
+                    f"{walk.name}_pack",
+                    *(f"ptr {panels}", f"ptr {seen}", f"i64 {start}", f"i64 {e.minus(stop, start)}", *sizes),
+                    *(f"i64 {channels}", f"i64 {walk['channel']}", f"i64 {walk['taps']}", f"ptr {walk.taps}"),
+                )
 
-                walk.panels(columns, panel)
+                # tile after tile, so that the result is stored along its lines
+                def tile(number: Index) -> None:
+                    e.for_each(start, stop, lambda column: multiply(column, start, number), width)
 
-            e.for_each(*tiles, tile)
+                e.for_each(*tiles, tile)
+
+            e.for_each("0", columns, group, group_width)
 
         e.for_each("0", walk["channels"], block, walk["block"])
 

@@ -35,30 +35,38 @@ def most_rows(machine: Machine) -> int:
 
 
 def product(
-    name: str, lanes: int, dtype: DType, rows: int, masked: bool, multiply_add: Callable[..., Value] = Routine.fma
+    name: str,
+    lanes: int,
+    dtype: DType,
+    rows: int,
+    width: int,
+    masked: bool,
+    multiply_add: Callable[..., Value] = Routine.fma,
 ) -> Routine:
     """Return the routine of a product; ``multiply_add(routine, first, second, sum)`` writes one step of a sum.
 
     Its arguments are the depth of the sum; the two operands and the result, each with the distance of its lines (a line
     of the first operand has ``rows`` scalars); the number of existing lines of the result; and whether to add to the
-    result. If ``masked``, the result is one vector wide with ``%columns`` existing lanes, and the second operand is not
-    read beyond them.
+    result. The result is ``width`` vectors wide. If ``masked``, it has ``%columns`` existing lanes, and if it is one
+    vector wide, the second operand is not read beyond them.
     """
     arguments = (
         "i64 %depth, ptr noalias %first, i64 %first_line, ptr noalias %second, i64 %second_line, "
         "ptr noalias %result, i64 %result_line, i64 %rows, i64 %add"
     )
     e = Routine(name, lanes, dtype, arguments + (", i64 %columns" if masked else ""), inner=not masked)
-    mask = e.below("%columns") if masked else None
-    width = 1 if masked else WIDTH
+    mask = e.below(e.minus("%columns", str((width - 1) * lanes))) if masked else None
 
-    def get(pointer: str, vector: int) -> Value:
+    def get(pointer: str, vector: int, exactly: bool = True) -> Value:
         offset = str(vector * lanes)
-        return e.get(pointer, offset) if mask is None else e.get_where(pointer, mask, offset)
+        # all vectors but the last are whole
+        if mask is None or vector < width - 1 or not exactly:
+            return e.get(pointer, offset)
+        return e.get_where(pointer, mask, offset)
 
     def put(pointer: str, vector: int, value: Value) -> None:
         offset = str(vector * lanes)
-        if mask is None:
+        if mask is None or vector < width - 1:
             e.store(pointer, offset, value)
         else:
             e.store_where(pointer, offset, value, mask)
@@ -66,7 +74,7 @@ def product(
     def step(index: Index, sums: list[Value]) -> list[Value]:
         line = e.at("%second", e.times(index, "%second_line"))
         numbers = e.at("%first", e.times(index, "%first_line"))
-        vectors = [get(line, vector) for vector in range(width)]
+        vectors = [get(line, vector, width == 1) for vector in range(width)]
         found = []
         for row in range(rows):
             number = e.get_splat(numbers, str(row))

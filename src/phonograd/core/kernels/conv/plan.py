@@ -41,6 +41,9 @@ _LARGE_KERNEL, _LARGE_CHANNELS = 5, 192
 _NARROW, _JOINED_SHARE, _JOINED_PANELS, _JOINED_MOST = 0.6, 0.85, 6, 64
 #: elements of a line times filters of a part for which making columns pays
 _PART_WORK = 2500
+#: maximum number of elements of data per window, and minimum number of channels, for which a data gradient is a
+#: convolution with flipped kernels
+_MOST_FLIPPED, _LEAST_FLIPPED = 1.25, 4
 #: minimum number of items in a range, for any number of threads to share
 _ITEMS = 16
 #: elements worth a call
@@ -115,7 +118,10 @@ class Convolution:
         if shape.pointwise:
             # the convolution of gradients with transposed weights
             other = dataclasses.replace(shape, channels=shape.filters, filters=shape.channels)
-            return self._forward(other, dtype, "out_grad", transposed=True)
+            return self._forward(other, dtype, adjoint=True)
+        flipped = _flipped(shape)
+        if flipped is not None:
+            return self._forward(flipped, dtype, adjoint=True)
         return self._backward(shape, dtype)
 
     def weight_grad(
@@ -157,7 +163,8 @@ class Convolution:
 
     # -- im2col
 
-    def _forward(self, shape: Geometry, dtype: DType, operand: str = "data", transposed: bool = False) -> Plan:
+    def _forward(self, shape: Geometry, dtype: DType, adjoint: bool = False) -> Plan:
+        """Return the plan of a convolution, or of gradients with the transposed and flipped weights of another one."""
         lanes, size = self.machine.lanes(dtype), dtype.itemsize
         block = channel_block(shape, _DEPTH)
         box = box_of(shape.counts, max(WIDTH * lanes, _COLUMN_BYTES // (block * shape.taps * size)), WIDTH * lanes)
@@ -174,22 +181,25 @@ class Convolution:
         scratch = Scratch(self.slots)
         packed_bytes = shape.groups * tiles * depth * rows * size
         packed = scratch.reserve(packed_bytes)
-        framed = 0 if shape.plain else round_up(shape.channels * frame.channel + lanes, lanes)
+        framed = 0 if shape.plain else round_up(block * frame.channel + WIDTH * lanes, WIDTH * lanes)
         values, elements = box_values(shape, box, block, lanes, images * framed, images)
         values.update(frame_values(shape, frame))
         values.update(batch=shape.batch, images=images, frame_size=framed, joined_at=elements)
         elements += shape.filters * line_of(box, lanes, images) if joined else 0
         values.update(scratch.slots(elements * size), packed=packed, tiles=tiles, parts=parts)
-        values.update(data=Reference(operand))
+        values.update(data=Reference("out_grad" if adjoint else "data"))
         packing = {"blocks": 1, "tiles": tiles, "block_rows": shape.filters, "all_rows": shape.filters, "depth": depth}
-        row_stride, depth_stride = (1, shape.filters) if transposed else (depth, 1)
-        packing.update(group_stride=shape.filters * depth, block_stride=0)
-        packing.update(row_stride=row_stride, depth_stride=depth_stride)
+        packing.update(group_stride=shape.filters * depth, block_stride=0, row_stride=depth, depth_stride=0)
+        consecutive = adjoint and shape.taps == 1
+        if adjoint:
+            # for each channel of gradients, the weights are a matrix of rows and taps
+            packing.update(row_stride=shape.taps, depth_stride=shape.filters * shape.taps, run=shape.taps)
         kernel = Im2colForward(dtype, lanes, shape.plain, specialized_stride(shape.stride[2]), rows, joined > 0)
         launches = (
             scratch.clear(),
-            PackWeights(dtype, lanes, rows, consecutive=transposed).launch(shape.groups, packed, packing),
-            Launch(kernel, FORWARD.fill(values, frame.taps), boxes * parts, work=shape.work),
+            PackWeights(dtype, lanes, rows, consecutive).launch(shape.groups, packed, packing),
+            # taps in reverse order flip the weights
+            Launch(kernel, FORWARD.fill(values, frame.taps[:: -1 if adjoint else 1]), boxes * parts, work=shape.work),
         )
         prepared = Prepared(1, "weight", packed.offset, align_up(packed_bytes))
         return Plan(launches, scratch.size, (prepared,))
@@ -273,6 +283,21 @@ class Convolution:
             ),
         )
         return Plan(launches, scratch.size)
+
+
+def _flipped(shape: Geometry) -> Geometry | None:
+    """Return the convolution of gradients with flipped kernels that is the data gradient, if it has hardly more windows.
+
+    It saves the sums of columns. It exists for stride 1.
+    """
+    borders = [gap * (width - 1) - pad for gap, width, pad in zip(shape.dilate, shape.kernel, shape.pad)]
+    few = shape.pixels <= _MOST_FLIPPED * shape.windows and shape.channels >= _LEAST_FLIPPED
+    if any([step > 1 for step in shape.stride]) or min(borders) < 0 or not few:
+        return None
+    return Geometry(
+        *(shape.batch, shape.groups, shape.filters, shape.channels, shape.counts, shape.kernel),
+        *(shape.stride, shape.dilate, tuple(borders), shape.extent),
+    )
 
 
 def _chunk(elements: int) -> int:

@@ -17,7 +17,7 @@ _CHUNK_ELEMENTS = 1 << 14
 
 _WORDS = Words(
     *("blocks", "tiles", "block_rows", "all_rows", "depth"),
-    *("group_stride", "block_stride", "row_stride", "depth_stride"),
+    *("group_stride", "block_stride", "row_stride", "depth_stride", "run"),
     *("weight*", "packed*"),
 )
 
@@ -29,7 +29,9 @@ class PackWeights:
     """The kernel that packs weights; an item of its range is a tile.
 
     Rows are divided into blocks of ``block_rows``, and these into tiles of ``rows``. The result has the shape (groups,
-    blocks, tiles, depth, rows); missing rows are zeros. ``consecutive`` means that rows are adjacent in the weights.
+    blocks, tiles, depth, rows); missing rows are zeros. Either rows or steps are adjacent in the weights:
+    ``consecutive`` means rows, at a distance of ``depth_stride``. Else there are runs of ``run`` adjacent steps, at that
+    distance.
     """
 
     dtype: DType
@@ -63,24 +65,80 @@ class PackWeights:
     def _steps(
         self, e: Routine, target: str, source: str, existing: Index, depth: Index, stride: dict[str, Index]
     ) -> None:
+        if self.consecutive:
+            self._copy(e, target, source, existing, depth, stride["depth"])
+        else:
+            self._transpose(e, target, source, existing, depth, stride)
+
+    def _copy(self, e: Routine, target: str, source: str, existing: Index, depth: Index, stride: Index) -> None:
         starts = range(0, self.rows, self.lanes)
         read = [e.below(e.minus(existing, str(start))) for start in starts]
         written = [e.below(str(self.rows - start)) for start in starts]
 
         def step(index: Index) -> None:
-            place = e.times(index, stride["depth"])
+            place = e.times(index, stride)
             for start, known, wanted in zip(starts, read, written):
-                if self.consecutive:
-                    value = e.get_where(source, known, e.plus(place, str(start)))
-                else:
-                    first = e.plus(place, e.times(str(start), stride["row"]))
-                    value = e.gather(source, first, stride["row"], self.dtype, known)
+                value = e.get_where(source, known, e.plus(place, str(start)))
                 e.store_where(target, e.plus(e.times(index, str(self.rows)), str(start)), value, wanted)
 
         e.for_each("0", depth, step)
 
+    def _transpose(
+        self, e: Routine, target: str, source: str, existing: Index, depth: Index, stride: dict[str, Index]
+    ) -> None:
+        """Write the steps of a tile, run after run, a square of vectors and lanes at a time."""
+        lanes, starts, length = self.lanes, range(0, self.rows, self.lanes), _WORDS.index(e, "run")
+
+        def square(run: Index, first: Index, index: Index) -> None:
+            steps = e.minus(length, index)
+            squares = []
+            for start in starts:
+                rows = []
+                for row in range(start, start + lanes):
+                    if row >= self.rows:
+                        rows.append(e.zeros())
+                        continue
+                    # rows that do not exist have no lanes
+                    known = e.select_index(e.test("slt", str(row), existing), steps, "0")
+                    rows.append(e.get_where(run, e.below(known), e.plus(e.times(str(row), stride["row"]), index)))
+                squares.append(e.transpose(rows))
+
+            def put(step: int, exactly: bool) -> None:
+                into = e.at(target, e.times(e.total(first, index, str(step)), str(self.rows)))
+                for start, vectors in zip(starts, squares):
+                    if exactly:
+                        e.store_where(into, str(start), vectors[step], e.below(str(self.rows - start)))
+                    else:
+                        e.store(into, str(start), vectors[step])
+
+            def all_steps() -> None:
+                for step in range(lanes):
+                    put(step, exactly=False)
+
+            def some_steps(exactly: bool) -> None:
+                for step in range(lanes):
+                    e.when(e.test("slt", str(step), steps), lambda step=step: put(step, exactly))  # type: ignore[misc]
+
+            # the next step overwrites the lanes beyond the rows of a tile, except those of the last step
+            last = e.plus(e.plus(first, index), str(lanes))
+            e.when(
+                e.test("slt", last, depth),
+                lambda: e.when(
+                    e.test("sge", steps, str(lanes)),
+                    all_steps,
+                    lambda: some_steps(exactly=False),
+                ),
+                lambda: some_steps(exactly=True),
+            )
+
+        def run(first: Index) -> None:
+            place = e.at(source, e.times(e.quotient(first, length), stride["depth"]))
+            e.for_each("0", length, lambda index: square(place, first, index), str(lanes))
+
+        e.for_each("0", depth, run, length)
+
     def launch(self, groups: int, packed: Reference, sizes: Mapping[str, int], weight: Reference = _WEIGHT) -> Launch:
         """Return the launch for weights of some sizes, packed to an address in scratch memory."""
-        words = _WORDS.fill({**sizes, "weight": weight, "packed": packed})
+        words = _WORDS.fill({"run": sizes["depth"], **sizes, "weight": weight, "packed": packed})
         chunk = max(1, _CHUNK_ELEMENTS // (sizes["depth"] * self.rows))
         return Launch(self, words, groups * sizes["blocks"] * sizes["tiles"], chunk)

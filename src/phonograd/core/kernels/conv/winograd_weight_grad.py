@@ -188,7 +188,7 @@ class WinogradWeightGrad:
     def routines(self, name: str) -> list[Routine]:
         """Return the routines that compute products."""
         known = self.lanes, FLOAT32, self.rows
-        return [product(f"{name}_wide", *known, masked=False), product(f"{name}_narrow", *known, masked=True)]
+        return [product(f"{name}_wide", *known, WIDTH, masked=False), product(f"{name}_narrow", *known, 1, masked=True)]
 
     def transforms(self, name: str, data: bool = True, gradients: bool = True) -> list[Routine]:
         """Return the routines that make tiles."""
