@@ -25,6 +25,7 @@ _ABSENT: Operator = ABSENT.operator
 _TAKE_ALONG: Operator = REGISTRY["_take_along"]
 _ADD_ALONG: Operator = REGISTRY["_add_along"]
 _ADD_AXIS: Operator = REGISTRY["_add_axis"]
+_MATMUL: Operator = REGISTRY["_matmul"]
 _SUM_TO: Operator = REGISTRY["_sum_to"]
 #: Compute only the elements that are taken if the value has at least FEW times as many. Look through at most DEEPEST
 #: operators, each of which costs at most CHEAP operations per element.
@@ -244,6 +245,20 @@ class Order:
         with attributed_to(node):
             return self._root(rows_where_read(data, index, node.shape[0]), sources)
 
+    def _outer_product(self, node: Node) -> tuple[Node, Lowering] | None:
+        """Return a matrix product of sums of one term each as a product of elements; None for other products.
+
+        It needs no memory of its own if its readers are computed element by element.
+        """
+        first, second = [self.source(source) for source in node.inputs]
+        is_wide = first.dtype == second.dtype == node.dtype and node.dtype.itemsize >= 4
+        if first.shape[-1] != 1 or not is_wide or self._kept is None:
+            return None
+        with attributed_to(node):
+            # a sum begins with 0, which makes 0 of -0
+            product = single(DETACH.apply((first,), ())) * single(DETACH.apply((second,), ())) + 0
+        return self._root(product, []) if product.shape == node.shape else None
+
     def _is_cheap(self, node: Node) -> bool:
         """Return whether a node costs at most one operation per element."""
         lowering = self.lowerings.get(node)
@@ -292,4 +307,5 @@ _SHORTER: dict[Operator, Callable[[Order, Node], tuple[Node, Lowering] | None]] 
     _TAKE_ALONG: Order._take_few,
     _SUM_TO: Order._sum_of_one,
     _ADD_AXIS: Order._leave_slices,
+    _MATMUL: Order._outer_product,
 }
