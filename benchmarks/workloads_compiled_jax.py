@@ -1,7 +1,7 @@
 """Define the steps of :mod:`benchmarks.workloads_compiled_nd` in JAX, each compiled as a whole by ``jax.jit``."""
 
-import jax
 import jax.numpy as jnp
+
 import workloads_jax
 from workloads_jax import _normal as normal
 

@@ -102,12 +102,11 @@ class _Draw(NamedTuple):
 
 
 class _Take(NamedTuple):
-    """The memory from which elements are taken at indices: its strides, and the distance between indices."""
+    """The memory of elements that are taken: strides, the distance of indices, whether index 0 has zeros."""
 
     strides: Shape
     index_stride: int
     zero_first: bool
-    """Whether elements at index 0 are zero."""
 
 
 class _Compute(NamedTuple):
