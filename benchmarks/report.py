@@ -253,15 +253,14 @@ def linear_algebra(every: dict[str, Results]) -> list[str]:
     return ["", *table(["operator", *[f"{size}, {dtype}" for size, dtype in heads]], rows), ""]
 
 
-def lookups(every: dict[str, Results]) -> list[str]:
-    """Return the times of lookups and scatters, and the relative times of peers."""
-    results = every["lookups"]
+def side_by_side(results: Results) -> list[str]:
+    """Return the times of some workloads and the relative times of peers."""
     peers = [peer for peer in TITLES if any([peer in times for times in results["seconds"].values()])]
     rows = [
         [name, duration(times["phonograd"]), *[ratio(times, peer) for peer in peers]]
         for name, times in results["seconds"].items()
     ]
-    return ["", *table(["lookup", "phonograd", *[TITLES[peer] for peer in peers]], rows), "", *machine(results), ""]
+    return ["", *table(["workload", "phonograd", *[TITLES[peer] for peer in peers]], rows), "", *machine(results), ""]
 
 
 def loader(every: dict[str, Results]) -> list[str]:
@@ -288,7 +287,9 @@ TABLES: dict[str, Callable[[dict[str, Results]], list[str]]] = {
     "growth": growth,
     "joins": joins,
     "linear_algebra": linear_algebra,
-    "lookups": lookups,
+    "lookups": lambda every: side_by_side(every["lookups"]),
+    "functions": lambda every: side_by_side(every["functions"]),
+    "compiled": lambda every: side_by_side(every["compiled"]),
     "loader": loader,
 }
 

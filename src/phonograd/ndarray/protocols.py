@@ -327,7 +327,7 @@ def get_state(self: Any) -> dict[str, Any]:
     """Return the value and context as one record in MXNet's file format."""
     from .params import pack_record
 
-    if self._node is None and self._buffer is None and self._root is None:
+    if self._node is None and self._buffer is None and self._root is None and self._rows is None:
         return {"handle": None}
     context = self.context
     return {"handle": bytearray(pack_record(read(self), (context.device_typeid, context.device_id)))}

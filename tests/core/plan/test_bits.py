@@ -109,9 +109,12 @@ def test_every_operator_agrees_with_its_reference(program: RandomProgram) -> Non
 
 
 #: operators that add up elements, whose rounding errors are those of the numbers added
-_SUMS = ("_sum_to", "_matmul", "_add_axis", "_add_along", "_scatter_add", "_running_sum", "_convolution", "_window_sum")
+_SUMS = (
+    *("_sum_to", "_matmul", "_add_axis", "_sum_slices", "_add_along", "_scatter_add", "_running_sum"),
+    *("_convolution", "_window_sum"),
+)
 #: operators that NumPy itself computes in double precision
-_DOUBLE = ("_add_axis", "_add_along", "_scatter_add")
+_DOUBLE = ("_add_axis", "_sum_slices", "_add_along", "_scatter_add")
 #: operators whose results are rounded once for each element of a line
 _LINES = ("_softmax", "_log_softmax", "_log_sum_exp", "_product", "_variance")
 

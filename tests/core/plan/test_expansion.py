@@ -8,8 +8,9 @@ import pytest
 from phonograd.core.derive.gradient import differentiate
 from phonograd.core.graph.node import Node
 from phonograd.core.graph.operator import REGISTRY
+from phonograd.core.ops.math.primitives import matmul
 from phonograd.core.ops.math.structural import leaf, variable
-from phonograd.core.ops.vision.points import add_along, take_along
+from phonograd.core.ops.vision.points import add_along, add_axis, take_along
 from phonograd.core.plan.native_program import NativeProgram
 from phonograd.core.run.reference import resolve
 
@@ -72,4 +73,33 @@ def test_sums_of_lines_with_one_element(axis: int, dtype: str) -> None:
     spread = add_along(data, index, axis, 17)
     total = REGISTRY["_sum_to"](spread, shape=shape)
     targets: list[Node] = [total, spread]  # type: ignore[list-item]
+    assert_same_bits(run(targets, bindings), {**bindings, **run_singly(targets, bindings)})
+
+
+def test_a_sum_of_slices_stays_where_the_slices_are() -> None:
+    rows, index, table = leaf(0, (20, 32), FLOAT32), leaf(1, (20,), INT64), leaf(2, (500, 32), FLOAT32)
+    generator = np.random.default_rng(0)
+    bindings = {
+        rows: generator.normal(size=rows.shape).astype(FLOAT32),
+        index: generator.integers(0, 30, 20),
+        table: np.where(generator.random(table.shape) < 0.5, -0.0, 1.0).astype(FLOAT32),
+    }
+    whole = add_axis(rows, index, 0, 500)
+    for value in (table - whole * 0.5, table + whole, whole * whole + table):
+        targets = [resolve(value)]
+        program = NativeProgram(targets, bindings.__contains__)
+        assert program.memory.arena < 4 * table.size
+        assert_same_bits(run(targets, bindings), {**bindings, **run_singly(targets, bindings)})
+    kept = [resolve(whole), resolve(table - whole)]
+    assert_same_bits(run(kept, bindings), {**bindings, **run_singly(kept, bindings)})
+
+
+def test_outer_products_are_part_of_elementwise_kernels() -> None:
+    column, row, other = leaf(0, (40, 1), FLOAT32), leaf(1, (1, 30), FLOAT32), leaf(2, (40, 30), FLOAT32)
+    generator = np.random.default_rng(0)
+    bindings = {each: generator.normal(size=each.shape).astype(FLOAT32) for each in (column, row, other)}
+    bindings[column][::3] = -0.0
+    targets = [resolve(matmul(column, row) * other)]
+    assert NativeProgram(targets, bindings.__contains__).memory.arena == 0
+    targets.append(resolve(matmul(column, row)))
     assert_same_bits(run(targets, bindings), {**bindings, **run_singly(targets, bindings)})

@@ -10,20 +10,34 @@ import weakref
 from typing import Any
 
 from ..base.devices import CPU
-from ..graph.node import Shape
+from ..graph.node import Node, Shape
 from ..trace.owner import HANDOVER
 from ..trace.trace import LOCAL
 
-__all__ = ["ArrayExtras", "mark_views_stale", "note_view", "views_of"]
+__all__ = ["ArrayExtras", "RowsHeld", "mark_views_stale", "note_view", "views_of"]
 
 #: the number of views from which on the list is searched for dead ones
 _FEW_VIEWS = 8
 
 
+class RowsHeld:
+    """The parts of a gradient that is zero outside of some rows, from which its value is made if it is read.
+
+    ``node`` is the gradient as an expression of the current trace, and ``parts`` are arrays: the rows and their
+    positions. The gradient names no node while no trace uses it.
+    """
+
+    __slots__ = ("node", "parts")
+
+    def __init__(self, node: Node, parts: tuple[Any, Any]) -> None:
+        self.node = node
+        self.parts = parts
+
+
 class ArrayExtras:
     """The attributes that only some arrays have."""
 
-    __slots__ = ("context", "readonly", "region", "root", "told", "variable", "views")
+    __slots__ = ("context", "readonly", "region", "root", "rows", "told", "variable", "views")
 
     def __init__(self, root: Any = None, region: tuple[int, Shape, bool] | None = None) -> None:
         self.variable: Any = None
@@ -33,6 +47,7 @@ class ArrayExtras:
         self.told: list[weakref.ref[Any]] | None = None
         self.context = CPU
         self.readonly = False
+        self.rows: RowsHeld | None = None
 
 
 def note_view(root: Any, view: Any) -> None:

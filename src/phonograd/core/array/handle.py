@@ -22,11 +22,12 @@ from ..base.settings import active
 from ..graph.node import Node, Shape
 from ..graph.operator import Array
 from ..ops.math.structural import copy_to_context, detach, overwrite, variable
+from ..ops.vision.points import add_axis
 from ..ops.vision.regions import assign_flat, view_flat
 from ..trace.flags import FLAGS, RECORDING
 from ..trace.owner import HANDOVER, MACHINE_CODE
 from ..trace.trace import LOCAL, Trace, ready_trace
-from .extras import ArrayExtras, mark_views_stale, note_view, views_of
+from .extras import ArrayExtras, RowsHeld, mark_views_stale, note_view, views_of
 
 __all__ = [
     "DENSE",
@@ -102,6 +103,7 @@ class Handle:
     _told      weak references to the views that have to read it again, because it has changed since
     _context   the context of an array without a node
     _readonly  whether in-place operations are refused
+    _rows      for a gradient that is zero outside of some rows: these, until it is read
     ========== =====================================================================================
 
     Neither this class nor a subclass may define ``__getattr__``: the interpreter then reads every attribute slowly.
@@ -120,6 +122,7 @@ class Handle:
     _told = _Seldom[list[ReferenceType[Any]] | None]("told", None)
     _context = _Seldom[Context]("context", CPU)
     _readonly = _Seldom[bool]("readonly", False)
+    _rows = _Seldom["RowsHeld | None"]("rows", None)
     #: the class of the results of operators on arrays of this class
     _result_class: ClassVar[type[Any]]
     #: whether a gradient buffer of this class takes single rows (:mod:`phonograd.core.backward.rows`)
@@ -155,6 +158,8 @@ class Handle:
             _, node, buffer = place_of(self)
             if node is not None:
                 return node.shape
+            if buffer is None and self._rows is not None:
+                return self._rows.node.shape
         return _region_of(self)[1] if buffer is None else buffer.shape
 
     @property
@@ -167,6 +172,8 @@ class Handle:
             _, node, buffer = place_of(self)
             if node is not None:
                 return node.dtype
+            if buffer is None and self._rows is not None:
+                return self._rows.node.dtype
         dtype: DType = self._root._dtype if buffer is None else buffer.dtype
         return dtype
 
@@ -344,7 +351,9 @@ def _region_of(view: Handle) -> tuple[int, Shape, bool]:
 
 
 def _reread_view(view: Handle, trace: Trace) -> Node:
-    """Return the node of a view whose base has changed since."""
+    """Return the node of a view whose base has changed since, or of a gradient that is held as rows."""
+    if view._rows is not None:
+        return _enter_rows(view, view._rows, trace)
     if view._root is None:
         view._buffer = view._made()
         return node_in(view, trace)
@@ -367,6 +376,10 @@ def read(handle: Handle) -> Array:
     LOCAL.trace.note_read()
     value, trace, node = handle._buffer, None, None
     if value is None:
+        if handle._rows is not None:
+            if handle._node is None:
+                node_in(handle, LOCAL.trace)
+            handle._rows = None
         trace, node, value = place_of(handle)
     if value is not None:
         return np.array(value) if type(value) is SharedMemory else value
@@ -458,6 +471,18 @@ def assign(handle: Handle, node: Node, trace: Trace) -> None:
         elif not recording and handle._node is not None and handle._node.marked:
             node = overwrite(node, node_in(handle, trace))
     _hold(handle, node, trace)
+
+
+def _enter_rows(handle: Handle, held: RowsHeld, trace: Trace) -> Node:
+    """Return the node of a gradient that is held as rows in a trace."""
+    rows, positions = [node_in(part, trace) for part in held.parts]
+    node = held.node = detach(add_axis(rows, positions, 0, held.node.shape[0]))
+    with HANDOVER:
+        _name(handle, node, trace)
+        trace.handles.append(handle)
+        trace.held_rows.append(handle)
+        trace.repeats = True
+    return node
 
 
 def _hold(handle: Handle, node: Node, trace: Trace) -> None:

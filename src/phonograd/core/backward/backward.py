@@ -35,7 +35,6 @@ from ..array.handle import (
     DENSE,
     Handle,
     as_class,
-    assign,
     make,
     make_concrete,
     node_in,
@@ -59,7 +58,7 @@ from ..trace.evaluation import KEEP, Options
 from ..trace.flags import FLAGS, RECORDING, TRAINING, flags_set_to
 from ..trace.tape import Origin, Target
 from ..trace.trace import LOCAL, Trace
-from .rows import RowGradient, row_pieces
+from .rows import RowGradient, row_pieces, write_gradient
 from .variable import Variable
 
 if TYPE_CHECKING:
@@ -392,7 +391,7 @@ def _write_at_once(head: NDArray, retain_graph: bool) -> bool:
             return False
         owners.append(owner)
     for owner, (_, grad) in zip(owners, result.plain, strict=True):
-        assign(owner.grad, grad, trace)
+        write_gradient(owner.grad, grad, trace)
         owner.fresh = 1
     if not retain_graph:
         trace.tape.clear(result.visited)
@@ -404,7 +403,9 @@ def _is_plain(owner: Target) -> bool:
     if type(owner) is not Variable or owner.request != "write" or owner.hooks.functions or owner.grad._takes_rows:
         return False
     before = owner.grad._node
-    return owner.grad._extras is None and (before is None or not before.marked)
+    extras = owner.grad._extras
+    is_alone = extras is None or (extras.root is None and extras.variable is None and not extras.views)
+    return is_alone and (before is None or not before.marked)
 
 
 @functools.cache

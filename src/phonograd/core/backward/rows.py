@@ -2,21 +2,27 @@
 
 The gradient of a table that a program reads by row numbers (``Embedding``, ``take``, products with csr matrices) is
 ``_add_axis`` along the first axis: zeros, with some rows added at positions. A row_sparse gradient buffer takes the
-positions and the rows, so the whole array is never computed. Takes gradients from :mod:`.backward`; hands
-:class:`RowGradient` to :mod:`.variable`.
+positions and the rows, so the whole array is never computed. A dense gradient buffer holds them until it is read
+(:func:`write_gradient`). Takes gradients from :mod:`.backward`; hands :class:`RowGradient` to :mod:`.variable`.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from ..array.extras import RowsHeld
+from ..array.handle import Handle, SharedMemory, assign, make
+from ..base.settings import active
 from ..graph.node import Node
 from ..graph.operator import REGISTRY
+from ..ops.math.structural import detach
+from ..ops.vision.points import few_rows
+from ..trace.trace import Trace
 
 if TYPE_CHECKING:
     from ...ndarray.array import NDArray
 
-__all__ = ["RowGradient", "row_pieces"]
+__all__ = ["RowGradient", "row_pieces", "write_gradient"]
 
 _ADD = REGISTRY["broadcast_add"]
 _ADD_AXIS = REGISTRY["_add_axis"]
@@ -43,3 +49,23 @@ def row_pieces(grad: Node) -> list[Node] | None:
             return None
         found += pieces
     return found
+
+
+def write_gradient(buffer: Handle, node: Node, trace: Trace) -> None:
+    """Assign a gradient to its buffer. One that is zero outside of few rows is held as rows until it is read.
+
+    An optimizer reads it as an expression of the rows: its kernels take them from where they are, and the whole array
+    is never made. The bits are the same.
+    """
+    extras = buffer._extras
+    is_alone = extras is None or (extras.root is None and extras.variable is None and not extras.views)
+    can_hold = is_alone and trace.allows_shortcuts and not (node.marked or active.naive)
+    can_hold = can_hold and type(buffer) is buffer._result_class and type(buffer._buffer) is not SharedMemory
+    parts = few_rows(node) if can_hold else None
+    if extras is not None:
+        extras.rows = None
+    assign(buffer, node, trace)
+    if parts is not None and buffer._node is node:
+        rows, positions = [make(detach(part), trace) for part in parts]
+        buffer._rows = RowsHeld(node, (rows, positions))
+        trace.held_rows.append(buffer)

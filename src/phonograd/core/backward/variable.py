@@ -18,7 +18,7 @@ from ..ops.math.arithmetic import add
 from ..ops.math.structural import detach, full, variable
 from ..trace.tape import Target
 from ..trace.trace import LOCAL
-from .rows import RowGradient
+from .rows import RowGradient, write_gradient
 
 if TYPE_CHECKING:
     from ...ndarray.array import NDArray
@@ -108,8 +108,9 @@ class Variable(Target):
         if not (grad._takes_rows and buffer._takes_rows and buffer._take_rows(grad, self.request == "add")):
             node = node_in(grad, trace)
             if self.request == "add":
-                node = add(node_in(self.grad, trace), node)
-            assign(self.grad, detach(node), trace)
+                assign(self.grad, detach(add(node_in(self.grad, trace), node)), trace)
+            else:
+                write_gradient(self.grad, detach(node), trace)
         self.mark_fresh(1)
 
     def from_rows(self, grad: RowGradient) -> NDArray:

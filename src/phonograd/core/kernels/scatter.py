@@ -6,13 +6,18 @@ order. If most positions have slices, a second one iterates over the positions, 
 and writes every element of the output once. If few have, the output is cleared, and the second kernel iterates over the
 slices: the first slice of each position adds up its list. Threads can share the positions or slices. All ways give the
 same bits.
+
+An output that only elementwise operators read need not be made: :func:`sum_slices` stores the sums beside the slices,
+and :func:`places` says where the sum of each position is.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import enum
 import math
 from collections.abc import Callable, Sequence
+from typing import Literal
 
 from ..base.dtypes import FLOAT64, INT32, INT64, DType, kind_of
 from ..graph.node import Node
@@ -22,7 +27,7 @@ from ..lower.lowering import Scatter, parameters
 from .launch import Launch, Plan, Reference, Words, align_up
 from .target import Machine
 
-__all__ = ["add_slices", "last_places", "plan"]
+__all__ = ["add_slices", "places", "plan", "sum_slices"]
 
 #: maximum number of sums of scalars that are kept in scratch memory
 FEW_PLACES = 1 << 15
@@ -36,7 +41,7 @@ _ADD = Words("count", "extent", "data*", "index*", "sums*", "out*")
 _LINK = Words("count", "extent", "index*", "heads*", "links*")
 _COLLECT = Words("count", "extent", "inner", "data*", "index*", "heads*", "links*", "out*")
 _CLEAR = Words("elements", "out*")
-_LAST = Words("count", "extent", "index*", "out*")
+_PLACES = Words("count", "extent", "index*", "out*")
 
 
 def plan(node: Node, lowering: Scatter, machine: Machine) -> Plan:
@@ -44,7 +49,13 @@ def plan(node: Node, lowering: Scatter, machine: Machine) -> Plan:
     shapes = [source.shape for source in node.inputs]
     outer, inner, extent = lowering.sizes(*shapes, **parameters(node, lowering.sizes))
     count = math.prod(shapes[-1])
-    return last_places(extent, count) if lowering.last else add_slices(outer, inner, extent, count, node.dtype)
+    if lowering.form == "sum":
+        return add_slices(outer, inner, extent, count, node.dtype)
+    return (
+        sum_slices(inner, extent, count, node.dtype)
+        if lowering.form == "slices"
+        else places(extent, count, lowering.form)
+    )
 
 
 def add_slices(outer: int, inner: int, extent: int, count: int, dtype: DType) -> Plan:
@@ -56,15 +67,9 @@ def add_slices(outer: int, inner: int, extent: int, count: int, dtype: DType) ->
     if inner == outer == 1 and extent <= FEW_PLACES:
         words = _ADD.fill({**sizes, "sums": Reference("scratch")})
         return Plan((Launch(_Add(dtype), words, 1),), align_up(8 * (extent + ROW)))
-    heads = align_up(4 * (extent + ROW))
-    lists: dict[str, int | Reference] = {"heads": Reference("scratch"), "links": Reference("scratch", heads)}
     is_sparse = extent > FEW_SLICES * count
-    link = Launch(_Link(is_sparse), _LINK.fill({**sizes, **lists}), 1)
-    words = _COLLECT.fill({**sizes, **lists, "inner": inner})
-    chunk = max(1, CHUNK_ELEMENTS // max(1, inner))
-    kernel = _Collect(dtype, 1 if inner == 1 else _LANES, is_sparse)
-    collect = Launch(kernel, words, outer * (count if is_sparse else extent), chunk)
-    scratch_bytes = heads + align_up(4 * max(count, 1))
+    over = _Over.SLICES if is_sparse else _Over.POSITIONS
+    (link, collect), scratch_bytes = _linked(outer, inner, extent, count, dtype, over)
     if not is_sparse:
         return Plan((link, collect), scratch_bytes)
     elements = outer * extent * inner
@@ -73,9 +78,46 @@ def add_slices(outer: int, inner: int, extent: int, count: int, dtype: DType) ->
     return Plan((clear, link, collect), scratch_bytes)
 
 
-def last_places(extent: int, count: int) -> Plan:
-    """Return the plan that finds the last occurrence of each position in ``index``; ``out`` is int64, -1 for none."""
-    return Plan((Launch(_Last(), _LAST.fill({"count": count, "extent": extent}), 1),))
+def sum_slices(inner: int, extent: int, count: int, dtype: DType) -> Plan:
+    """Return the plan that stores the sum of each position at its first slice, and zeros at all others.
+
+    Operands are those of :func:`add_slices`, but out is (count + 1, inner): a slice of zeros comes first.
+    """
+    return Plan(*_linked(1, inner, extent, count, dtype, _Over.SUMS))
+
+
+def places(extent: int, count: int, which: Literal["last", "first"]) -> Plan:
+    """Return the plan that finds the last or first occurrence of each position in ``index``.
+
+    ``out`` is int64. Last occurrences count from 0, and -1 means none; first ones count from 1, and 0 means none.
+    """
+    return Plan((Launch(_Places(which == "first"), _PLACES.fill({"count": count, "extent": extent}), 1),))
+
+
+class _Over(enum.Enum):
+    """The items of the kernel that adds up slices."""
+
+    POSITIONS = "positions"
+    """All positions of the output."""
+    SLICES = "slices"
+    """The slices; the first of each position writes its sum there."""
+    SUMS = "sums"
+    """The slices; the first of each position writes its sum in its own place, the others zeros."""
+
+
+def _linked(
+    outer: int, inner: int, extent: int, count: int, dtype: DType, over: _Over
+) -> tuple[tuple[Launch, Launch], int]:
+    """Return the launches that link slices and add them up, and the bytes of their lists."""
+    heads = align_up(4 * (extent + ROW))
+    lists: dict[str, int | Reference] = {"heads": Reference("scratch"), "links": Reference("scratch", heads)}
+    sizes: dict[str, int | Reference] = {"count": count, "extent": extent, **lists}
+    link = Launch(_Link(over is not _Over.POSITIONS), _LINK.fill(sizes), 1)
+    items = {_Over.POSITIONS: extent, _Over.SLICES: count, _Over.SUMS: count + 1}[over]
+    chunk = max(1, CHUNK_ELEMENTS // max(1, inner))
+    kernel = _Collect(dtype, 1 if inner == 1 else _LANES, over)
+    collect = Launch(kernel, _COLLECT.fill({**sizes, "inner": inner}), outer * items, chunk)
+    return (link, collect), heads + align_up(4 * max(count, 1))
 
 
 def _for_each(e: Emitter, count: Index, body: Callable[[Index], None], step: int = 1, start: Index = "0") -> None:
@@ -187,7 +229,7 @@ class _Collect:
 
     dtype: DType
     lanes: int
-    is_sparse: bool
+    over: _Over
 
     def write(self, name: str) -> str:
         """Return the module's LLVM IR."""
@@ -210,18 +252,25 @@ class _Collect:
                 total = self._total(e, head, links, data, e.plus(slices, first), inner, mask)
                 store(e.plus(row, first), total, mask)
 
-            self._strips(e, inner, strip)
+            own = e.plus(slices, e.times(head, inner))
+
+            def only(first: Index, mask: Value | None) -> None:
+                # as a sum from 0: makes 0 of -0
+                value = self._slice(e, data, e.plus(own, first), mask)
+                store(e.plus(row, first), e.add(value, e.constant(0, self.dtype)), mask)
+
+            is_only = e.test("slt", _number(e, links, head), "0")
+            e.when(is_only, lambda: self._strips(e, inner, only), lambda: self._strips(e, inner, strip))
+
+        def clear(row: Index) -> None:
+            zero = e.constant(0, self.dtype)
+            self._strips(e, inner, lambda first, mask: store(e.plus(row, first), zero, mask))
 
         def place(item: Index) -> None:
             outer = e.assign(f"udiv i64 {item}, {extent}")
             head = _number(e, heads, e.minus(item, e.times(outer, extent)))
             row = e.times(item, inner)
-
-            def clear() -> None:
-                zero = e.constant(0, self.dtype)
-                self._strips(e, inner, lambda first, mask: store(e.plus(row, first), zero, mask))
-
-            e.when(e.test("slt", head, "0"), clear, lambda: add_up(outer, head, row))
+            e.when(e.test("slt", head, "0"), lambda: clear(row), lambda: add_up(outer, head, row))
 
         def slice_(item: Index) -> None:
             outer = e.assign(f"udiv i64 {item}, {count}")
@@ -230,7 +279,15 @@ class _Collect:
             row = e.times(e.plus(e.times(outer, extent), where), inner)
             e.when(e.test("eq", _number(e, heads, where), number), lambda: add_up(outer, number, row))
 
-        _for_each(e, "%hi", slice_ if self.is_sparse else place, start="%lo")
+        def sum_(item: Index) -> None:
+            number, row = e.minus(item, "1"), e.times(item, inner)
+            # the item before the first slice is no head
+            where = e.load_word(index, e.select_index(e.test("eq", item, "0"), "0", number))
+            is_head = e.test("eq", _number(e, heads, where), number)
+            e.when(is_head, lambda: add_up("0", number, row), lambda: clear(row))
+
+        body = {_Over.POSITIONS: place, _Over.SLICES: slice_, _Over.SUMS: sum_}[self.over]
+        _for_each(e, "%hi", body, start="%lo")
         return e.text()
 
     def _strips(self, e: Emitter, inner: Index, body: Callable[[Index, Value | None], None]) -> None:
@@ -241,6 +298,9 @@ class _Collect:
         whole = e.assign(f"and i64 {inner}, {-self.lanes}")
         _for_each(e, whole, lambda first: body(first, None), self.lanes)
         _for_each(e, inner, lambda first: body(first, e.below(e.minus(inner, first))), self.lanes, whole)
+
+    def _slice(self, e: Emitter, data: str, place: Index, mask: Value | None) -> Value:
+        return e.load(data, place, self.dtype) if mask is None else e.load_where(data, place, self.dtype, mask)
 
     def _total(
         self, e: Emitter, head: Index, links: str, data: str, start: Index, inner: Index, mask: Value | None
@@ -254,8 +314,7 @@ class _Collect:
 
         def add(carried: list[Value]) -> list[Value]:
             number = e.assign(f"extractelement {e.vector_type(INT64)} {carried[0].text}, i64 0")
-            place = e.plus(start, e.times(number, inner))
-            term = e.load(data, place, self.dtype) if mask is None else e.load_where(data, place, self.dtype, mask)
+            term = self._slice(e, data, e.plus(start, e.times(number, inner)), mask)
             return [e.splat(_number(e, links, number), INT64), e.add(carried[1], _as(e, term, wide))]
 
         total = e.repeat([e.splat(head, INT64), e.constant(0, wide)], proceed, add)[1]
@@ -263,20 +322,27 @@ class _Collect:
 
 
 @dataclasses.dataclass(frozen=True)
-class _Last:
-    """The kernel that finds the last occurrence of each position in an index."""
+class _Places:
+    """The kernel that finds the last or first occurrence of each position in an index."""
+
+    is_first: bool
 
     def write(self, name: str) -> str:
         """Return the module's LLVM IR."""
         e = Emitter(name, _LANES)
-        count, extent = _LAST.index(e, "count"), _LAST.index(e, "extent")
-        index, out = _LAST.pointer(e, "index"), _LAST.pointer(e, "out")
+        count, extent = _PLACES.index(e, "count"), _PLACES.index(e, "extent")
+        index, out = _PLACES.pointer(e, "index"), _PLACES.pointer(e, "out")
+        absent = e.constant(0 if self.is_first else -1, INT64)
 
         def clear(place: Index) -> None:
-            e.store_where(out, place, e.constant(-1, INT64), e.below(e.minus(extent, place)))
+            e.store_where(out, place, absent, e.below(e.minus(extent, place)))
+
+        def note(turn: Index) -> None:
+            number = e.minus(e.minus(count, "1"), turn) if self.is_first else turn
+            e.store_word(out, e.load_word(index, number), e.plus(number, "1") if self.is_first else number)
 
         _for_each(e, extent, clear, e.lanes)
-        _for_each(e, count, lambda number: e.store_word(out, e.load_word(index, number), number))
+        _for_each(e, count, note)
         return e.text()
 
 

@@ -89,6 +89,8 @@ class Take(NamedTuple):
     access: str
     at: int
     row: bool = False
+    zero_first: bool = False
+    """True if the elements at position 0 are known to be zero."""
 
 
 class Fold(NamedTuple):
@@ -123,7 +125,7 @@ class Structure(NamedTuple):
     tile: int | None = None
     """An axis that is tiled together with the last one, because some operands are contiguous along it."""
     width: int = 1
-    """Number of vectors along the last axis that are processed together, if it is kept and others are reduced."""
+    """Number of vectors along the last axis that are processed together, if it is kept."""
 
     def write(self, name: str) -> str:
         """Return the LLVM IR of a module in which ``name`` is the kernel."""

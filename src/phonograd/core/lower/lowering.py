@@ -45,7 +45,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from ..base.dtypes import FLOAT32, FLOAT64, HALVES, INT8, INT32, INT64, UINT8, DType
 from ..graph.node import Node, Shape
@@ -184,6 +184,8 @@ class Gather(Lowering):
 
     walk: Callable[..., IndexWalk | None]
     index: Callable[..., Pattern]
+    zero_first: bool = False
+    """Whether the elements at index 0 are zero: rows that they leave unchanged need not be computed."""
     dtypes: frozenset[DType] = SUPPORTED
 
     def place(self, planner: Planner, node: Node, expression: Node) -> None:
@@ -406,14 +408,17 @@ class Scatter(Library):
     index ``(count,)``; ``sizes(shape of the data, shape of the index)`` returns (outer, inner, extent). Floating point
     numbers are added in double precision and rounded once.
 
-    With ``last`` the index is the only input, and the output holds for each place where the index names it last, or -1.
+    ``form`` says what of it is computed. For ``last`` the index is the only input: the output holds for each place
+    where the index names it last, or -1. ``slices`` and ``first`` are the same sum in two parts, for readers that can
+    take slices from anywhere. ``slices`` has a slice of zeros, and then the sum of each place at its first slice and
+    zeros at its others. ``first`` holds for each place where its sum is in ``slices``: 0 if the index does not name it.
     """
 
     kernel = "phonograd.core.kernels.scatter"
     combines = True
 
     sizes: Callable[..., tuple[int, int, int]]
-    last: bool = False
+    form: Literal["sum", "last", "first", "slices"] = "sum"
     dtypes: frozenset[DType] = WIDE_FLOATS | INTEGERS
 
 

@@ -121,6 +121,8 @@ class Lowering:
     combines: ClassVar[bool] = False
     #: whether it multiplies matrices: the planner adds sums of products up inside the products
     is_product: ClassVar[bool] = False
+    #: whether the elements that it takes at index 0 are zero
+    zero_first: bool = False
     #: whether it is the first input with a region replaced
     replaces_part: ClassVar[bool] = False
     #: whether other operators say how it is computed

@@ -102,10 +102,11 @@ class _Draw(NamedTuple):
 
 
 class _Take(NamedTuple):
-    """The memory from which elements are taken at indices: its strides, and the distance between indices."""
+    """The memory of elements that are taken: strides, the distance of indices, whether index 0 has zeros."""
 
     strides: Shape
     index_stride: int
+    zero_first: bool
 
 
 class _Compute(NamedTuple):
@@ -218,7 +219,7 @@ class _Values:
             data, index = operands
             assert isinstance(data, Read)
             self._taken.append(Operand(data.source, data.offset))
-            take = _Take(data.strides, member.index_stride)
+            take = _Take(data.strides, member.index_stride, lowering.zero_first)
             self._step(member, _Compute(operator, (), (self.code(index),), dtype, role, take))
         elif form is Fused.DRAW:
             counter = operands[0]
@@ -500,7 +501,8 @@ class _Planner:
                 steps.append(Fold(operator.name, numbers[0], dtype))
             elif take is not None:
                 stride = self.takes[number][1].strides[-1]
-                steps.append(Take(dtype, _access(stride) if is_same else ANY, numbers[0], is_row))
+                access = _access(stride) if is_same else ANY
+                steps.append(Take(dtype, access, numbers[0], is_row, take.zero_first))
                 is_same = is_same and not stride
             else:
                 emit = lowering_of_kind(operator.name, Elementwise).emit
@@ -527,13 +529,15 @@ def choose_loops(structure: Structure, extents: Shape, strides: list[Shape]) -> 
 
 
 def _width(structure: Structure) -> int:
-    """Return how many vectors along the last axis a kernel reads together, row after row.
+    """Return how many vectors along the last axis a kernel reads together.
 
-    A single one would touch one cache line of every row, and waste most of the memory fetched with it.
+    Row after row, a single one would touch one cache line of every row, and waste most of the memory fetched with it.
+    A kernel that copies rows from any place would spend its time on the tests for the end of a row.
     """
-    if structure.axes[-1] == REDUCED or REDUCED not in structure.axes or len(structure.steps) > WIDE_STEPS:
+    if structure.axes[-1] == REDUCED or len(structure.steps) > WIDE_STEPS:
         return 1
-    return WIDTH
+    copies_rows = any([take.access == UNIT and not take.row for take in structure.takes])
+    return WIDTH if REDUCED in structure.axes or copies_rows else 1
 
 
 def _tile(structure: Structure, strides: list[Shape]) -> int | None:

@@ -14,7 +14,7 @@ from ..graph.node import Node, Shape, attributed_to
 from ..graph.operator import ABSENT, REGISTRY, Operator, item_operator, single
 from ..lower.lowering import NUMPY, SAME, Fused, Lowering, alternatives
 from ..ops.math.structural import DETACH, LEAF
-from ..ops.vision.points import take_along
+from ..ops.vision.points import few_rows, rows_where_read, take_along
 from ..run.host import converts_halves
 from ..run.reference import resolve
 
@@ -24,6 +24,8 @@ _ITEM: Operator = item_operator()
 _ABSENT: Operator = ABSENT.operator
 _TAKE_ALONG: Operator = REGISTRY["_take_along"]
 _ADD_ALONG: Operator = REGISTRY["_add_along"]
+_ADD_AXIS: Operator = REGISTRY["_add_axis"]
+_MATMUL: Operator = REGISTRY["_matmul"]
 _SUM_TO: Operator = REGISTRY["_sum_to"]
 #: Compute only the elements that are taken if the value has at least FEW times as many. Look through at most DEEPEST
 #: operators, each of which costs at most CHEAP operations per element.
@@ -82,6 +84,8 @@ class Order:
         Returns the node whose value is to be read as that of a node.
     as_they_are
         Nodes that are not expanded.
+    kept
+        Those of the computed nodes whose values must be arrays at the end; None if all must.
 
     Attributes
     ----------
@@ -105,8 +109,11 @@ class Order:
         inputs: Iterable[Node],
         source: Callable[[Node], Node] = resolve,
         as_they_are: Container[Node] = (),
+        kept: Iterable[Node] | None = None,
     ) -> None:
         self.source = source
+        self._computed = computed
+        self._kept = None if kept is None else frozenset(kept)
         self.nodes: list[Node] = []
         self.expressions: dict[Node, Node] = {}
         self.lowerings: dict[Node, Lowering] = {}
@@ -223,6 +230,35 @@ class Order:
             return None
         return self._root(root, [])
 
+    def _leave_slices(self, node: Node) -> tuple[Node, Lowering] | None:
+        """Return a sum of slices as its readers can take it from the slices; None where it must be made.
+
+        It is the gradient of a table from which few rows were taken. An optimizer reads it element by element.
+        """
+        if few_rows(node) is None or self._kept is None or node in self._kept:
+            return None
+        readers = [reader for reader in self._computed if node in map(self.source, reader.inputs)]
+        if not all([reader.shape == node.shape and _is_elementwise(reader) for reader in readers]):
+            return None
+        sources = [self.source(source) for source in node.inputs]
+        data, index = [single(DETACH.apply((source,), ())) for source in sources]
+        with attributed_to(node):
+            return self._root(rows_where_read(data, index, node.shape[0]), sources)
+
+    def _outer_product(self, node: Node) -> tuple[Node, Lowering] | None:
+        """Return a matrix product of sums of one term each as a product of elements; None for other products.
+
+        It needs no memory of its own if its readers are computed element by element.
+        """
+        first, second = [self.source(source) for source in node.inputs]
+        is_wide = first.dtype == second.dtype == node.dtype and node.dtype.itemsize >= 4
+        if first.shape[-1] != 1 or not is_wide or self._kept is None:
+            return None
+        with attributed_to(node):
+            # a sum begins with 0, which makes 0 of -0
+            product = single(DETACH.apply((first,), ())) * single(DETACH.apply((second,), ())) + 0
+        return self._root(product, []) if product.shape == node.shape else None
+
     def _is_cheap(self, node: Node) -> bool:
         """Return whether a node costs at most one operation per element."""
         lowering = self.lowerings.get(node)
@@ -260,8 +296,16 @@ class Order:
         return sorted(found, key=lambda node: node.serial)
 
 
+def _is_elementwise(node: Node) -> bool:
+    """Return whether a kernel computes each element of a node from the same element of its inputs."""
+    found = lowerings_of(node)
+    return bool(found) and found[0].fused_as is Fused.STEP
+
+
 #: by operator a rule that finds a shorter expression
 _SHORTER: dict[Operator, Callable[[Order, Node], tuple[Node, Lowering] | None]] = {
     _TAKE_ALONG: Order._take_few,
     _SUM_TO: Order._sum_of_one,
+    _ADD_AXIS: Order._leave_slices,
+    _MATMUL: Order._outer_product,
 }

@@ -66,7 +66,7 @@ def group_nodes(
     """
     given, kept = frozenset(inputs), list(kept)
     assignments = InPlaceAssignments(computed, given, kept, source, refused)
-    order = Order(assignments.order, given, source, assignments.chosen)
+    order = Order(assignments.order, given, source, assignments.chosen, kept)
     if not assignments.chosen:
         recompute_scores(order, kept)
     grouping = Grouping(order, given, kept, assignments, steady)

@@ -73,6 +73,7 @@ class Trace(Recorder):
         "failed",
         "flushes",
         "handles",
+        "held_rows",
         "leaves",
         "lock",
         "made",
@@ -99,6 +100,8 @@ class Trace(Recorder):
         self.leaves: list[Any] = []
         self.bound: dict[int, Node] = {}
         self.scalars: dict[Any, Node] = {}
+        #: handles of gradients that are held as rows
+        self.held_rows: list[Any] = []
         # the record: gradient targets by number, and how often each recorded call was made
         self.targets: list[Target] = []
         self.slots: dict[Target, int] = {}
@@ -258,6 +261,8 @@ class Trace(Recorder):
         if detection.on and self.attribution is not None:
             self.attribution.note_arrays(self.handles)
         live = self.live()
+        if self.held_rows:
+            live = self._without_held(live)
         nodes = tuple([node for _, node in live])
         plan = self.position.following.get((nodes, settings.active.executor))
         waiting = waits(nodes) if plan is None else plan.waits
@@ -285,6 +290,12 @@ class Trace(Recorder):
                 self._end(live, number)
         if end:
             PLANS.trim()
+
+    def _without_held(self, live: Pairs) -> Pairs:
+        """Return the pairs without gradients that are held as rows: their values are not computed."""
+        held = [handle for handle in self.held_rows if handle._trace is self and _is_held(handle, handle._node)]
+        self.held_rows = held
+        return [pair for pair in live if not _is_held(*pair)] if held else live
 
     def _known(self, nodes: tuple[Node, ...]) -> list[Array] | None:
         """Return the values of nodes if all are known or leaves, else None."""
@@ -326,6 +337,11 @@ class Trace(Recorder):
                 MACHINE_CODE.note(following)
         self.ended = True
         failed = self.failed
+        for handle in self.held_rows:
+            if handle._trace is self and _is_held(handle, handle._node):
+                # its rows have left the trace, too
+                handle._settle()
+        self.held_rows.clear()
         if live:
             self.tape.keep_recorded(live)
         self.handles = [handle for handle, node in live if node in failed] if failed else []
@@ -347,6 +363,12 @@ class Trace(Recorder):
         if node in self.made:
             return self.attribution.scope_at(list(self.made).index(node))
         return self.attribution.scope_of(node)
+
+
+def _is_held(handle: Any, node: Node | None) -> bool:
+    """Return whether a node is a gradient that its handle holds as rows."""
+    extras = handle._extras
+    return extras is not None and extras.rows is not None and extras.rows.node is node
 
 
 class _Computing:

@@ -192,6 +192,12 @@ class Body:
             self.emitter, [values[source] for source in step.sources], dict(step.parameters), step.dtype
         )
 
+    def value_at(self, number: int, place: LoopPosition, known: dict[int, Value]) -> Value:
+        """Return a value at one position in every lane: a load, or one that is computed from known values."""
+        if number < self.first_draw:
+            return self._scalar(number, place.offsets[number], self.emitter)
+        return self._compute(number, place, None, known)
+
     # -- reading
 
     def _read(

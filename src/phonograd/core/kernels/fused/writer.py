@@ -29,6 +29,7 @@ from ...lower.lowering import Random, Reduction, lowering_of_kind
 from ..structure import KEPT, REDUCED, Fold, Structure
 from .body import Body, LoopPosition, Strip
 from .schedule import Pass, Schedule
+from .unchanged import find_unchanged
 
 __all__ = ["BLOCKS", "fold_lanes", "write"]
 
@@ -65,12 +66,17 @@ class _Writer:
         self.counters: list[philox_ir.Counter] = []
         #: index of the current part, if the kernel is partitioned
         self.part: Index | None = None
+        #: how rows that do not change are recognized, and whether there can be any
+        self.unchanged = find_unchanged(structure, self.schedule)
+        self.can_skip = "false"
 
     # -- loops over kept axes
 
     def kernel(self) -> None:
         """Write the whole body."""
         place = self.body.origin()
+        if self.unchanged is not None:
+            self.can_skip = self.unchanged.is_possible(self.body, place)
         if self.structure.draws:
             self._write_draws(place)
         elif self.structure.partitioned:
@@ -118,8 +124,16 @@ class _Writer:
             self._row(place, [])
             return
         start, stop = self._range(self.last)
-        known = {} if self.reduced else self.body.line_values(self.schedule.passes[0], place)
-        self._strips(place, start, stop, known)
+
+        def strips() -> None:
+            known = {} if self.reduced else self.body.line_values(self.schedule.passes[0], place)
+            self._strips(place, start, stop, known)
+
+        if self.unchanged is None:
+            strips()
+            return
+        e = self.emitter
+        e.when(e.logical_and(self.can_skip, self.unchanged.is_here(self.body, place)), lambda: None, strips)
 
     def _strips(self, place: LoopPosition, start: Index, stop: Index, known: dict[int, Value]) -> None:
         """Write the loop over vectors along the last axis, which is kept."""
@@ -133,10 +147,10 @@ class _Writer:
             return ()
 
         if self.structure.width > 1:
-            start = self._wide_strips(place, start, stop)
+            start = self._wide_strips(place, start, stop, known)
         e.loop(start, stop, str(e.lanes), (), vector)
 
-    def _wide_strips(self, place: LoopPosition, start: Index, stop: Index) -> Index:
+    def _wide_strips(self, place: LoopPosition, start: Index, stop: Index, known: dict[int, Value]) -> Index:
         """Write the loop over several full vectors at a time; return its end."""
         e, step = self.emitter, self.structure.width * self.emitter.lanes
         bits = step.bit_length() - 1
@@ -145,7 +159,12 @@ class _Writer:
 
         def vectors(index: Index, _: list[Value]) -> Sequence[Value]:
             starts = [e.plus(index, str(number * e.lanes)) for number in range(self.structure.width)]
-            self._row(place, [self.body.whole_strip(first) for first in starts])
+            strips = [self.body.whole_strip(first) for first in starts]
+            if self.reduced:
+                self._row(place, strips)
+                return ()
+            for strip in strips:
+                self._round(self.schedule.passes[0], place, strip, known)
             return ()
 
         e.loop(start, end, str(step), (), vectors)

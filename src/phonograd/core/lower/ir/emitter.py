@@ -232,6 +232,12 @@ class Emitter(FunctionBuilder):
         assert kind_of(first.dtype) != "f", first
         return self._binary("", operation, first, second)
 
+    def bits_of_first(self, value: Value) -> str:
+        """Return the first lane as an integer with its type: ``i32 %v2``."""
+        kind = f"i{8 * value.dtype.itemsize}"
+        first = self.assign(f"extractelement {self._with_type(value)}, i64 0")
+        return f"{kind} {self.assign(f'bitcast {self.scalar_type(value.dtype)} {first} to {kind}')}"
+
     def reinterpret(self, value: Value, dtype: DType) -> Value:
         """Return the same bits as another dtype of the same size: ``bitcast``."""
         return Value(self.assign(f"bitcast {self._with_type(value)} to {self.vector_type(dtype)}"), dtype)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ...base.dtypes import FLOAT32, FLOAT64
 from . import coefficients
-from .exponential import exp
+from .exponential import exp_of_moderate
 from .logarithm import log
 from .parts import in_parts, polynomial
 
@@ -27,7 +27,7 @@ def erf(e: Emitter, x: Value) -> Value:
     small = e.fma(polynomial(e, e.multiply(size, size), coefficients.ERF[x.dtype]), size, size)
     # beyond this bound, the result is 1
     bounded = e.select(e.relation("gt", size, e.like(x, most)), e.like(x, most), size)
-    scale = exp(e, e.negative(e.multiply(bounded, bounded)))
+    scale = exp_of_moderate(e, e.negative(e.multiply(bounded, bounded)))
     complement = e.multiply(scale, polynomial(e, e.subtract(bounded, e.like(x, center)), table[x.dtype]))
     large = e.subtract(one, complement)
     return e.with_sign_of(e.select(e.relation("lt", size, one), small, large), x)

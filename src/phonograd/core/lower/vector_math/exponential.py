@@ -9,10 +9,11 @@ from .formats import FORMATS
 from .parts import add_smaller, polynomial, power_of_two
 
 if TYPE_CHECKING:
+    from ...base.dtypes import DType
     from ..ir.emitter import Emitter
     from ..ir.function_builder import Value
 
-__all__ = ["cosh", "exp", "exp_of_sum", "expm1", "reduce_argument", "sigmoid", "sinh", "tanh"]
+__all__ = ["cosh", "exp", "exp_of_moderate", "exp_of_sum", "expm1", "reduce_argument", "sigmoid", "sinh", "tanh"]
 
 _LOG2_E = 1.4426950408889634
 
@@ -26,6 +27,33 @@ def reduce_argument(e: Emitter, x: Value) -> tuple[Value, Value]:
     rest = e.fma(whole, e.like(x, -low), e.fma(whole, e.like(x, -high), x))
     exponent = e.subtract(e.reinterpret(shifted, form.integer), e.constant(form.shifter_bits, form.integer))
     return rest, exponent
+
+
+def _reduce_biased(e: Emitter, x: Value, biases: int) -> tuple[Value, Value]:
+    """Return r and an integer whose low bits are n plus the bias of exponents, once or twice; x = n log 2 + r.
+
+    The number that rounds to an integer contains the biases, so that a shift makes a power of two of the integer. Its
+    higher bits are shifted out. The integers n are those of :func:`reduce_argument`: no product with a number of the
+    format lies halfway between two of them, except 0.
+    """
+    form = FORMATS[x.dtype]
+    shifter = e.like(x, form.shifter + biases * form.bias)
+    shifted = e.fma(x, e.like(x, _LOG2_E), shifter)
+    whole = e.subtract(shifted, shifter)
+    high, low = form.log2
+    rest = e.fma(whole, e.like(x, -low), e.fma(whole, e.like(x, -high), x))
+    return rest, e.reinterpret(shifted, form.integer)
+
+
+def _power(e: Emitter, biased: Value, dtype: DType) -> Value:
+    """Return two to an integer power of normal size; the low bits of ``biased`` are the integer plus the bias."""
+    return e.reinterpret(e.bits("shl", biased, e.like(biased, FORMATS[dtype].mantissa_bits)), dtype)
+
+
+def _scale_biased(e: Emitter, value: Value, biased: Value) -> Value:
+    """Return a value times a power of two that may be denormal, in two halves; ``biased`` contains two biases."""
+    half = e.bits("lshr", biased, e.like(biased, 1))
+    return e.multiply(e.multiply(value, _power(e, half, value.dtype)), _power(e, e.subtract(biased, half), value.dtype))
 
 
 def _expm1_near(e: Emitter, r: Value) -> Value:
@@ -53,28 +81,35 @@ def exp(e: Emitter, x: Value) -> Value:
 
     2**n is multiplied in two halves, because n may be below the smallest exponent of a normal number::
 
-        %t = fma(%x, 1.4427, 12582912)      n in the lowest bits
-        %n = fsub %t, 12582912
+        %t = fma(%x, 1.4427, 12583166)      n + 2 * 127 in the lowest bits
+        %n = fsub %t, 12583166
         %r = fma(%n, -0.693145752, %x)
         %r = fma(%n, -1.428606e-6, %r)
         ...                                 the polynomial
-        %v = fmul %p, 2**(n >> 1)
-        %v = fmul %v, 2**(n - (n >> 1))
+        %h = lshr %t, 1
+        %v = fmul %p, (shl %h, 23)          2**(n >> 1)
+        %v = fmul %v, (shl (%t - %h), 23)   2**(n - (n >> 1))
     """
     form = FORMATS[x.dtype]
-    rest, exponent = reduce_argument(e, _at_least(e, _at_most(e, x, form.exp_most), form.exp_least))
-    return _scale(e, e.add(_expm1_near(e, rest), e.like(x, 1)), exponent)
+    rest, biased = _reduce_biased(e, _at_least(e, _at_most(e, x, form.exp_most), form.exp_least), 2)
+    return _scale_biased(e, e.add(_expm1_near(e, rest), e.like(x, 1)), biased)
+
+
+def exp_of_moderate(e: Emitter, x: Value) -> Value:
+    """Return the exponential of an argument whose result is a normal number; its bits are those of :func:`exp`."""
+    rest, biased = _reduce_biased(e, x, 1)
+    return e.multiply(e.add(_expm1_near(e, rest), e.like(x, 1)), _power(e, biased, x.dtype))
 
 
 def exp_of_sum(e: Emitter, x: Value, correction: Value) -> Value:
     """Return exp(x + correction) for a correction below the last bit of x."""
     form = FORMATS[x.dtype]
     bounded = _at_least(e, _at_most(e, x, form.exp_most), form.exp_least)
-    rest, exponent = reduce_argument(e, bounded)
+    rest, biased = _reduce_biased(e, bounded, 2)
     # beyond the bounds, and at infinity, the correction is meaningless
     near = e.select(e.relation("eq", bounded, x), correction, e.like(x, 0))
     rest = e.add(rest, near)
-    return _scale(e, e.add(_expm1_near(e, rest), e.like(x, 1)), exponent)
+    return _scale_biased(e, e.add(_expm1_near(e, rest), e.like(x, 1)), biased)
 
 
 def expm1(e: Emitter, x: Value) -> Value:
@@ -96,10 +131,10 @@ def sigmoid(e: Emitter, x: Value) -> Value:
     The rounding errors of s and 1 + s are corrected at the end: they would add up to more than two units.
     """
     form = FORMATS[x.dtype]
-    rest, exponent = reduce_argument(e, _at_least(e, e.negative(e.absolute(x)), form.exp_least))
+    rest, biased = _reduce_biased(e, _at_least(e, e.negative(e.absolute(x)), form.exp_least), 2)
     one, zero = e.like(x, 1), e.like(x, 0)
     near, near_lost = add_smaller(e, one, _expm1_near(e, rest))
-    small = _scale(e, near, exponent)
+    small = _scale_biased(e, near, biased)
     divisor, lost = add_smaller(e, one, small)
     negative = e.relation("lt", x, zero)
     quotient = e.divide(e.select(negative, small, one), divisor)
@@ -118,8 +153,7 @@ def tanh(e: Emitter, x: Value) -> Value:
     square = e.multiply(size, size)
     small = e.fma(e.multiply(polynomial(e, square, coefficients.TANH[x.dtype]), square), size, size)
     bounded = _at_most(e, size, form.tanh_most)
-    rest, exponent = reduce_argument(e, e.add(bounded, bounded))
-    power = e.multiply(e.add(_expm1_near(e, rest), one), power_of_two(e, exponent))
+    power = exp_of_moderate(e, e.add(bounded, bounded))
     large = e.subtract(one, e.divide(e.like(x, 2), e.add(power, one)))
     return e.with_sign_of(e.select(e.relation("lt", size, e.like(x, 0.55)), small, large), x)
 

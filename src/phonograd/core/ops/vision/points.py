@@ -39,9 +39,11 @@ __all__ = [
     "add_along",
     "add_axis",
     "assign_points",
+    "few_rows",
     "merge_points",
     "positions",
     "put_axis",
+    "rows_where_read",
     "take_along",
     "take_axis",
     "take_points",
@@ -80,17 +82,18 @@ def _positions(index: Array, *, extent: int, mode: Literal["clip", "wrap", "rais
     if mode == "clip" and extent > 0:
         # np.clip takes three times as long for few numbers
         return np.minimum(np.maximum(found, 0), extent - 1)
-    lowest = -extent if mode == "index" else 0
-    outside = (found < lowest) | (found >= extent)
-    if outside.any():
-        if mode == "raise":
-            raise MXNetError(
-                "take operator contains indices out of bound: "
-                f"{found[outside].reshape(-1)[0]} for an axis of size {extent}; use mode='clip' or 'wrap'"
-            )
-        first = found[outside].reshape(-1)[0]
-        raise IndexError(f"index {first} is out of bounds for axis {axis} with size {extent}")
-    return np.where(found < 0, found + extent, found)
+    # the smallest and the largest of short integers are found in less time
+    source = index if index.dtype.kind == "i" else found
+    least, most, lowest = int(source.min()), int(source.max()), -extent if mode == "index" else 0
+    if least >= lowest and most < extent:
+        return found if least >= 0 else np.where(found < 0, found + extent, found)
+    first = found[(found < lowest) | (found >= extent)].reshape(-1)[0]
+    if mode == "raise":
+        raise MXNetError(
+            "take operator contains indices out of bound: "
+            f"{first} for an axis of size {extent}; use mode='clip' or 'wrap'"
+        )
+    raise IndexError(f"index {first} is out of bounds for axis {axis} with size {extent}")
 
 
 @_positions.infer
@@ -109,6 +112,10 @@ def _take_shape(shape: Shape, index: Shape, axis: int) -> Shape:
 
 def _scatter_sizes(data: Shape, index: Shape, *, axis: int, extent: int) -> tuple[int, int, int]:
     return math.prod(data[:axis]), math.prod(data[axis + len(index) :]), extent
+
+
+def _place_sizes(index: Shape, *, extent: int) -> tuple[int, int, int]:
+    return 1, 1, extent
 
 
 def _walk_axis(pattern: Pattern, index: Shape, *, axis: int) -> IndexWalk:
@@ -216,7 +223,7 @@ def put_axis_grad(
     return kept, sum_to(written, value.shape), None
 
 
-@operator(gradient=nothing, lowering=Scatter(lambda index, *, extent: (1, 1, extent), last=True), moves=True)
+@operator(gradient=nothing, lowering=Scatter(_place_sizes, "last"), moves=True)
 def _last_place(index: Array, *, extent: int) -> Array:
     """Return the last place of each position in the index, or -1 if the position does not occur."""
     last = np.full(extent, -1, np.int64)
@@ -228,6 +235,82 @@ def _last_place(index: Array, *, extent: int) -> Array:
 def last_place_shape(index: Node, *, extent: int) -> Spec:
     assert index.dtype == np.int64, index
     return (extent,), INT64
+
+
+@operator(gradient=nothing, lowering=Scatter(_place_sizes, "first"), moves=True)
+def _first_place(index: Array, *, extent: int) -> Array:
+    """Return the first place of each position in the index, counted from 1, or 0 if the position does not occur."""
+    first = np.zeros(extent, np.int64)
+    first[index.reshape(-1)[::-1]] = np.arange(index.size, 0, -1)
+    return first
+
+
+@_first_place.infer
+def first_place_shape(index: Node, *, extent: int) -> Spec:
+    assert index.dtype == np.int64, index
+    return (extent,), INT64
+
+
+def _slice_sizes(data: Shape, index: Shape, *, extent: int) -> tuple[int, int, int]:
+    return 1, math.prod(data[len(index) :]), extent
+
+
+@operator(gradient=nothing, lowering=Scatter(_slice_sizes, "slices"))
+def _sum_slices(data: Array, index: Array, *, extent: int) -> Array:
+    """Return zeros, and then the sum of all slices of each position at the first of them, zeros at the others."""
+    inner = data.shape[index.ndim :]
+    out = np.zeros((index.size + 1, *inner), data.dtype)
+    if index.size:
+        total = _add_axis.function(data, index, axis=0, extent=extent)
+        places, firsts = np.unique(index.reshape(-1), return_index=True)
+        out[firsts + 1] = total[places]
+    return out
+
+
+@_sum_slices.infer
+def sum_slices_shape(data: Node, index: Node, *, extent: int) -> Spec:
+    assert index.dtype == np.int64, index
+    return (index.size + 1, *data.shape[index.ndim :]), data.dtype
+
+
+#: a sum of slices is left where the slices are if it has at least so many times as many slices, of so many elements
+FEW_SLICES, LONG_SLICE = 2, 16
+
+
+def few_rows(node: Node) -> tuple[Node, Node] | None:
+    """Return the rows of a node that is zero outside of few rows of many elements, and their positions; else None."""
+    while node.operator.is_view:
+        node = node.inputs[0]
+    if node.operator is not _add_axis:
+        return None
+    axis, extent = node.attributes
+    data, index = node.inputs
+    is_few = 0 < FEW_SLICES * index.size <= extent and node.size >= LONG_SLICE * extent
+    return (data, index) if is_few and axis == 0 else None
+
+
+@operator(
+    gradient=nothing,
+    lowering=Gather(
+        lambda pattern, index: _walk_axis(pattern, index, axis=0),
+        lambda pattern, shape: _index_axis(pattern, shape, axis=0),
+        zero_first=True,
+    ),
+)
+def _take_sums(data: Array, index: Array) -> Array:
+    """Return the slices of an array at positions of its first axis; the slice at position 0 is zero."""
+    return np.asarray(np.take(data, index, 0))
+
+
+@_take_sums.infer
+def take_sums_shape(data: Node, index: Node) -> Spec:
+    return _take_shape(data.shape, index.shape, 0), data.dtype
+
+
+def rows_where_read(data: Node, index: Node, extent: int) -> Node:
+    """Return ``add_axis`` along the first axis, written such that a reader takes the sums from where the slices are."""
+    sums, first = single(_sum_slices(data, index, extent=extent)), single(_first_place(index, extent=extent))
+    return single(_take_sums(sums, first))
 
 
 def _expand_is_last(index: Node, *, extent: int) -> Node:
