@@ -254,8 +254,11 @@ def test_new_batch_sizes_compile_nothing_new(weight: Shape, extent: Shape, group
         return {launch.structure for plan in made for launch in plan.launches}
 
     usual = structures(64)
+    if math.prod(weight[2:]) == 1:
+        # small batches are products
+        usual |= structures(1)
     for batch in (1, 2, 7, 16, 100):
-        assert structures(batch) == usual
+        assert structures(batch) <= usual
 
 
 def test_no_images() -> None:

@@ -9,6 +9,7 @@ from ...base.dtypes import FLOAT32, FLOAT64, DType
 from ...graph.node import Shape
 from ..deinterleave import specialized_stride
 from ..launch import Launch, Plan, Prepared, Reference, align_up
+from ..matmul.gemm import Matrices, gemm_for, product
 from ..scratch import Scratch
 from ..target import Machine
 from . import channels_last_plan, direct_plan, winograd_plan
@@ -46,6 +47,9 @@ _PART_WORK = 2500
 _MOST_FLIPPED, _LEAST_FLIPPED = 1.25, 4
 #: minimum number of items in a range, for any number of threads to share
 _ITEMS = 16
+#: bytes of data and results that stay in a cache; windows of an image below which products read data in place anyway;
+#: and windows up to which work is divided by filters
+_CACHED_BYTES, _SMALL_WINDOWS, _FEW_WINDOWS = 1 << 22, 64, 256
 #: elements worth a call
 _CHUNK_ELEMENTS = 1 << 10
 #: maximum size in bytes of the sums of all blocks of images
@@ -90,6 +94,8 @@ class Convolution:
             return plan
         if direct_plan.suits(shape):
             return direct_plan.forward(self.machine, self.slots, shape, dtype)
+        if _is_product(shape, dtype):
+            return _product(self.machine, shape, dtype)
         return self._forward(shape, dtype)
 
     def data_grad(
@@ -297,6 +303,35 @@ def _flipped(shape: Geometry) -> Geometry | None:
     return Geometry(
         *(shape.batch, shape.groups, shape.filters, shape.channels, shape.counts, shape.kernel),
         *(shape.stride, shape.dilate, tuple(borders), shape.extent),
+    )
+
+
+def _is_product(shape: Geometry, dtype: DType) -> bool:
+    """Return whether a convolution is a product of matrices that should be computed where they are stored.
+
+    Gathering data and packing weights takes longer if images are small, or if data and results stay in the cache.
+    """
+    if not shape.pointwise:
+        return False
+    touched = shape.batch * shape.groups * (shape.channels + shape.filters) * shape.windows * dtype.itemsize
+    return touched <= _CACHED_BYTES or shape.windows < _SMALL_WINDOWS
+
+
+def _product(machine: Machine, shape: Geometry, dtype: DType) -> Plan:
+    """Return the plan of a convolution with a kernel of one element: weights times data, image by image."""
+    filters, channels, windows = shape.filters, shape.channels, shape.windows
+    kernel, size = gemm_for(dtype, machine), filters * channels
+    if windows == 1:
+        # the batch is a matrix, too
+        data, out = [Matrices(shape.groups * each, 1, 0, each) for each in (channels, filters)]
+        weight = Matrices(1, channels, 0, size)
+        sizes, names = (shape.batch, channels, filters), ("data", "weight")
+        return product(sizes, (1, shape.groups), data, weight, out, kernel, names=names)
+    data, out = [Matrices(windows, 1, shape.groups * each * windows, each * windows) for each in (channels, filters)]
+    weight = Matrices(channels, 1, 0, size)
+    sizes, count = (filters, channels, windows), (shape.batch, shape.groups)
+    return product(
+        *(sizes, count, weight, data, out, kernel), names=("weight", "data"), by_rows=windows <= _FEW_WINDOWS
     )
 
 

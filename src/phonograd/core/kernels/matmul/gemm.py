@@ -74,6 +74,8 @@ TASK_WORK = 1 << 19
 QUICK_WORK = 50_000_000
 #: size of an operand that is not worth packing, and of one that fits into the cache of every processor
 SMALL_BYTES, CACHED_BYTES = 1 << 19, 1 << 20
+#: least number of rows of a task, if work is divided by rows
+TASK_ROWS = 32
 #: tasks of a large product: enough for many threads, and large enough to reuse cached data
 TASKS = 16
 #: number of column blocks that may be narrow, and vectors per block if there are more: panels are wide then
@@ -105,6 +107,7 @@ def product(
     names: tuple[str, str] = ("lhs", "rhs"),
     uses: int = 1,
     in_panels: bool = False,
+    by_rows: bool = False,
 ) -> Plan:
     """Return the launches that compute ``out = lhs · rhs`` for ``count[0] * count[1]`` pairs of matrices.
 
@@ -125,10 +128,16 @@ def product(
         Number of products that read ``rhs``.
     in_panels
         Whether ``rhs`` is packed already, by :func:`panels` with the same arguments.
+    by_rows
+        Whether work is divided by rows, because ``lhs`` is the large operand and ``rhs`` stays in every cache.
     """
     terms = sizes[1]
     assert old is None or terms <= DEPTH, sizes
-    blocks = _tasks(sizes, in_panels or rhs.column == 1, kernel, uses)
+    if by_rows:
+        work = sizes[0] * max(1, terms) * sizes[2] // TASK_WORK
+        blocks = _evenly(max(1, min(TASKS, work, sizes[0] // TASK_ROWS))), 1
+    else:
+        blocks = _tasks(sizes, in_panels or rhs.column == 1, kernel, uses)
     sides = _sides(sizes, lhs, rhs, names, blocks, kernel)
     if in_panels:
         sides = sides[0], sides[1]._replace(packer=None, ready=panels(sizes, count, rhs, kernel, uses))
