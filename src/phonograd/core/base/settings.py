@@ -107,9 +107,10 @@ class Settings:
     spare_bytes: int = 1 << 30
     """Memory of arrays that are gone to keep for new ones; more than that is returned to the system."""
     memory_limit_bytes: int = 0
-    """Memory that arrays and temporary values may take; 0 sets no limit. A graph that would take more is planned so that
-    values of the forward pass are computed again where the backward pass reads them: the same bits, in less memory and
-    more time (docs/performance.md). If that is not enough, a ``MemoryLimitWarning`` gives the figures."""
+    """Memory that arrays and temporary values may take; 0 sets no limit. A graph that would take more is planned so
+    that values of the forward pass are computed again where the backward pass reads them: the same bits, in less memory
+    and more time (docs/performance.md). If that is not enough, a ``MemoryLimitWarning`` gives the figures. Existing
+    plans stay as they are."""
     bucket_bytes: int = 8 << 20
     """Bytes of gradients that processes which train together add up at once, while the rest is still computed."""
     rank_timeout: float = 600.0
@@ -198,7 +199,16 @@ _current = _from_environment()
 class _Active:
     """The settings that hot paths read, as slots: one attribute instead of a call."""
 
-    __slots__ = ("attentive", "executor", "memory_limit_bytes", "naive", "node_limit", "pending_limit", "plan_limit", "watched")
+    __slots__ = (
+        "attentive",
+        "executor",
+        "memory_limit_bytes",
+        "naive",
+        "node_limit",
+        "pending_limit",
+        "plan_limit",
+        "watched",
+    )
 
     def __init__(self) -> None:
         self.watched = False

@@ -23,7 +23,7 @@ from ..base import settings
 from ..base.errors import MemoryLimitWarning
 from ..derive.costs import flops_of
 from ..graph.node import Node, attributed_to
-from ..run.memory_pool import align_up
+from ..kernels.launch import align_up
 from ..run.reference import resolve
 from .inplace import assignment_lowering
 from .layout import Job
