@@ -116,7 +116,8 @@ class Settings:
     memory_limit_bytes: int = 0
     """Memory that arrays and temporary values may take; 0 sets no limit. A graph that would take more is planned so
     that values of the forward pass are computed again where the backward pass reads them: the same bits, in less memory
-    and more time (docs/performance.md). If that is not enough, a ``MemoryLimitWarning`` gives the figures."""
+    and more time (docs/performance.md). If that is not enough, a ``MemoryLimitWarning`` gives the figures. Existing
+    plans stay as they are."""
     bucket_bytes: int = 8 << 20
     """Bytes of gradients that processes which train together add up at once, while the rest is still computed."""
     rank_timeout: float = 600.0

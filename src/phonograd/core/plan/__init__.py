@@ -13,6 +13,7 @@ of the data:
 ``fusion``           the group in which a node is computed
 ``views``            the memory that reshapes, slices, transposes and broadcasts read
 ``rematerialize``    computes cheap values again instead of writing and reading them
+``memory_limit``     computes large values again if a plan would take more memory than the settings allow
 ``inplace``          assignments that write only a part of an array
 ``library_kernels``  kernels of one operator: matrix products, convolutions, pooling
 ``products``         the launches that multiply matrices with given patterns

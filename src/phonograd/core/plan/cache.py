@@ -17,6 +17,7 @@ from ..base.signals import Signal
 from ..graph.node import FORGOTTEN, Node, statistics
 from ..graph.operator import REGISTRY
 from ..ops.math.structural import LEAF, VARIABLE
+from ..run import memory_pool
 from ..run.background import Queue, run_apart
 from ..run.programs import Program
 from ..run.reference import ReferenceProgram, order, resolve
@@ -31,6 +32,7 @@ __all__ = [
     "CachedPlan",
     "choose_program",
     "eager_is_available",
+    "exceeds_limit",
     "is_numbered_leaf",
     "new_cached_plan",
     "note_plans",
@@ -229,9 +231,15 @@ def _eager_program(wanted: list[Node], known: Container[Node], keep_all: bool) -
     note_plans()
     ordered = order(wanted, known.__contains__)
     size = len(ordered[1])
-    if sum([math.prod(node.shape) for node in ordered[1]]) > MOST_NUMBERS_PER_NODE * size:
+    if sum([math.prod(node.shape) for node in ordered[1]]) > MOST_NUMBERS_PER_NODE * size or exceeds_limit(ordered[1]):
         return None
     return found[0](wanted, known.__contains__, keep_all, ordered)
+
+
+def exceeds_limit(nodes: Iterable[Node]) -> bool:
+    """Return whether the values of nodes, all kept, take more memory than the settings allow; plans keep fewer."""
+    budget = memory_pool.budget_bytes(0)
+    return budget is not None and sum([node.size * node.dtype.itemsize for node in nodes]) > budget
 
 
 #: the class of eager programs and the function that tells whether there is a compiler, once they are imported

@@ -8,11 +8,12 @@ run goes through *segments*: rows of kernels (one native call each), and NumPy c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ..base import settings
 from ..base.dtypes import DType
+from ..derive.costs import flops_of
 from ..graph.node import Node, Shape
 from ..graph.operator import ABSENT
 from ..kernels.launch import Launch, Plan, Reference, Written
@@ -47,6 +48,8 @@ __all__ = ["NativeProgram"]
 CHEAP = 4.0
 #: plans that are made to fit into the memory limit; each evicts more values than the one before
 MOST_DRAFTS = 8
+#: the least share of its memory that a draft is to take: greedy choices are worse the more they are to achieve
+LEAST_SHARE = 0.5
 #: the share of its memory that a draft is to take after one that was not smaller than the draft before
 MARGIN = 0.8
 
@@ -96,10 +99,7 @@ class NativeProgram(RecipeProgram):
         self.inputs, computed = order(wanted, available)
         given = set(self.inputs)
         asked = dict.fromkeys([node for node in wanted if node not in given])
-        kept = list(asked)
-        if keep_all:
-            scores = find_scores(computed, asked, resolve) if kernel_cache.available() else set()
-            kept = [n for n in computed if n in asked or (n not in scores and _worth_keeping(n))]
+        kept = _kept_for_later(computed, self.inputs, asked) if keep_all else list(asked)
         kept = [node for node in kept if node.outputs is None and node.operator is not ABSENT.operator]
         draft = _Draft.of(computed, self.inputs, kept, self._steady)
         #: by node of the graph the node that computes it in the plan, if they are not the same
@@ -238,8 +238,9 @@ def _within_limit(
         if memory.total <= budget:
             break
         free = max(budget - memory._replace(arena=0).total, 0) * margin
+        share = max(free / memory_pool.room_for(memory.arena), LEAST_SHARE * margin)
         shape = memory_limit.Draft(draft.jobs, draft.layout.regions, draft.source, draft.arrays)
-        found = memory_limit.evict(shape, inputs, list(renamed.values()), free / memory_pool.room_for(memory.arena))
+        found = memory_limit.evict(shape, inputs, list(renamed.values()), share)
         if found is None:
             break
         names = {node: found[resolve(now)] for node, now in renamed.items()}
@@ -283,6 +284,27 @@ def _preparations(grouping: Grouping, inputs: Sequence[Node]) -> list[Preparatio
         source, kernel = inputs.index(view.source), kernels[launch.structure]
         found.append(Preparation(source, kind, kernel, table, launch.extent, launch.chunk, node.shape, node.dtype))
     return found
+
+
+def _kept_for_later(computed: Sequence[Node], inputs: Iterable[Node], asked: Collection[Node]) -> list[Node]:
+    """Return the nodes whose values are kept: the targets, and those that are worth their memory.
+
+    Under a memory limit these take at most half of what is left, so that a backward pass has room. Values that take
+    most operations for a byte come first.
+    """
+    scores = find_scores(computed, asked, resolve) if kernel_cache.available() else set()
+    kept = [node for node in computed if node in asked or (node not in scores and _worth_keeping(node))]
+    budget = memory_pool.budget_bytes(_bytes(inputs))
+    if budget is None or _bytes(kept) <= budget // 2:
+        return kept
+    left = budget // 2
+    chosen: set[Node] = set()
+    others = [node for node in kept if node not in asked and node.outputs is None]
+    for node in sorted(others, key=lambda node: -flops_of(node) / max(_bytes([node]), 1)):
+        if _bytes([node]) <= left:
+            chosen.add(node)
+            left -= _bytes([node])
+    return [node for node in kept if node in asked or node in chosen]
 
 
 def _worth_keeping(node: Node) -> bool:

@@ -35,7 +35,7 @@ from ..graph.operator import Array
 from ..kernels.launch import align_up
 from .pointers import address, system_function
 
-__all__ = ["Lifetime", "Pool", "allocate", "arrange", "is_block", "pool", "room_for", "take"]
+__all__ = ["Lifetime", "Pool", "allocate", "arrange", "budget_bytes", "is_block", "pool", "room_for", "take"]
 
 ALIGNMENT = 64
 #: NumPy allocates smaller arrays: a block costs 1.3 us more, a quarter of the time to fill it
@@ -227,6 +227,9 @@ class Pool:
                 self._made_again_bytes += room
         if memory is not None:
             return memory.view(_Block)
+        limit = settings.active.memory_limit_bytes
+        if limit and self.used_bytes + self.spare_bytes > limit:
+            self.clear()
         try:
             return _new_block(room)
         except MemoryError:

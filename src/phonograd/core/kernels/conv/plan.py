@@ -292,7 +292,7 @@ class Convolution:
 
 
 def _flipped(shape: Geometry) -> Geometry | None:
-    """Return the convolution of gradients with flipped kernels that is the data gradient, if it has hardly more windows.
+    """Return the convolution of gradients with flipped kernels that is the data gradient, if it has few more windows.
 
     It saves the sums of columns. It exists for stride 1.
     """
