@@ -3,9 +3,9 @@
 In attention, a product makes scores, kernels make probabilities of them, and another product reads these. Its gradient
 reads the probabilities again, much later. They are larger than everything else, so the planner adds copies of their
 nodes for the gradient: the product and what is computed of it element by element. Sums along rows (the divisors of
-softmax) are small, and kept. Copies have the same bits. Takes and changes the :class:`~phonograd.core.plan.expansion.Order`
-of a plan, before :mod:`~phonograd.core.plan.grouping` places its nodes; :mod:`~phonograd.core.plan.row_blocks` then
-finds regions for the forward pass and for the gradient.
+softmax) are small, and kept. Copies have the same bits. Takes and changes the order of
+:mod:`~phonograd.core.plan.expansion`, before :mod:`~phonograd.core.plan.grouping` places its nodes;
+:mod:`~phonograd.core.plan.row_blocks` then finds regions for the forward pass and for the gradient.
 """
 
 from __future__ import annotations

@@ -12,8 +12,8 @@ blocks of terms of a fixed length, in order: blocks of rows have this length, an
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple, TypeGuard
 
 from ..base import settings
 from ..graph.node import Node, Shape
@@ -121,7 +121,9 @@ def _order(grouping: Grouping, steps: Sequence[PlanStep], regions: Sequence[Regi
         stack.append((unit, True))
         needed = {maker for step in units[unit] for node in sources_of(step) for maker in makers.get(node, ())}
         # parts of one array are written in the order of the steps
-        needed |= {maker for s in units[unit] for node in _written(grouping, s) for maker in makers[node] if maker < unit}
+        needed |= {
+            maker for s in units[unit] for node in _written(grouping, s) for maker in makers[node] if maker < unit
+        }
         for maker in sorted(needed - {unit} - done, reverse=True):
             if maker in active:
                 return None
@@ -144,7 +146,7 @@ def find_regions(grouping: Grouping, steps: Sequence[PlanStep]) -> list[Region]:
     return regions
 
 
-def is_large_product(step: PlanStep) -> bool:
+def is_large_product(step: PlanStep) -> TypeGuard[LibraryKernel]:
     """Return whether a step multiplies matrices, and the result is large, and larger than they are."""
     if not isinstance(step, LibraryKernel) or not step.is_product:
         return False
@@ -337,11 +339,12 @@ class _RegionPlanner:
         slots = memory.slots(self._head_bytes + slot_bytes + scratch)
         begin = slots["slot_memory"]
         assert isinstance(begin, Reference)
-        calls = [[_placed(call, begin.offset + self._head_bytes) for call in found] for found in built]
-        kernels = tuple(dict.fromkeys([call.kernel for found in calls for call in found]))
+        start = begin.offset + self._head_bytes
+        blocks = [[_placed(call, start) for call in found] for found in built]
+        kernels = tuple(dict.fromkeys([call.kernel for found in blocks for call in found]))
         launch = launch_blocks(
             kernels,
-            (calls[0], calls[1], calls[2]),
+            (blocks[0], blocks[1], blocks[2]),
             self.count,
             row_blocks,
             bool(self.sums),
@@ -350,7 +353,9 @@ class _RegionPlanner:
         )
         kernel_cache.precompile(launch.structure, launch.work)
         nodes = [node for step in self.region.steps for node in _computed(step)]
-        return RegionJob(Plan((memory.clear(), *packing, launch), memory.size), self.operands, self.written, tuple(nodes))
+        return RegionJob(
+            Plan((memory.clear(), *packing, launch), memory.size), self.operands, self.written, tuple(nodes)
+        )
 
     def _work(self) -> int:
         """Return the number of chunks of work."""
@@ -370,7 +375,10 @@ class _RegionPlanner:
         found |= {self._contiguous_batch(step.node) for step in self.products if step.node not in self.region.values}
         for step in self.region.steps:
             if isinstance(step, Group):
-                batches = [self._group_batch(step.space, s) for s in self.assembler.strides_of(step, self.grouping.writes(step))]
+                batches = [
+                    self._group_batch(step.space, s)
+                    for s in self.assembler.strides_of(step, self.grouping.writes(step))
+                ]
                 if None in batches:
                     return None
                 found |= {batch for batch in batches if batch is not None}
@@ -414,7 +422,8 @@ class _RegionPlanner:
                 if node in self.region.values:
                     last[node] = place
         lifetimes = [
-            memory_pool.Lifetime(rows * self.row_stride * node.dtype.itemsize, first[node], last[node]) for node in first
+            memory_pool.Lifetime(rows * self.row_stride * node.dtype.itemsize, first[node], last[node])
+            for node in first
         ]
         offsets, size = memory_pool.arrange(lifetimes)
         return dict(zip(first, offsets, strict=True)), align_up(size)
@@ -460,12 +469,13 @@ class _RegionPlanner:
             left, right = left._replace(shape=(self.columns, rows)), right._replace(shape=(rows, right.shape[1]))
         else:
             left = left._replace(shape=(rows, left.shape[1]))
-        sizes, out_row = (*left.shape, right.shape[1]), self.row_stride if step.node in self.region.values else right.shape[1]
+        sizes = left.shape[0], left.shape[1], right.shape[1]
+        out_row = self.row_stride if step.node in self.region.values else sizes[2]
         in_panels = id(step) in self.panels
         plan = block_product(
             sizes,
             self._matrices(lhs.source, left),
-            Matrices(*right.strides),
+            Matrices(right.strides[0], right.strides[1]),
             Matrices(out_row, 1),
             self._gemm(step),
             adds=is_sum and block > 0,
@@ -511,13 +521,16 @@ class _RegionPlanner:
             if rhs.pattern.strides[1] == 1:
                 continue
             kernel, (outer, inner) = self._gemm(step), self._factors[rhs.batch]
-            matrices = Matrices(*rhs.pattern.strides, outer, inner)
+            matrices = Matrices(rhs.pattern.strides[0], rhs.pattern.strides[1], outer, inner)
             # its size is known after the first call
             size = block_panels(rhs.pattern.shape, self.count, matrices, kernel, Reference("scratch")).size
             packed = block_panels(rhs.pattern.shape, self.count, matrices, kernel, memory.reserve(size))
             name = f"{number}.rhs"
             self.operands[name] = Operand(rhs.source, step.operands["rhs"].pattern.offset)
-            words = [w._replace(operand=name) if isinstance(w, Reference) and w.operand == "rhs" else w for w in packed.launch.words]
+            words = [
+                w._replace(operand=name) if isinstance(w, Reference) and w.operand == "rhs" else w
+                for w in packed.launch.words
+            ]
             launches.append(packed.launch._replace(words=tuple(words)))
             width = kernel.dtype.itemsize
             self.panels[id(step)] = Moving(packed.operand, packed.outer * width, packed.inner * width)
