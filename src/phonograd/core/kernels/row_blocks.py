@@ -199,8 +199,7 @@ def launch_blocks(
         **dict(zip(("first", "middle", "last"), places, strict=True)),
         **slots,
     }
-    words = (*WORDS.fill(values), *tail)
-    return Launch(RowBlocks(kernels), words, count[0] * count[1] * parts, 1, work)
+    return Launch(RowBlocks(kernels), (*WORDS.fill(values), *tail), count[0] * count[1] * parts, 1, work)
 
 
 def size_of(calls: Sequence[Call]) -> int:
@@ -230,8 +229,8 @@ def _block_words(calls: Sequence[Call], kernels: tuple[Written, ...]) -> list[in
 
     place = _CALL_WORDS * len(calls)
     for call in calls:
-        for word in (kernels.index(call.kernel), place, call.begin, call.end):
-            add(word)
+        for number in (kernels.index(call.kernel), place, call.begin, call.end):
+            add(number)
         place += sum(map(_width, call.words))
     for call in calls:
         for word in call.words:

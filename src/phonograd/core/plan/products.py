@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..base import settings
 from ..base.dtypes import FLOAT32, HALVES, DType, compute_dtype
 from ..graph.node import Node, Shape
 from ..graph.operator import REGISTRY, Operator
@@ -99,7 +100,7 @@ def sums_of_products(order: Order, kept: Iterable[Node]) -> dict[Node, Sum]:
             continue
         old, late = (first, second) if products[first] < products[second] else (second, first)
         for product_node, other in ((late, old), (old, late)):
-            if product_node not in found and readers[product_node] == 1 and _is_one_block(order, product_node):
+            if product_node not in found and readers[product_node] == 1 and _can_be_added(order, product_node):
                 found[node] = Sum(product_node, other)
                 products[node] = products[late]
                 break
@@ -146,8 +147,14 @@ def uses_of_operands(order: Order) -> Counter[Node]:
     return uses
 
 
-def _is_one_block(order: Order, node: Node) -> bool:
-    return order.expressions[node].inputs[0].shape[-1] <= DEPTH
+def _can_be_added(order: Order, node: Node) -> bool:
+    """Return whether a product has one block of terms, and does not read scores, which are computed by blocks."""
+    lhs, rhs = order.expressions[node].inputs
+    is_one_block = lhs.shape[-1] <= DEPTH
+    of_scores = is_large(lhs.shape, node.shape[-1], lhs.dtype.itemsize) or is_large(
+        rhs.shape, node.shape[-2], rhs.dtype.itemsize
+    )
+    return is_one_block and not (of_scores and settings.current().attention_blocks)
 
 
 class Before(NamedTuple):
@@ -187,7 +194,9 @@ def plan_product(
 
 
 def is_large(shape: Shape, terms: int, itemsize: int) -> bool:
-    """Return whether a product is large, and larger than its operands."""
+    """Return whether products of a batch of matrices are large, and larger than their operands."""
+    if len(shape) < 3:
+        return False
     rows, columns = shape[-2:]
     larger = min(rows, columns) > 1 and rows * columns >= terms * (rows + columns)
     return larger and math.prod(shape) * itemsize >= LARGE_BYTES

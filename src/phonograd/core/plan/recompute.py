@@ -3,9 +3,9 @@
 In attention, a product makes scores, kernels make probabilities of them, and another product reads these. Its gradient
 reads the probabilities again, much later. They are larger than everything else, so the planner adds copies of their
 nodes for the gradient: the product and what is computed of it element by element. Sums along rows (the divisors of
-softmax) are small, and kept. Copies have the same bits. Takes and changes the :class:`~phonograd.core.plan.expansion.Order`
-of a plan, before :mod:`~phonograd.core.plan.grouping` places its nodes; :mod:`~phonograd.core.plan.row_blocks` then
-finds regions for the forward pass and for the gradient.
+softmax) are small, and kept. Copies have the same bits. Takes and changes the order of
+:mod:`~phonograd.core.plan.expansion`, before :mod:`~phonograd.core.plan.grouping` places its nodes;
+:mod:`~phonograd.core.plan.row_blocks` then finds regions for the forward pass and for the gradient.
 """
 
 from __future__ import annotations
@@ -15,12 +15,17 @@ from typing import NamedTuple
 
 from ..base import settings
 from ..graph.node import Node, Shape
-from ..lower.lowering import Fused, Lowering
+from ..graph.operator import REGISTRY
+from ..lower.lowering import Fused, Lowering, Matmul
 from ..run.host import host
+from ..run.reference import resolve
 from .expansion import Order, lowering_of
 from .products import is_large, sums_in_order
 
 __all__ = ["find_scores", "recompute_scores"]
+
+_MATMUL = REGISTRY["_matmul"]
+MATMUL = Matmul()
 
 
 class Scores(NamedTuple):
@@ -44,10 +49,14 @@ def find_scores(nodes: Sequence[Node], kept: Collection[Node], source: Callable[
     def reads(node: Node) -> list[Node]:
         return [source(operand) for operand in node.inputs]
 
+    def lower(node: Node) -> Lowering:
+        # products of 16 bits expand to those of float32
+        return MATMUL if node.operator is _MATMUL else lowering_of(node)
+
     for place, node in enumerate(nodes):
-        if node in kept or not lowering_of(node).is_product or not _is_large_product(node, reads(node)[0].shape[-1]):
+        if node in kept or not lower(node).is_product or not _is_large_product(node, *reads(node)):
             continue
-        scores = _walk(nodes, place, reads, lowering_of, kept)
+        scores = _walk(nodes, place, reads, lower, kept)
         if scores is not None and scores.has_product:
             found.update(scores.values)
     return found
@@ -66,15 +75,21 @@ def recompute_scores(order: Order, kept: Iterable[Node]) -> None:
     for node in list(order.nodes):
         if node in lasting or not order.lowerings[node].is_product:
             continue
-        if _is_large_product(node, order.expressions[node].inputs[0].shape[-1]):
+        if _is_large_product(node, *order.sources[node]):
             scores = _walk(order.nodes, order.nodes.index(node), reads, order.lowerings.__getitem__, lasting)
             if scores is not None and scores.has_product and scores.later:
                 _Copies(order, scores).add()
 
 
-def _is_large_product(node: Node, terms: int) -> bool:
+def _is_large_product(node: Node, lhs: Node, rhs: Node) -> bool:
+    """Return whether a product can be the scores of attention."""
+    terms, whole = lhs.shape[-1], rhs
+    while whole.inputs and lowering_of(whole).is_view and whole.size == rhs.size:
+        whole = resolve(whole.inputs[0])
+    # one matrix for the whole batch is a layer's weight
+    is_batched = whole.size >= rhs.size
     sizes = node.shape[-2], terms, node.shape[-1]
-    return is_large(node.shape, terms, node.dtype.itemsize) and sums_in_order(sizes, node.dtype, host())
+    return is_batched and is_large(node.shape, terms, node.dtype.itemsize) and sums_in_order(sizes, node.dtype, host())
 
 
 def _walk(

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeGuard
 
 from ..base import settings
 from ..graph.node import Node, Shape
@@ -25,12 +25,12 @@ from ..lower.pattern import Pattern
 from ..run import kernel_cache, memory_pool
 from ..run.host import host
 from .assembly import Assembler, Operand
-from .group import Group, Read, View, squeeze
+from .group import Group, Read, View, squeeze, strides_without
 from .grouping import Grouping
 from .products import is_large, sums_in_order
 from .steps import LibraryKernel, PlanStep, sources_of
 
-__all__ = ["Region", "RegionJob", "find_regions", "in_regions"]
+__all__ = ["Region", "RegionJob", "in_regions"]
 
 #: bytes of the values of a block of rows, and the least number of rows: products of fewer are slow
 BLOCK_BYTES, LEAST_ROWS = 1 << 19, 128
@@ -63,18 +63,24 @@ def in_regions(grouping: Grouping, assembler: Assembler) -> list[PlanStep | Regi
     steps = grouping.steps()
     if not settings.current().attention_blocks or grouping.assignments.chosen:
         return list(steps)
-    replaced: dict[int, RegionJob] = {}
+    jobs: list[RegionJob] = []
     regions: list[Region] = []
-    for region in find_regions(grouping, steps):
+    finder = _Finder(grouping, steps)
+    taken: set[int] = set()
+    for seed in [step for step in steps if is_large_product(step)]:
+        region = finder.grow(seed) if id(seed) not in taken else None
+        if region is None or not taken.isdisjoint(map(id, region.steps)):
+            continue
         if _order(grouping, steps, [*regions, region]) is None:
             continue
         job = _RegionPlanner(grouping, assembler, region).job()
         if job is not None:
-            replaced[len(regions)] = job
+            taken.update(map(id, region.steps))
+            jobs.append(job)
             regions.append(region)
     ordered = _order(grouping, steps, regions)
     assert ordered is not None
-    return [replaced[step] if isinstance(step, int) else step for step in ordered]
+    return [jobs[step] if isinstance(step, int) else step for step in ordered]
 
 
 def _written(grouping: Grouping, step: PlanStep) -> list[Node]:
@@ -131,27 +137,14 @@ def _order(grouping: Grouping, steps: Sequence[PlanStep], regions: Sequence[Regi
     return ordered
 
 
-def find_regions(grouping: Grouping, steps: Sequence[PlanStep]) -> list[Region]:
-    """Return the regions of a plan: for each product that is larger than its operands, all that reads it."""
-    finder = _Finder(grouping, steps)
-    regions: list[Region] = []
-    taken: set[int] = set()
-    for step in steps:
-        if not is_large_product(step) or id(step) in taken:
-            continue
-        region = finder.grow(step)
-        if region is not None and taken.isdisjoint(map(id, region.steps)):
-            taken.update(map(id, region.steps))
-            regions.append(region)
-    return regions
-
-
-def is_large_product(step: PlanStep) -> bool:
+def is_large_product(step: PlanStep) -> TypeGuard[LibraryKernel]:
     """Return whether a step multiplies matrices, and the result is large, and larger than they are."""
     if not isinstance(step, LibraryKernel) or not step.is_product:
         return False
     node, terms = step.node, step.operands["lhs"].pattern.shape[-1]
-    return is_large(node.shape, terms, node.dtype.itemsize)
+    # one matrix for the whole batch is a layer's weight
+    is_batched = any(step.operands["rhs"].pattern.strides[:-2])
+    return is_batched and is_large(node.shape, terms, node.dtype.itemsize)
 
 
 class _Finder:
@@ -248,7 +241,10 @@ class _RegionPlanner:
         if any([found is None for found in sides.values()]):
             return None
         self.sides = {key: found for key, found in sides.items() if found is not None}
-        self.sums = {id(step) for step in self.products if self._is_sum(step)}
+        self.roles = {id(step): self._role(step, *self.sides[id(step)]) for step in self.products}
+        self.sums = {key for key, role in self.roles.items() if role in (SUM_LEFT, SUM_RIGHT)}
+        if not self._are_aligned():
+            return None
         machine = host()
         for step in self.products:
             lhs = step.operands["lhs"].pattern
@@ -275,6 +271,27 @@ class _RegionPlanner:
                 return False
         return not any([target.node in self.region.values for target in group.targets])
 
+    def _are_aligned(self) -> bool:
+        """Return whether steps read those results of others that are in memory only at the rows of their block."""
+        makers = {node: step for step in self.region.steps for node in _written(self.grouping, step)}
+        for step in self.region.steps:
+            if isinstance(step, LibraryKernel):
+                if any(
+                    [side.source in makers and side.source not in self.region.values for side in self.sides[id(step)]]
+                ):
+                    return False
+                continue
+            assert isinstance(step, Group)
+            by_rows = strides_without(step.space, (len(step.space) - 1,))
+            for read in [read for member in step.members for read in member.operands if isinstance(read, Read)]:
+                maker = makers.get(read.source)
+                if maker is None or read.source in self.region.values:
+                    continue
+                same = isinstance(maker, Group) and maker.space == step.space and not maker.targets
+                if not same or read.offset or read.strides != by_rows:
+                    return False
+        return True
+
     def _matrix(self, name: str, view: View) -> _Side | None:
         """Return an operand of a product over the batch of the region."""
         pattern = view.pattern
@@ -292,22 +309,24 @@ class _RegionPlanner:
         if not step.is_product:
             return None
         lhs, rhs = [self._matrix(name, step.operands[name]) for name in ("lhs", "rhs")]
-        if lhs is None or rhs is None:
-            return None
-        values, in_order, turned = self.region.values, (self.columns, 1), (1, self.columns)
-        if rhs.source in values or (step.operands["lhs"].pattern.offset and lhs.source in values):
-            return None
-        if lhs.source in values:
-            shape, strides = lhs.pattern.shape, lhs.pattern.strides
-            is_row = (shape, strides) == ((self.rows, self.columns), in_order)
-            is_sum = (shape, strides) == ((self.columns, self.rows), turned)
-            return (lhs, rhs) if is_row or is_sum else None
-        return (lhs, rhs) if step.node in values else None
+        return None if lhs is None or rhs is None or self._role(step, lhs, rhs) is None else (lhs, rhs)
 
-    def _is_sum(self, step: LibraryKernel) -> bool:
-        """Return whether a product sums over the rows of the region."""
-        lhs = self.sides[id(step)][0]
-        return lhs.source in self.region.values and lhs.pattern.strides[0] == 1 and lhs.pattern.strides[1] != 1
+    def _role(self, step: LibraryKernel, lhs: _Side, rhs: _Side) -> str | None:
+        """Return what a product does with the rows of the region, or None if it cannot run on blocks of them."""
+        values = self.region.values
+        inside = [side for side in (lhs, rhs) if side.source in values]
+        if not inside:
+            return SCORES if step.node in values else None
+        if len(inside) > 1 or step.node in values or step.operands[inside[0].name].pattern.offset:
+            return None
+        shape, strides = inside[0].pattern.shape, inside[0].pattern.strides
+        forms = ((self.rows, self.columns), (self.columns, 1)), ((self.columns, self.rows), (1, self.columns))
+        if (shape, strides) not in forms:
+            return None
+        is_turned = (shape, strides) == forms[1]
+        if inside[0] is lhs:
+            return SUM_LEFT if is_turned else ROWS
+        return COLUMNS if is_turned else SUM_RIGHT
 
     # -- the plan
 
@@ -339,11 +358,12 @@ class _RegionPlanner:
         slots = memory.slots(self._head_bytes + slot_bytes + scratch)
         begin = slots["slot_memory"]
         assert isinstance(begin, Reference)
-        calls = [[_placed(call, begin.offset + self._head_bytes) for call in found] for found in built]
-        kernels = tuple(dict.fromkeys([call.kernel for found in calls for call in found]))
+        start = begin.offset + self._head_bytes
+        blocks = [[_placed(call, start) for call in found] for found in built]
+        kernels = tuple(dict.fromkeys([call.kernel for found in blocks for call in found]))
         launch = launch_blocks(
             kernels,
-            (calls[0], calls[1], calls[2]),
+            (blocks[0], blocks[1], blocks[2]),
             self.count,
             row_blocks,
             bool(self.sums),
@@ -463,37 +483,36 @@ class _RegionPlanner:
         """Return the calls of a product for some rows, and the scratch memory that they need."""
         lhs, rhs = self.sides[id(step)]
         is_sum = id(step) in self.sums
-        left, right = lhs.pattern, rhs.pattern
-        if is_sum:
-            left, right = left._replace(shape=(self.columns, rows)), right._replace(shape=(rows, right.shape[1]))
-        else:
-            left = left._replace(shape=(rows, left.shape[1]))
-        sizes, out_row = (
-            (*left.shape, right.shape[1]),
-            self.row_stride if step.node in self.region.values else right.shape[1],
-        )
+        role, (m, k), n = self.roles[id(step)], lhs.pattern.shape, rhs.pattern.shape[1]
+        # sizes of a block, and strides of each operand along the rows of the region
+        sizes, moves = {
+            SCORES: ((rows, k, n), (lhs.pattern.strides[0], 0, n)),
+            ROWS: ((rows, k, n), (0, 0, n)),
+            COLUMNS: ((m, k, rows), (0, 0, 1)),
+            SUM_LEFT: ((m, rows, n), (0, rhs.pattern.strides[0], 0)),
+            SUM_RIGHT: ((m, rows, n), (lhs.pattern.strides[1], 0, 0)),
+        }[role]
+        out_row = self.row_stride if role == SCORES else n
         in_panels = id(step) in self.panels
         plan = block_product(
             sizes,
-            self._matrices(lhs.source, left),
-            Matrices(*right.strides),
+            self._matrices(lhs),
+            self._matrices(rhs),
             Matrices(out_row, 1),
             self._gemm(step),
             adds=is_sum and block > 0,
             in_panels=in_panels,
         )
-        lhs_row = 0 if is_sum else lhs.pattern.strides[0]
-        rhs_row = rhs.pattern.strides[0] if is_sum else 0
         starts = [step.operands[name].pattern.offset for name in ("lhs", "rhs")]
         places = {
-            "lhs": self._place(f"{number}.lhs", lhs.source, starts[0], lhs.batch, lhs_row),
+            "lhs": self._place(f"{number}.lhs", lhs.source, starts[0], lhs.batch, moves[0]),
             "rhs": self.panels[id(step)]
             if in_panels
-            else self._place(f"{number}.rhs", rhs.source, starts[1], rhs.batch, rhs_row),
+            else self._place(f"{number}.rhs", rhs.source, starts[1], rhs.batch, moves[1]),
         }
         node = step.node
         batch = self._contiguous_batch(node)
-        places["out"] = self._place(f"{number}.out", node, 0, batch, 0 if is_sum else node.shape[-1])
+        places["out"] = self._place(f"{number}.out", node, 0, batch, moves[2])
         places["old"] = places["out"]
         if node not in self.region.values and node not in self.written:
             self.written.append(node)
@@ -504,10 +523,10 @@ class _RegionPlanner:
         """Return the kernel of a product."""
         return gemm_for(self.sides[id(step)][0].source.dtype, host())
 
-    def _matrices(self, source: Node, pattern: Pattern) -> Matrices:
-        """Return the strides of the first operand of a product."""
-        row, column = pattern.strides
-        if source in self.region.values:
+    def _matrices(self, side: _Side) -> Matrices:
+        """Return the strides of an operand of a product."""
+        row, column = side.pattern.strides
+        if side.source in self.region.values:
             row, column = (1, self.row_stride) if row == 1 and column != 1 else (self.row_stride, 1)
         return Matrices(row, column)
 
@@ -516,13 +535,14 @@ class _RegionPlanner:
         launches: list[Launch] = []
         self.panels = {}
         for number, step in enumerate(self.region.steps):
-            if not isinstance(step, LibraryKernel) or id(step) in self.sums or row_blocks == 1:
+            if row_blocks == 1 or self.roles.get(id(step)) not in (SCORES, ROWS):
                 continue
+            assert isinstance(step, LibraryKernel)
             rhs = self.sides[id(step)][1]
             if rhs.pattern.strides[1] == 1:
                 continue
             kernel, (outer, inner) = self._gemm(step), self._factors[rhs.batch]
-            matrices = Matrices(*rhs.pattern.strides, outer, inner)
+            matrices = Matrices(rhs.pattern.strides[0], rhs.pattern.strides[1], outer, inner)
             # its size is known after the first call
             size = block_panels(rhs.pattern.shape, self.count, matrices, kernel, Reference("scratch")).size
             packed = block_panels(rhs.pattern.shape, self.count, matrices, kernel, memory.reserve(size))
@@ -560,6 +580,10 @@ class _RegionPlanner:
         calls += [Call(other.structure, other.words, 0, other.extent) for other in others]
         return self._moved(calls, places), assembly.plan.scratch_bytes
 
+
+#: what a product does with the rows of a region: it computes scores, multiplies rows or columns by other matrices, or
+#: sums over the rows, as its first or its second operand
+SCORES, ROWS, COLUMNS, SUM_LEFT, SUM_RIGHT = "scores", "rows", "columns", "sum left", "sum right"
 
 #: the name of the memory of a slot, before it is known where it begins
 _SLOT = "slot"
