@@ -32,7 +32,7 @@ from ..graph.operator import ABSENT, Array, item_operator
 from ..kernels.elementwise_loop import ElementwiseLoop, emit_rule
 from ..kernels.launch import Plan
 from ..kernels.target import Machine
-from ..lower.lowering import Fused, Gather, Lowering, Random
+from ..lower.lowering import Fused, Gather, Lowering, Random, lowering_of_kind
 from ..lower.pattern import Pattern
 from ..ops.math.structural import LEAF, leaf
 from ..run import kernel_cache, memory_pool
@@ -508,8 +508,8 @@ class _Maker:
 
     def draw(self, node: Node, lowering: Lowering) -> None:
         """Launch the kernel that draws random numbers."""
-        assert isinstance(lowering, Random), lowering
-        parameters = parameters_of(node.operator, lowering.convert, node.attributes)
+        convert = lowering_of_kind(node.operator.name, Random).convert
+        parameters = parameters_of(node.operator, convert, node.attributes)
         found = draw(node.operator.name, parameters, node.shape, node.dtype)
         if found is None:
             self._plan(node)
