@@ -42,8 +42,9 @@ __all__ = [
 _PACKAGE_DIRECTORY = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))) + os.sep
 
 
-#: whether a code object belongs to this package
-_ours: dict[types.CodeType, bool] = {}
+#: code objects of this package, and others, by identity: their hashes take long
+_own_codes: dict[int, types.CodeType] = {}
+_other_codes: dict[int, types.CodeType] = {}
 _MOST_CODES = 10_000
 
 
@@ -117,16 +118,21 @@ def user_line() -> tuple[str, int] | None:
     frame: Any = sys._getframe(1)
     while frame is not None:
         code = frame.f_code
-        ours = _ours.get(code)
-        if ours is None:
-            name = code.co_filename
-            if len(_ours) > _MOST_CODES:
-                _ours.clear()
-            ours = _ours[code] = name.startswith((_PACKAGE_DIRECTORY, "<phonograd"))
-        if not ours:
+        key = id(code)
+        if key not in _own_codes and (key in _other_codes or not _is_own(code)):
             return code.co_filename, frame.f_lineno
         frame = frame.f_back
     return USER_LINE.line
+
+
+def _is_own(code: types.CodeType) -> bool:
+    """Return whether code is that of this package, and remember it."""
+    found = code.co_filename.startswith((_PACKAGE_DIRECTORY, "<phonograd"))
+    codes = _own_codes if found else _other_codes
+    if len(codes) > _MOST_CODES:
+        codes.clear()
+    codes[id(code)] = code
+    return found
 
 
 def nearest(name: str, candidates: list[str]) -> str:
