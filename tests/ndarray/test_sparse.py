@@ -103,6 +103,9 @@ def test_making_them() -> None:
 def test_scipy_matrices() -> None:
     scipy = pytest.importorskip("scipy.sparse")
     x = nd.sparse.array(scipy.csr_matrix(MATRIX))
+    same = nd.array(scipy.csr_matrix(MATRIX), dtype="float64")
+    assert (same.stype, same.dtype) == ("csr", np.float64)
+    np.testing.assert_array_equal(same.asnumpy(), MATRIX)
     np.testing.assert_array_equal(x.asnumpy(), MATRIX)
     np.testing.assert_array_equal(x.asscipy().toarray(), MATRIX)
 

@@ -48,7 +48,7 @@ def array(source_array: Any, ctx: Context | None = None, dtype: DTypeLike | None
     Parameters
     ----------
     source_array
-        Numbers, nested lists of equal length, a NumPy array or an NDArray.
+        Numbers, nested lists of equal length, a NumPy array, an NDArray, or a csr matrix of SciPy.
     ctx
         The device of the result; by default the current one.
     dtype
@@ -65,6 +65,11 @@ def array(source_array: Any, ctx: Context | None = None, dtype: DTypeLike | None
         target = source_array._dtype if dtype is None else as_dtype(dtype)
         moved = source_array if ctx is None else source_array.as_in_context(ctx)
         return moved.astype(target) if moved is source_array else moved.astype(target, copy=False)
+    if getattr(source_array, "format", None) == "csr":
+        # imported late: it depends on this module
+        from .sparse import array as sparse_array
+
+        return sparse_array(source_array, ctx, dtype)
     target = as_dtype(dtype)
     context = as_context(ctx)
     return concrete(values_of(source_array, target), context)
