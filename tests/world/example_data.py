@@ -188,6 +188,8 @@ def make(name):
         return gzip.compress(content) if name.endswith(".gz") else content
     if name in MAKERS:
         return MAKERS[name]()
+    if name.endswith((".jpg", ".jpeg")):
+        return MAKERS["image.jpg"]()
     raise FileNotFoundError(f"no data is made for {name}")
 
 

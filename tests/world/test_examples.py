@@ -24,3 +24,9 @@ def test_made_files_are_the_same_every_time():
     assert example_data.make("series") == example_data.make("series")
     kinds = {kind for example in examples.EXAMPLES for kind in example.files.values()}
     assert kinds <= {*example_data.MAKERS, *example_data.digits()}
+
+
+def test_no_script_that_runs_with_mxnet_fails_here():
+    # docs/compatibility.md says so
+    results = examples.stored()
+    assert [name for name, found in results.items() if found.get("mxnet", "") is None and found.get("here")] == []
