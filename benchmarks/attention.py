@@ -25,7 +25,7 @@ HERE = Path(__file__).parent
 LENGTHS = (128, 256, 512, 1024, 2048, 4096)
 SIZE = 64
 ROWS = 4096
-SECONDS_PER_ASK = 0.5
+SECONDS_PER_ASK = 0.3
 
 
 def data(length: int) -> list[Any]:
