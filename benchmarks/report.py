@@ -263,6 +263,21 @@ def side_by_side(results: Results) -> list[str]:
     return ["", *table(["workload", "phonograd", *[TITLES[peer] for peer in peers]], rows), "", *machine(results), ""]
 
 
+def attention(every: dict[str, Results]) -> list[str]:
+    """Return times, ratios and memory of attention: a length per row, forward and with backward."""
+    found = every["attention"]
+    rows = []
+    for length in dict.fromkeys([name.split(", ")[0] for name in found["seconds"]]):
+        cells = []
+        for kind in ("forward", "backward"):
+            seconds, memory = found["seconds"][f"{length}, {kind}"], found["memory"][f"{length}, {kind}"]
+            cells += [f"{seconds['phonograd'] * 1e3:.1f} ms", ratio(seconds, "torch")]
+            cells.append(f"{memory['phonograd']:.0f} / {memory['torch']:.0f} MiB")
+        rows.append([length, *cells])
+    heads = [f"{kind}{column}" for kind in ("forward", "training") for column in ("", ", PyTorch / ours", ", memory")]
+    return ["", *table(["length", *heads], rows), ""]
+
+
 def loader(every: dict[str, Results]) -> list[str]:
     """Return the table of loader and training rates, and of the time that training waits."""
     rows = []
@@ -290,6 +305,7 @@ TABLES: dict[str, Callable[[dict[str, Results]], list[str]]] = {
     "lookups": lambda every: side_by_side(every["lookups"]),
     "functions": lambda every: side_by_side(every["functions"]),
     "compiled": lambda every: side_by_side(every["compiled"]),
+    "attention": attention,
     "loader": loader,
 }
 

@@ -80,6 +80,8 @@ class KernelReport:
     """True for a compiled kernel, False for a NumPy call."""
     is_quick: bool = False
     """True if it was compiled quickly and has not been optimized yet."""
+    name: str = ""
+    """'attention' for a kernel that computes attention by blocks of rows; most kernels have no name."""
 
     def __str__(self) -> str:
         names = [f"{name} x{count}" if count > 1 else name for name, count in Counter(self.operators).items()]
@@ -90,7 +92,8 @@ class KernelReport:
         if not self.is_native:
             return f"NumPy{times}: {what}"
         quick = ", compiled quickly" if self.is_quick else ""
-        return f"kernel{times}: {what}; over {format_shape(self.shape)}, {_size(self.touched_bytes)} of memory{quick}"
+        kernel = f"kernel of {self.name}" if self.name else "kernel"
+        return f"{kernel}{times}: {what}; over {format_shape(self.shape)}, {_size(self.touched_bytes)} of memory{quick}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -219,6 +222,8 @@ def plan(*arrays: NDArray) -> PlanReport:
 def _report(program: Any, reason: str = "", compiled: int = 0, loaded: int = 0, seconds: float = 0.0) -> PlanReport:
     if program is None:
         return PlanReport(0, 0, (), 0, 0, 0, reason)
+    from .core.kernels.row_blocks import RowBlocks
+
     values, inputs = len(program.kept), len(program.inputs)
     if program.memory is None:
         # operator by operator
@@ -229,7 +234,9 @@ def _report(program: Any, reason: str = "", compiled: int = 0, loaded: int = 0, 
     for part in program.parts:
         if part.kernels:
             quick = any([program.kernels[structure].improvable for structure in part.kernels])
-            reports.append((part.kernels, _kernel(part.nodes, part.memory, quick)))
+            name = "attention" if any([isinstance(structure, RowBlocks) for structure in part.kernels]) else ""
+            report = dataclasses.replace(_kernel(part.nodes, part.memory, quick), name=name)
+            reports.append((part.kernels, report))
         elif part.memory:
             reports.append(((part.nodes[0].operator,), _call(part.nodes[0])))
     memory = program.memory

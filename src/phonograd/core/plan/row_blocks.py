@@ -241,7 +241,7 @@ class _RegionPlanner:
         if any([found is None for found in sides.values()]):
             return None
         self.sides = {key: found for key, found in sides.items() if found is not None}
-        self.roles = {id(step): self._role(step, *self.sides[id(step)]) for step in self.products}
+        self.roles = {id(step): self._role(step, *self.sides[id(step)]) or SCORES for step in self.products}
         self.sums = {key for key, role in self.roles.items() if role in (SUM_LEFT, SUM_RIGHT)}
         if not self._are_aligned():
             return None
