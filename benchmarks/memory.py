@@ -4,6 +4,10 @@ Each case runs in its own process. A small step first loads and compiles the cod
 made, and then the peak memory of the process during some steps is compared with the memory before them (Linux reports
 both). PyTorch is measured if a Python has it (:mod:`benchmarks.compare` describes how it is found). One thread on both
 sides.
+
+``python -m benchmarks.memory --models [model ...]`` measures whole processes instead, for each model of
+:mod:`benchmarks.models`: the peak of a process that imports the library, makes the model and runs some steps, and the
+growth of its peak beyond the import.
 """
 
 from __future__ import annotations
@@ -71,9 +75,26 @@ def answer(library: str, case: str) -> None:
     print(json.dumps({"inputs": (before - without) / 1024, "step": (status("VmHWM") - before) / 1024}))
 
 
-def ask(python: str, library: str, case: str) -> dict[str, float]:
-    """Return the figures of a case in a library."""
-    command = [python, "-W", "ignore", str(HERE / "memory.py"), "--here", library, case]
+def answer_model(library: str, name: str) -> None:
+    """Print the peak memory of this process after some steps of a model, and beyond the import, as one line of JSON."""
+    sys.path.insert(0, str(HERE))
+    module: Any = importlib.import_module(library)
+    tables = importlib.import_module("workloads_models_" + ("nd" if library == "phonograd" else library))
+    if library == "torch":
+        module.set_num_threads(1)
+    else:
+        module.settings.update(executor="native", num_threads=1)
+    imported = status("VmRSS")
+    step = tables.WORKLOADS[name](module)
+    for _ in range(SMALL_STEPS):
+        step()
+    peak = status("VmHWM")
+    print(json.dumps({"process": peak / 1024, "model": (peak - imported) / 1024}))
+
+
+def ask(python: str, library: str, case: str, question: str = "--here") -> dict[str, float]:
+    """Return the figures of a case, or of a model, in a library."""
+    command = [python, "-W", "ignore", str(HERE / "memory.py"), question, library, case]
     found = subprocess.run(command, capture_output=True, text=True, check=True)
     facts: dict[str, float] = json.loads(found.stdout)
     return facts
@@ -84,12 +105,27 @@ def main() -> int:
     if sys.argv[1:2] == ["--here"]:
         answer(*sys.argv[2:4])
         return 0
+    if sys.argv[1:2] == ["--model"]:
+        answer_model(*sys.argv[2:4])
+        return 0
     from benchmarks.compare import python_of
 
     pythons = {"phonograd": sys.executable}
     if torch := python_of("torch"):
         pythons["torch"] = torch
     results: dict[str, dict[str, dict[str, float]]] = {}
+    if sys.argv[1:2] == ["--models"]:
+        from benchmarks.workloads_models_nd import WORKLOADS
+
+        print(f"{'MiB':20s}" + "".join(f"{library:>22s}" for library in pythons))
+        print(f"{'':20s}" + "".join(f"{'process':>12s}{'model':>10s}" for _ in pythons))
+        for name in sys.argv[2:] or WORKLOADS:
+            results[name] = {library: ask(python, library, name, "--model") for library, python in pythons.items()}
+            figures = [f"{facts['process']:12.1f}{facts['model']:10.1f}" for facts in results[name].values()]
+            print(f"{name:20s}" + "".join(figures), flush=True)
+        if len(sys.argv) == 2:
+            (HERE / "results" / "memory_models.json").write_text(json.dumps(results, indent=2) + "\n")
+        return 0
     print(f"{'MiB':20s}" + "".join(f"{library:>22s}" for library in pythons))
     print(f"{'':20s}" + "".join(f"{'inputs':>12s}{'step':>10s}" for _ in pythons))
     for case in CASES:

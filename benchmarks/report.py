@@ -221,6 +221,17 @@ def memory(every: dict[str, Results]) -> list[str]:
     return ["", *table(["step", *[TITLES.get(name, name) for name in libraries]], rows), ""]
 
 
+def memory_limit(every: dict[str, Results]) -> list[str]:
+    """Return the memory and the time of steps under memory limits, beside those without a limit."""
+    found: Any = every["memory_limit"]
+    rows = []
+    for case, (free, *limited) in found.items():
+        cells = [f"{row['step'] / 2**20:.0f} MiB, {row['seconds'] / free['seconds']:.2f}" for row in limited]
+        rows.append([case, f"{free['step'] / 2**20:.0f} MiB", *cells])
+    shares = [f"{row['share']:.0%} left" for row in next(iter(found.values()))[1:]]
+    return ["", *table(["step", "without a limit", *shares], rows), ""]
+
+
 def growth(every: dict[str, Results]) -> list[str]:
     """Return the resident size of a program that never repeats, after some turns."""
     curve: Any = every["growth"]
@@ -299,6 +310,7 @@ TABLES: dict[str, Callable[[dict[str, Results]], list[str]]] = {
     "size": size,
     "batch": batch,
     "memory": memory,
+    "memory_limit": memory_limit,
     "growth": growth,
     "joins": joins,
     "linear_algebra": linear_algebra,

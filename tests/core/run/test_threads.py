@@ -17,6 +17,7 @@ from phonograd.core.kernels.matmul import gemm
 from phonograd.core.ops.math.primitives import matmul
 from phonograd.core.ops.math.structural import leaf
 from phonograd.core.plan import assembly, partition
+from phonograd.core.plan.cache import PLANS
 from phonograd.core.plan.grouping import group_nodes
 
 from ..kernels.test_reduction_order import CASES, ordered_sum
@@ -96,3 +97,48 @@ def test_threads_of_the_user_share_the_team() -> None:
             thread.join(120)
             assert not thread.is_alive()
     assert all([len(values) == 20 and len(set(values)) == 1 for values in found.values()])
+
+
+def _kinds_of_kernels() -> list[mx.nd.NDArray]:
+    """Return results and gradients of kernels of all kinds, each large enough to be divided."""
+    draw = np.random.RandomState(0)
+
+    def some(*shape: int) -> mx.nd.NDArray:
+        array = mx.nd.array(draw.randn(*shape))
+        array.attach_grad()
+        return array
+
+    images, weights, depth = some(4, 16, 20, 20), some(16, 16, 3, 3), some(16, 1, 3, 3)
+    matrix, other, table = some(130, 140), some(140, 150), some(500, 32)
+    square = mx.nd.array(draw.randn(90, 90))
+    positive = mx.nd.dot(square, square.T) + 90 * mx.nd.eye(90)
+    positive.attach_grad()
+    index = mx.nd.array(draw.randint(0, 500, 700))
+    mx.random.seed(5)
+    with mx.autograd.record():
+        found = [
+            mx.nd.Convolution(images, weights, kernel=(3, 3), pad=(1, 1), num_filter=16, no_bias=True),
+            mx.nd.Convolution(images, depth, kernel=(3, 3), num_filter=16, num_group=16, no_bias=True),
+            mx.nd.Deconvolution(images, weights, kernel=(3, 3), stride=(2, 2), num_filter=16),
+            mx.nd.Pooling(images, kernel=(3, 3), stride=(2, 2), pool_type="max"),
+            mx.nd.softmax(mx.nd.dot(matrix, other)),
+            mx.nd.Embedding(index, table, input_dim=500, output_dim=32),
+            mx.nd.linalg.potrf(positive),
+            mx.nd.cumsum(matrix, axis=1),
+            mx.nd.Dropout(mx.nd.exp(images), p=0.5),
+            mx.nd.LayerNorm(matrix, mx.nd.ones(140), mx.nd.zeros(140)),
+            mx.nd.sort(matrix, axis=1),
+        ]
+        loss = mx.nd.add_n(*[mx.nd.sum(each * each) for each in found])
+    loss.backward()
+    arrays = (images, weights, depth, matrix, other, table, positive)
+    return [*found, *[array.grad for array in arrays]]
+
+
+def test_kernels_of_all_kinds_have_the_same_bits_on_more_threads_than_cores() -> None:
+    bits = []
+    for threads in (1, 2, 3, 8):
+        with settings.override(num_threads=threads, tiers="plan", cache_directory=""):
+            PLANS.root.following.clear()
+            bits.append([each.asnumpy().tobytes() for each in _kinds_of_kernels()])
+    assert bits[1:] == bits[:1] * 3

@@ -347,7 +347,7 @@ def _decode(data: bytes, nodes: Sequence[Node]) -> tuple[Recipe, list[tuple[str,
     end = _HEAD.size + 8 * count
     read = _Reader(np.frombuffer(data, np.int64, count, _HEAD.size).tolist())
     numbers, names = data[end : end + numbers_size], data[end + numbers_size :].decode()
-    width, arena_bytes, memory = read.word(), read.word(), Memory(*read.some(3))
+    width, arena_bytes, memory = read.word(), read.word(), Memory(*read.some(4))
     kept = [(nodes[read.word()], read.word()) for _ in range(read.word())]
     begun = [(read.word(), read.word(), tuple(read.list())) for _ in range(read.word())]
     exchanges = [

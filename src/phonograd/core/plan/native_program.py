@@ -48,10 +48,9 @@ __all__ = ["NativeProgram"]
 CHEAP = 4.0
 #: plans that are made to fit into the memory limit; each evicts more values than the one before
 MOST_DRAFTS = 8
-#: the least share of its memory that a draft is to take: greedy choices are worse the more they are to achieve
-LEAST_SHARE = 0.5
-#: the share of its memory that a draft is to take after one that was not smaller than the draft before
-MARGIN = 0.8
+#: the least shares of its memory that the next plan is to take: the second one after the first has not made it smaller.
+#: Greedy choices are worse the more they are to achieve at once
+SHARES = (0.75, 0.9)
 
 
 class NativeProgram(RecipeProgram):
@@ -220,7 +219,9 @@ class _Draft(NamedTuple):
     def memory(self, inputs: Sequence[Node]) -> Memory:
         """Return the bytes that a run takes in addition to its inputs."""
         others = self.arrays.difference(map(self.seen_as, self.made), inputs)
-        return Memory(self.layout.arena_bytes, _bytes(self.made), _bytes(others))
+        by_slot = {slot: node for node, slot in self.layout.slots.items()}
+        sizes = [min(len(new), len(old)) * _bytes([by_slot[new[0][0]]]) for new, old in self.layout.exchanges]
+        return Memory(self.layout.arena_bytes, _bytes(self.made), _bytes(others), sum(sizes) + _bytes(self.begun))
 
 
 def _within_limit(
@@ -232,14 +233,14 @@ def _within_limit(
     unlimited = draft.memory(inputs).total
     if budget is None or unlimited <= budget:
         return draft, renamed
-    margin = 1.0
+    shares = list(SHARES)
     for _ in range(MOST_DRAFTS):
-        memory = draft.memory(inputs)
-        if memory.total <= budget:
+        arena = memory_pool.room_for(draft.layout.arena_bytes)
+        excess = draft.memory(inputs).total - budget
+        if excess <= 0 or not shares:
             break
-        free = max(budget - memory._replace(arena=0).total, 0) * margin
-        share = max(free / memory_pool.room_for(memory.arena), LEAST_SHARE * margin)
         shape = memory_limit.Draft(draft.jobs, draft.layout.regions, draft.source, draft.arrays)
+        share = max(1 - excess / arena, shares[0])
         found = memory_limit.evict(shape, inputs, list(renamed.values()), share)
         if found is None:
             break
@@ -249,7 +250,7 @@ def _within_limit(
         if smaller.layout.arena_bytes < draft.layout.arena_bytes:
             draft, renamed = smaller, names
         else:
-            margin *= MARGIN
+            shares.pop(0)
     planned = draft.memory(inputs).total
     memory_limit.warn_if_above(planned, unlimited, budget, max(kept, key=lambda node: node.serial, default=None))
     return draft, renamed

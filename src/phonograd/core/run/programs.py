@@ -82,11 +82,13 @@ class Memory(NamedTuple):
     """Values that the run returns."""
     other: int
     """Other arrays that NumPy reads or makes."""
+    replaced: int = 0
+    """Results that take the place of inputs to which nothing else refers."""
 
     @property
     def total(self) -> int:
-        """All bytes, with the arena as large as the pool makes it."""
-        return (room_for(self.arena) if self.arena else 0) + self.kept + self.other
+        """All bytes, with the arena as large as the pool makes it, if results take the place of inputs."""
+        return (room_for(self.arena) if self.arena else 0) + self.kept + self.other - self.replaced
 
 
 class Program(Protocol):
