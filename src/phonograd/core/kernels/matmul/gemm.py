@@ -515,7 +515,7 @@ def _gemm_reading(kernel: Gemm, lhs: DType, rhs: DType) -> Gemm:
     return Gemm(kernel.dtype, kernel.machine) if lhs == rhs else HalfGemm(kernel.dtype, kernel.machine, lhs, rhs)
 
 
-def gemm_for(dtype: DType, machine: Machine) -> Gemm:
-    """Return the kernel that multiplies matrices of a dtype; the result of 16 bits is float32."""
-    wide = compute_dtype(dtype)
-    return Gemm(wide, machine) if wide == dtype else HalfGemm(wide, machine, dtype, dtype)
+def gemm_for(dtype: DType, machine: Machine, second: DType | None = None) -> Gemm:
+    """Return the kernel that multiplies matrices of a dtype, or of two; the result of 16 bits is float32."""
+    wide, second = compute_dtype(dtype), second or dtype
+    return Gemm(wide, machine) if wide == dtype == second else HalfGemm(wide, machine, dtype, second)
