@@ -250,7 +250,7 @@ _OUT, _OLD = Reference("out"), Reference("old")
 def panels(sizes: tuple[int, int, int], count: tuple[int, int], rhs: Matrices, kernel: Gemm, uses: int) -> Packed:
     """Return the packing of a second operand that several products share, from ``rhs`` to ``out``."""
     blocks = _tasks(sizes, True, kernel, uses)
-    side = _Side("rhs", rhs, sizes[2], blocks[1], rhs.row, rhs.column, kernel.rhs, _panel_packing(kernel))
+    side = _Side("rhs", rhs, sizes[2], blocks[1], rhs.row, rhs.column, kernel.rhs, kernel.panel_packing)
     packed = side.pack(0, (sizes[1], terms_of_block(sizes[1])), count, Reference("out"))
     assert packed is not None
     return packed
@@ -289,15 +289,11 @@ def block_panels(
     terms, columns = sizes
     source = Reference("rhs"), rhs.row, rhs.column, rhs.outer, rhs.inner
     layout = terms, terms_of_block(terms), columns
-    return packing(_panel_packing(kernel), layout, count, _block_columns(columns), source, target)
+    return packing(kernel.panel_packing, layout, count, _block_columns(columns), source, target)
 
 
 def _block_columns(columns: int) -> int:
     return -(-columns // BLOCK_COLUMNS)
-
-
-def _panel_packing(kernel: Gemm) -> Packing:
-    return Packing(kernel.dtype, kernel.lanes, WIDTH, kernel.rhs)
 
 
 def terms_of_block(terms: int) -> int:
@@ -394,7 +390,7 @@ def _sides(
             rhs.row,
             rhs.column,
             kernel.rhs,
-            _panel_packing(kernel) if by_column else None,
+            kernel.panel_packing if by_column else None,
         ),
     )
 
@@ -475,6 +471,11 @@ class Gemm:
     def panel(self) -> int:
         """Number of columns in a panel of the second operand."""
         return WIDTH * self.lanes
+
+    @property
+    def panel_packing(self) -> Packing:
+        """The kernel that packs the second operand."""
+        return Packing(self.dtype, self.lanes, WIDTH, self.rhs)
 
     @property
     def tile_rows(self) -> int:
