@@ -4,9 +4,11 @@
 
 Each row runs in processes of its own. ``ms`` is the fastest of some steps, on one thread in processor time (other
 programs disturb it least), else in wall time; it is measured after all kernels were compiled in full. ``MB`` is the
-peak of the resident memory above that of the process with the library loaded: parameters, gradients and activations.
-``activations`` is the growth of that peak from one batch to two, which is the memory that examples take; ``saved`` is
-the share of it that float32 needs more. Kernels are compiled by an earlier process. ROWS lists the networks.
+peak of the resident memory in such steps, above that of the process with the library loaded: parameters, gradients and
+activations. ``activations`` is the growth of that peak from one batch to three, divided by two: the memory that the
+examples of a batch take, their data included. ``saved`` is the share of it that float32 needs more. Kernels are compiled
+by an earlier process. ROWS lists the networks. PyTorch takes seconds for a step in 16 bits on processors without
+instructions for it: such a step is measured once.
 """
 
 from __future__ import annotations
@@ -23,11 +25,14 @@ from typing import Any
 
 import numpy as np
 
-PRECISIONS = ("float32", "bfloat16", "float16")
+#: precisions by library: float16 on a CPU is not PyTorch's
+PRECISIONS = {"phonograd": ("float32", "bfloat16", "float16"), "torch": ("float32", "bfloat16")}
 #: networks, and the number of steps that are measured
 ROWS = {"mlp": 20, "lstm": 12, "encoder": 12, "resnet18": 8}
-#: steps before: graphs that return are planned in the background
-WARM_UP = 6
+#: steps before the measurement, if SECONDS suffice for them, and in any case
+WARM_UP, LEAST_WARM_UP = 6, 2
+#: time that steps before and during the measurement may take; a first step that takes longer is the only one
+SECONDS = 3.0
 
 _WIDTH, _LENGTH = 256, 64
 _SHAPES = {"mlp": (1024, 1024), "lstm": (64, 32, 128), "resnet18": (16, 3, 112, 112), "encoder": (32, _LENGTH, _WIDTH)}
@@ -39,20 +44,37 @@ def _status(name: str) -> float:
     return next(int(line.split()[1]) for line in lines if line.startswith(name + ":")) / 1024
 
 
-def _measure(step: Callable[[], None], steps: int, before: float, threads: int) -> dict[str, float]:
-    for _ in range(WARM_UP):
-        step()
-    kernel_cache = sys.modules.get("phonograd.core.run.kernel_cache")
-    if kernel_cache is not None:
-        for _ in range(3):
-            kernel_cache.wait_for_tier_up()
-            step()
+def _measure(
+    step: Callable[[], None], steps: int, before: float, threads: int, tidy: Callable[[], None] | None = None
+) -> dict[str, float]:
+    """Return the figures of steps; ``tidy`` compiles all kernels, and returns memory that is not used."""
     clock = time.process_time if threads == 1 else time.perf_counter
-    times = []
-    for _ in range(steps):
+    times: list[float] = []
+
+    def timed() -> None:
         start = clock()
         step()
         times.append(clock() - start)
+
+    timed()
+    if times[0] < SECONDS:
+        begin = time.perf_counter()
+        # graphs that return are planned in the background
+        for number in range(WARM_UP):
+            step()
+            if number >= LEAST_WARM_UP and time.perf_counter() - begin > SECONDS:
+                break
+        if tidy is not None:
+            for _ in range(3):
+                tidy()
+                step()
+            tidy()
+        # resets the peak of resident memory
+        Path("/proc/self/clear_refs").write_text("5", encoding="utf-8")
+        times.clear()
+        begin = time.perf_counter()
+        while len(times) < steps and (not times or time.perf_counter() - begin < SECONDS):
+            timed()
     return {"milliseconds": 1e3 * min(times), "megabytes": _status("VmHWM") - before}
 
 
@@ -110,6 +132,7 @@ def run_phonograd(name: str, precision: str, batches: int, threads: int) -> dict
     import phonograd as mx
     from phonograd import autograd, gluon, nd
     from phonograd.contrib import amp
+    from phonograd.core.run import kernel_cache
 
     mx.settings.update(num_threads=threads)
     (nd.ones((8, 8)) * 2).asnumpy()
@@ -140,7 +163,13 @@ def run_phonograd(name: str, precision: str, batches: int, threads: int) -> dict
         trainer.step(data.shape[0])
         nd.waitall()
 
-    return _measure(step, ROWS[name] if batches == 1 else 3, before, threads)
+    def tidy() -> None:
+        kernel_cache.wait_for_tier_up()
+        mx.cpu().empty_cache()
+
+    figures = _measure(step, ROWS[name] if batches == 1 else 3, before, threads, tidy)
+    counts = kernel_cache.statistics
+    return {**figures, "compiled": counts.kernels_compiled + counts.kernels_improved}
 
 
 def run_torch(name: str, precision: str, batches: int, threads: int) -> dict[str, float]:
@@ -197,18 +226,18 @@ def _row(python: str, *row: str) -> dict[str, float] | str:
 
 
 def _figures(python: str, name: str, library: str, precision: str, threads: int) -> dict[str, float] | str:
-    """Return the figures of a row: those of one batch, and the memory that two batches take more."""
+    """Return the figures of a row: those of one batch, and the memory that each of two more batches takes."""
     found = []
-    for batches in ("1", "2"):
+    for batches in ("1", "3"):
         row = name, library, precision, batches, str(threads)
-        if library == "phonograd":
-            # compile the kernels
-            _row(python, *row)
         each = _row(python, *row)
+        if isinstance(each, dict) and each.get("compiled"):
+            # with compiled kernels, the memory of the compiler is not counted
+            each = _row(python, *row)
         if isinstance(each, str):
             return each
         found.append(each)
-    return {**found[0], "activations": found[1]["megabytes"] - found[0]["megabytes"]}
+    return {**found[0], "activations": (found[1]["megabytes"] - found[0]["megabytes"]) / 2}
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -230,7 +259,7 @@ def main(arguments: list[str] | None = None) -> None:
     for name in given.networks:
         for library, python in pythons.items():
             single: dict[str, float] | None = None
-            for precision in PRECISIONS:
+            for precision in PRECISIONS[library]:
                 found = _figures(python, name, library, precision, given.threads)
                 if isinstance(found, str):
                     print(f"| {name} | {library} | {precision} | {found} | | | | |", flush=True)

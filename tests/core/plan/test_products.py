@@ -290,4 +290,34 @@ def test_products_are_rounded_in_parts(dtype: str, rows: int, terms: int, column
         return
     # no float32 result is in memory
     assert report.result_bytes == rows * columns * 2
-    assert [value for value in report.stored if "_wide_matmul" in str(value)] == []
+    assert "_wide_matmul" not in [value.operator for value in report.stored]
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_products_read_16_bit_numbers_beside_float32(dtype: str) -> None:
+    generator = np.random.default_rng(0)
+    x = mx.nd.array(generator.normal(size=(9, 300, 200))).astype(dtype)
+    w = mx.nd.array(generator.normal(size=(9, 200, 30)))
+    wide = x.astype("float32")
+    mx.nd.waitall()
+
+    def gradients(data: mx.nd.NDArray) -> list[mx.nd.NDArray]:
+        data.attach_grad()
+        w.attach_grad()
+        with mx.autograd.record():
+            y = mx.nd.batch_dot(data.astype("float32"), w)
+            loss = (y * y).sum()
+        loss.backward()
+        return [y, data.grad, w.grad]
+
+    with mx.settings.override(tiers="blocking"):
+        expected = [array.asnumpy() for array in gradients(wide)]
+        found = gradients(x)
+        report = mx.explain.plan(*found)
+        y, x_grad, w_grad = [array.asnumpy() for array in found]
+    assert y.tobytes() == expected[0].tobytes()
+    assert x_grad.tobytes() == mx.nd.array(expected[1]).astype(dtype).asnumpy().tobytes()
+    assert w_grad.tobytes() == expected[2].tobytes()
+    if not host().matrix_unit:
+        # no float32 copy of the first operand
+        assert "_cast" not in [value.operator for value in report.stored]

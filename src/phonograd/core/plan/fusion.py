@@ -30,6 +30,7 @@ from .group import (
     squeeze_axes,
     weight_of,
 )
+from .products import widenings_of_operands
 from .rematerialize import Copies, Rematerializer
 from .views import Views, over
 
@@ -78,7 +79,9 @@ class Fusion:
         self.groups: list[Group] = []
         #: where values are read
         self.views = Views(order, self.copy)
-        self._again = Rematerializer(order, kept, self.views, self.values)
+        #: float32 copies of 16-bit values that only products read from memory
+        self.widenings = widenings_of_operands(order, kept)
+        self._again = Rematerializer(order, kept, self.views, self.values, self.widenings)
         self._open: dict[tuple[int, Shape], list[Group]] = {}
         #: the first stage at which the node that is being placed may be computed
         self.floor = 0

@@ -106,15 +106,15 @@ class LibraryKernels:
     def multiply(self, node: Node, expression: Node, old: Node | None = None) -> None:
         """Multiply matrices where they are stored, and add ``old``; copy them only if no strides describe them."""
         lhs, rhs = [self._source(source) for source in expression.inputs]
-        views = [self._views.in_memory(lhs), self._views.in_memory(rhs)]
         uses = max(1, self._uses[rhs])
-        facts: dict[str, Any] = {"adds": old is not None, "uses": uses, "is_steady": views[1].source in self._steady}
-        found = plan_product(views[0].pattern, views[1].pattern, lhs.dtype, **facts)
-        if found is None:
-            views = [self._views.in_order(lhs), self._views.in_order(rhs)]
-            facts["is_steady"] = views[1].source in self._steady
-            found = plan_product(views[0].pattern, views[1].pattern, lhs.dtype, **facts)
-            assert found is not None, node
+        for read in (self._in_memory, self._views.in_order):
+            views = [read(lhs), read(rhs)]
+            facts: dict[str, Any] = {"adds": old is not None, "uses": uses}
+            facts |= {"is_steady": views[1].source in self._steady, "second": views[1].source.dtype}
+            found = plan_product(views[0].pattern, views[1].pattern, views[0].source.dtype, **facts)
+            if found is not None:
+                break
+        assert found is not None, node
         operands = {"lhs": views[0], "rhs": views[1]}
         for operand, name, packed in found.before:
             operands[name] = self._pack(operands[operand], packed, node)
@@ -132,6 +132,14 @@ class LibraryKernels:
             # like an input, it has no stage
             self._fusion.values[node] = Value(-1, is_written=True)
         return View(node, Pattern.contiguous(node.shape))
+
+    def _in_memory(self, node: Node) -> View:
+        """Return how a value is read from memory, or the 16-bit numbers that are converted to it."""
+        source, pattern = self._views.of(node)
+        if source not in self._fusion.widenings or pattern.bounds:
+            return self._views.in_memory(node)
+        view = self._views.in_order(self._source(self._expressions[source].inputs[0]))
+        return View(view.source, pattern._replace(offset=pattern.offset + view.pattern.offset))
 
     def _pack(self, view: View, packed: Packed | Split, product: Node) -> View:
         """Return packed matrices for a product; matrices that several products share are packed once."""

@@ -10,7 +10,7 @@ import functools
 import itertools
 import math
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -43,6 +43,7 @@ __all__ = [
     "sums_in_order",
     "sums_of_products",
     "uses_of_operands",
+    "widenings_of_operands",
 ]
 
 #: products of few rows for which the transposed matrix that they share is copied to panels: otherwise each of them
@@ -53,6 +54,8 @@ ENOUGH_ROWS = 512
 
 #: bytes of a product above which it is worth dividing into blocks of rows: smaller ones stay in a cache anyway
 LARGE_BYTES = 1 << 20
+#: size of a float32 copy that is worth reading 16 bits at a time: a small one stays in a cache
+LEAST_WIDENED_BYTES = 1 << 20
 
 _ADD, _CAST = REGISTRY["broadcast_add"], REGISTRY["_cast"]
 
@@ -138,6 +141,32 @@ def _readers(order: Order, kept: Iterable[Node]) -> Counter[Node]:
     return readers
 
 
+def widenings_of_operands(order: Order, kept: Iterable[Node]) -> set[Node]:
+    """Return float32 copies of 16-bit values that need not be in memory: products convert what they read.
+
+    They are large, and no other kernels of their own read them.
+    """
+    found = {node for node in order.nodes if order.expressions[node].operator is _CAST and _is_large_widening(node)}
+    found = {node for node in found if order.sources[node][0].dtype in HALVES}
+    if not found or host().matrix_unit:
+        return set()
+    below = order.below
+    for node in [*kept, *[s for n in order.nodes if n not in below for s in _read_by_other_kernels(order, n)]]:
+        while node in below:
+            node = below[node]
+        found.discard(node)
+    return found
+
+
+def _is_large_widening(node: Node) -> bool:
+    return node.dtype == FLOAT32 and node.size * FLOAT32.itemsize >= LEAST_WIDENED_BYTES
+
+
+def _read_by_other_kernels(order: Order, node: Node) -> Sequence[Node]:
+    lowering = order.lowerings[node]
+    return () if lowering.is_product else order.sources[node][lowering.memory_inputs]
+
+
 def uses_of_operands(order: Order) -> Counter[Node]:
     """Return how many products of few rows read a value as their second operand, by node."""
     uses: Counter[Node] = Counter()
@@ -183,14 +212,16 @@ def plan_product(
     adds: bool = False,
     uses: int = 1,
     is_steady: bool = False,
+    second: DType | None = None,
 ) -> Product | None:
     """Return how to multiply matrices, or None where the axes before the last two cannot be walked with two strides.
 
     They can for operands that are contiguous. Operands of 16 bits have a float32 product. ``adds`` says whether the
     product is added to a contiguous ``old``, ``uses`` how many products of few rows read ``rhs``, and ``is_steady``
-    that packing ``rhs`` costs nothing, because it is the same in many runs.
+    that packing ``rhs`` costs nothing, because it is the same in many runs. ``second`` is the dtype of ``rhs`` if it is
+    another one: 16 bits beside float32, or float32 beside 16 bits.
     """
-    return _known_plan(lhs, rhs, dtype, machine or host(), adds, uses, is_steady)
+    return _known_plan(lhs, rhs, dtype, machine or host(), adds, uses, is_steady, second or dtype)
 
 
 def is_large(shape: Shape, terms: int, itemsize: int) -> bool:
@@ -219,15 +250,22 @@ def plan_rounded_product(lhs: Pattern, rhs: Pattern, dtype: DType, out: DType) -
 
 def plan_new_product(lhs: Pattern, rhs: Pattern, dtype: DType) -> Product | None:
     """Return how to multiply matrices whose sizes are probably new."""
-    return _plan(lhs, rhs, dtype, host(), False, 1, False)
+    return _plan(lhs, rhs, dtype, host(), False, 1, False, dtype)
 
 
 def _plan(
-    lhs: Pattern, rhs: Pattern, dtype: DType, machine: Machine, adds: bool, uses: int, is_steady: bool
+    lhs: Pattern,
+    rhs: Pattern,
+    dtype: DType,
+    machine: Machine,
+    adds: bool,
+    uses: int,
+    is_steady: bool,
+    second: DType,
 ) -> Product | None:
     rows, terms = lhs.shape[-2:]
     columns = rhs.shape[-1]
-    sizes, count, kernel = (rows, terms, columns), (1, 1), gemm_for(np.dtype(dtype), machine)
+    sizes, count, kernel = (rows, terms, columns), (1, 1), gemm_for(np.dtype(dtype), machine, second)
     if len(lhs.shape) == 2:
         left, right, result = Matrices(*lhs.strides), Matrices(*rhs.strides), Matrices(columns, 1)
     else:
@@ -254,7 +292,7 @@ def _plan(
         plan = product_by_parts(sizes, count, left, right, result, old, uses, ready)
         splits = ("lhs", "left", ready.left), ("rhs", "right", ready.right)
         return Product(plan, tuple([Before(of, name, split) for of, name, split in splits if split is not None]))
-    if columns == 1:
+    if columns == 1 and dtype == second:
         # a column is a row of the transposed product, and many columns fill vectors
         sizes, left, right, names = (1, terms, rows), right.transposed, left.transposed, ("rhs", "lhs")
     shared = (is_steady or uses >= ENOUGH_USES) and columns > 1 and math.prod(rhs.shape) > 0

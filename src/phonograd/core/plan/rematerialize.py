@@ -88,9 +88,18 @@ class Rematerializer:
         Where values are read.
     values
         By node when and where its value is computed.
+    widenings
+        Nodes of which no kernel needs the memory.
     """
 
-    def __init__(self, order: Order, kept: Iterable[Node], views: Views, values: Mapping[Node, Value]) -> None:
+    def __init__(
+        self,
+        order: Order,
+        kept: Iterable[Node],
+        views: Views,
+        values: Mapping[Node, Value],
+        widenings: Iterable[Node] = (),
+    ) -> None:
         self._source = order.source
         self._views = views
         self._values = values
@@ -101,6 +110,7 @@ class Rematerializer:
                 self._in_memory.update(order.sources[node][order.lowerings[node].memory_inputs])
             elif node in self._in_memory:
                 self._in_memory.add(order.below[node])
+        self._in_memory.difference_update(widenings)
 
     def is_free(self, node: Node) -> bool:
         """Return whether the value of a group is not in memory, and need not be."""

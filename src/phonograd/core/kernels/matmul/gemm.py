@@ -250,7 +250,7 @@ _OUT, _OLD = Reference("out"), Reference("old")
 def panels(sizes: tuple[int, int, int], count: tuple[int, int], rhs: Matrices, kernel: Gemm, uses: int) -> Packed:
     """Return the packing of a second operand that several products share, from ``rhs`` to ``out``."""
     blocks = _tasks(sizes, True, kernel, uses)
-    side = _Side("rhs", rhs, sizes[2], blocks[1], rhs.row, rhs.column, kernel.rhs, _panel_packing(kernel))
+    side = _Side("rhs", rhs, sizes[2], blocks[1], rhs.row, rhs.column, kernel.rhs, kernel.panel_packing)
     packed = side.pack(0, (sizes[1], terms_of_block(sizes[1])), count, Reference("out"))
     assert packed is not None
     return packed
@@ -289,15 +289,11 @@ def block_panels(
     terms, columns = sizes
     source = Reference("rhs"), rhs.row, rhs.column, rhs.outer, rhs.inner
     layout = terms, terms_of_block(terms), columns
-    return packing(_panel_packing(kernel), layout, count, _block_columns(columns), source, target)
+    return packing(kernel.panel_packing, layout, count, _block_columns(columns), source, target)
 
 
 def _block_columns(columns: int) -> int:
     return -(-columns // BLOCK_COLUMNS)
-
-
-def _panel_packing(kernel: Gemm) -> Packing:
-    return Packing(kernel.dtype, kernel.lanes, WIDTH, kernel.rhs)
 
 
 def terms_of_block(terms: int) -> int:
@@ -394,7 +390,7 @@ def _sides(
             rhs.row,
             rhs.column,
             kernel.rhs,
-            _panel_packing(kernel) if by_column else None,
+            kernel.panel_packing if by_column else None,
         ),
     )
 
@@ -477,6 +473,11 @@ class Gemm:
         return WIDTH * self.lanes
 
     @property
+    def panel_packing(self) -> Packing:
+        """The kernel that packs the second operand."""
+        return Packing(self.dtype, self.lanes, WIDTH, self.rhs)
+
+    @property
     def tile_rows(self) -> int:
         """Number of rows in a tile: they fit into registers, besides a vector of each operand."""
         return 8 if self.machine.registers >= 32 else 4
@@ -515,7 +516,7 @@ def _gemm_reading(kernel: Gemm, lhs: DType, rhs: DType) -> Gemm:
     return Gemm(kernel.dtype, kernel.machine) if lhs == rhs else HalfGemm(kernel.dtype, kernel.machine, lhs, rhs)
 
 
-def gemm_for(dtype: DType, machine: Machine) -> Gemm:
-    """Return the kernel that multiplies matrices of a dtype; the result of 16 bits is float32."""
-    wide = compute_dtype(dtype)
-    return Gemm(wide, machine) if wide == dtype else HalfGemm(wide, machine, dtype, dtype)
+def gemm_for(dtype: DType, machine: Machine, second: DType | None = None) -> Gemm:
+    """Return the kernel that multiplies matrices of a dtype, or of two; the result of 16 bits is float32."""
+    wide, second = compute_dtype(dtype), second or dtype
+    return Gemm(wide, machine) if wide == dtype == second else HalfGemm(wide, machine, dtype, second)

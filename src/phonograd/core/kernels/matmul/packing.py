@@ -16,7 +16,7 @@ from ...lower.ir.function_builder import Index
 from ..launch import Launch, Reference, Words, align_up
 from ..routine import Routine, module
 
-__all__ = ["Packed", "Packing", "for_each_panel", "pack_routines", "packing", "part", "square_side"]
+__all__ = ["PACK_ARGUMENTS", "Packed", "Packing", "for_each_panel", "pack_routines", "packing", "part", "square_side"]
 
 
 #: rows copied side by side: processors prefetch a few streams at once, and not beyond the end of a page
@@ -95,7 +95,11 @@ class Packing:
             e.for_each("0", depth, some, str(TERMS))
 
         e.for_each("%lo", "%hi", task)
-        return module(*pack_routines(self.dtype, lanes, self.vectors, self.source), e)
+        return module(*self.routines(), e)
+
+    def routines(self) -> list[Routine]:
+        """Return the routines that copy a panel; the last one is ``pack``."""
+        return pack_routines(self.dtype, self.lanes, self.vectors, self.source)
 
 
 class Packed(NamedTuple):
@@ -186,7 +190,8 @@ def for_each_panel(e: Routine, columns: Index, most: int, body: Callable[[Index,
     e.for_each("0", panels, panel)
 
 
-_ARGUMENTS = (
+#: arguments of the routine ``pack``
+PACK_ARGUMENTS = (
     "ptr noalias %panel, i64 %width, ptr noalias %source, i64 %source_term, i64 %source_column, "
     "i64 %terms, i64 %columns"
 )
@@ -197,8 +202,8 @@ def pack_routines(dtype: DType, lanes: int, vectors: int, source: DType) -> list
 
     ``pack`` copies row by row the columns that exist, and stores zeros up to ``%width``.
     """
-    e = Routine("pack", lanes, dtype, _ARGUMENTS)
-    names = [argument.split()[-1] for argument in _ARGUMENTS.split(",")]
+    e = Routine("pack", lanes, dtype, PACK_ARGUMENTS)
+    names = [argument.split()[-1] for argument in PACK_ARGUMENTS.split(",")]
     arguments = [f"{'ptr' if name in ('%panel', '%source') else 'i64'} {name}" for name in names]
     in_order = e.test("eq", "%source_column", "1")
     e.when(in_order, lambda: e.invoke("pack_rows", *arguments), lambda: e.invoke("pack_turned", *arguments))
@@ -207,7 +212,7 @@ def pack_routines(dtype: DType, lanes: int, vectors: int, source: DType) -> list
 
 def _pack_rows(dtype: DType, lanes: int, vectors: int, source: DType) -> Routine:
     """Return the routine that copies a panel whose columns are contiguous in memory."""
-    e = Routine("pack_rows", lanes, dtype, _ARGUMENTS)
+    e = Routine("pack_rows", lanes, dtype, PACK_ARGUMENTS)
     if source in HALVES:
         # AVX2 has no masked loads of 16 bits: the columns of the last vector that exist are loaded one by one
         whole = e.test("eq", "%columns", "%width")
@@ -250,7 +255,7 @@ def _pack_rows(dtype: DType, lanes: int, vectors: int, source: DType) -> Routine
 def _pack_turned(dtype: DType, lanes: int, read: DType) -> Routine:
     """Return the routine that copies a panel with strided columns; it transposes squares if terms are contiguous."""
     side = square_side(dtype, lanes)
-    e = Routine("pack_turned", side, dtype, _ARGUMENTS)
+    e = Routine("pack_turned", side, dtype, PACK_ARGUMENTS)
     whole_columns, whole_terms = [e.assign(f"and i64 {size}, {-side}") for size in ("%columns", "%terms")]
 
     def panel(term: Index, column: Index) -> str:

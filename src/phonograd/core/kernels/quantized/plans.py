@@ -19,8 +19,10 @@ from ..conv.microkernels import WIDTH, most_rows
 from ..conv.padding import frame_values
 from ..conv.plan import box_values, channel_block, grid_size, images_to_join, line_of
 from ..deinterleave import specialized_stride
-from ..launch import Launch, Plan, Reference, align_up
-from ..matmul.gemm import Gemm, Matrices, product
+from ..launch import Launch, Plan, Prepared, Reference, align_up
+from ..matmul.gemm import Gemm, Matrices, panels, product
+from ..matmul.packing import Packing
+from ..matmul.tiles import WIDTH as GEMM_WIDTH
 from ..routine import Routine
 from ..scratch import Scratch
 from ..target import Machine
@@ -28,7 +30,7 @@ from . import winograd
 from .convolution import QUANTIZED, QuantizedForward
 from .dots import PAIRS, Dot, dot_of
 from .finish import Finish, finish_rows
-from .words import make_words, pack_words
+from .words import WordPacking, make_words, pack_words
 
 __all__ = ["plan"]
 
@@ -70,6 +72,11 @@ class WordGemm(Gemm):
         """Number of rows in a tile; products need registers before they are added, if there is no VNNI."""
         return super().tile_rows // (1 if self.dot.instructions == "vnni" else 2)
 
+    @property
+    def panel_packing(self) -> Packing:
+        """The kernel that packs the weights."""
+        return WordPacking(self.dtype, self.lanes, GEMM_WIDTH, INT8, self.dot.size)
+
     def multiply_add(self, e: Routine, first: Value, second: Value, total: Value) -> Value:
         """Return one step of a sum of products."""
         return self.dot.write(e, second, first, total)
@@ -80,34 +87,46 @@ def _dense(data: Shape, dtype: DType, weight: Shape, finish: Finish, machine: Ma
     (rows, terms), columns = data, weight[0]
     lanes, dot = machine.lanes(INT32), dot_of(dtype, machine)
     count = -(-terms // dot.size)
+    kernel, sizes = WordGemm(INT32, machine, dot), (rows, count, columns)
+    in_panels = terms % dot.size == 0
+    if in_panels:
+        # of int8 weights, a word at a time
+        packed = panels(sizes, (1, 1), Matrices(dot.size, terms), kernel, 1)
+        weight_bytes = packed.size
+    else:
+        weight_bytes = align_up(columns * count * _WORD)
     places: dict[str, int] = {}
     end = 0
-    for name, size in (("lhs", rows * count), ("rhs", columns * count), ("out", rows * columns)):
-        places[name], end = end, end + align_up(size * _WORD)
-    kernel = WordGemm(INT32, machine, dot)
-    found = product(
-        (rows, count, columns), (1, 1), Matrices(count, 1), Matrices(1, count), Matrices(columns, 1), kernel
-    )
+    for name, size in (("lhs", rows * count * _WORD), ("rhs", weight_bytes), ("out", rows * columns * _WORD)):
+        places[name], end = end, end + align_up(size)
+    words = Reference("scratch", places["rhs"])
+    if in_panels:
+        pack = _move(packed.launch, {"rhs": Reference("weight"), "out": words})
+    else:
+        pack = make_words(INT8, lanes, dot.size, (columns, terms, 1), Reference("weight"), words)
+    strides = Matrices(count, 1), Matrices(1, count), Matrices(columns, 1)
+    found = product(sizes, (1, 1), *strides, kernel, in_panels=in_panels)
     places["scratch"] = end
-    launches = [
+    moves = {name: Reference("scratch", place) for name, place in places.items()}
+    launches = (
         make_words(dtype, lanes, dot.size, (rows, terms, 1), Reference("data"), Reference("scratch", places["lhs"])),
-        make_words(
-            INT8, lanes, dot.size, (columns, terms, 1), Reference("weight"), Reference("scratch", places["rhs"])
-        ),
-        *[launch._replace(words=_moved(launch, places)) for launch in found.launches],
+        pack,
+        *[_move(launch, moves) for launch in found.launches],
         finish_rows(lanes, finish, rows, columns, Reference("scratch", places["out"])),
-    ]
-    return Plan(tuple(launches), end + found.scratch_bytes)
-
-
-def _moved(launch: Launch, places: dict[str, int]) -> tuple[int | Reference, ...]:
-    """Return the words of a launch whose operands are all in scratch memory."""
-    return tuple(
-        [
-            Reference("scratch", places[word.operand] + word.offset) if isinstance(word, Reference) else word
-            for word in launch.words
-        ]
     )
+    prepared = Prepared(1, "weight", places["rhs"], align_up(weight_bytes))
+    return Plan(launches, end + found.scratch_bytes, (prepared,))
+
+
+def _move(launch: Launch, places: dict[str, Reference]) -> Launch:
+    """Return a launch with operands elsewhere."""
+    words = [
+        Reference(places[word.operand].operand, places[word.operand].offset + word.offset)
+        if isinstance(word, Reference)
+        else word
+        for word in launch.words
+    ]
+    return launch._replace(words=tuple(words))
 
 
 # -- convolutions
@@ -136,10 +155,12 @@ def _convolution(
         make_words(dtype, lanes, dot.size, (images, numbers.channels, shape.pixels), Reference("data"), words),
     )
     if winograd.is_faster(numbers, dtype, dot):
-        found = winograd.launches(shape, scratch, words, dot, finish, machine)
-        return Plan((*before, *found), scratch.size)
-    found = _products(shape, numbers.channels, scratch, words, dot, finish, machine)
-    return Plan((*before, *found), scratch.size)
+        launches, packed = winograd.launches(shape, scratch, words, dot, finish, machine)
+    else:
+        launches, packed = _products(shape, numbers.channels, scratch, words, dot, finish, machine)
+    # the first of these launches packs the weights
+    prepared = Prepared(len(before), "weight", *packed)
+    return Plan((*before, *launches), scratch.size, (prepared,))
 
 
 def _products(
@@ -150,8 +171,11 @@ def _products(
     dot: Dot,
     finish: Finish,
     machine: Machine,
-) -> tuple[Launch, Launch]:
-    """Return the launches that pack the weights, and convolve; ``shape`` counts words of channels."""
+) -> tuple[tuple[Launch, Launch], tuple[int, int]]:
+    """Return the launches that pack the weights, and convolve, and the area of the packed weights.
+
+    ``shape`` counts words of channels.
+    """
     lanes = machine.lanes(INT32)
     block = channel_block(shape, _DEPTH)
     unit = WIDTH * lanes
@@ -165,7 +189,8 @@ def _products(
     most = max(shape.filters * shape.counts[2] // _PART_WORK, 2 if boxes == 1 else 1)
     parts = min(tiles, -(-_ITEMS // boxes), most)
     depth = shape.channels * shape.taps
-    packed = scratch.reserve(shape.groups * tiles * depth * rows * _WORD)
+    packed_bytes = shape.groups * tiles * depth * rows * _WORD
+    packed = scratch.reserve(packed_bytes)
     framed = 0 if shape.plain else round_up(shape.channels * frame.channel + lanes, lanes)
     values, elements = box_values(shape, box, block, lanes, images * framed, images)
     values.update(frame_values(shape, frame))
@@ -177,7 +202,8 @@ def _products(
     kernel = QuantizedForward(
         INT32, lanes, shape.plain, specialized_stride(shape.stride[2]), rows, joined > 0, dot, finish
     )
-    return (
+    launches = (
         pack_words(dot.size, rows, tiles, (shape.groups, shape.filters, channels, shape.taps), packed),
         Launch(kernel, QUANTIZED.fill(values, frame.taps), boxes * parts, work=shape.work),
     )
+    return launches, (packed.offset, align_up(packed_bytes))

@@ -19,7 +19,7 @@ from ..conv.winograd import SHAPE_WORDS, Band, WinogradForward, WinogradWriter, 
 from ..conv.winograd_channels_last import turn_in
 from ..conv.winograd_plan import Units, band_tiles, odd_stride, suits, tiles_at_once
 from ..conv.winograd_transforms import TRANSFORM_ARGUMENTS, Matrix, Tiling, matrices, transform_in, two_sided
-from ..launch import Launch, Reference, Words
+from ..launch import Launch, Reference, Words, align_up
 from ..routine import Routine, module
 from ..scratch import SLOT_WORDS, Scratch
 from ..target import Machine
@@ -304,15 +304,19 @@ def is_faster(shape: Geometry, data: DType, dot: Dot) -> bool:
 
 def launches(
     shape: Geometry, scratch: Scratch, data: Reference, dot: Dot, finish: Finish, machine: Machine
-) -> tuple[Launch, Launch]:
-    """Return the launches that transform the weights, and convolve; ``shape`` counts words of channels."""
+) -> tuple[tuple[Launch, Launch], tuple[int, int]]:
+    """Return the launches that transform the weights, and convolve, and the area of the transformed weights.
+
+    ``shape`` counts words of channels.
+    """
     lanes = machine.lanes(INT32)
     elements = TILING.size**2
     walk = Units(shape, shape.counts, TILING, lanes, _JOINED_TILES, band_tiles(shape.channels, TILING, lanes))
     rows = tiles_at_once(machine, shape.channels, walk.usual_tiles)
     tiles, channels = round_up(walk.tiles, rows), round_up(shape.channels, lanes)
     pairs = -(-shape.filters // (WIDTH * lanes))
-    packed = scratch.reserve(elements * pairs * shape.channels * WIDTH * lanes * _WORD)
+    packed_bytes = elements * pairs * shape.channels * WIDTH * lanes * _WORD
+    packed = scratch.reserve(packed_bytes)
     data_step, sums_step = odd_stride(channels * tiles, lanes), odd_stride(WIDTH * lanes * tiles, lanes)
     values = walk.values(data_step, elements * data_step, sums_step, elements * (data_step + sums_step))
     values.update(scratch.slots((elements * (data_step + sums_step) + walk.picture) * _WORD))
@@ -321,7 +325,7 @@ def launches(
         values.update(scale=Reference("out"), bias=Reference("out"))
     packing: dict[str, int | Reference] = {"depth": shape.channels, "filters": shape.filters, "packed": packed}
     blocks = -(-shape.filters // lanes)
-    return (
+    launches = (
         Launch(TransformWords(lanes), _WEIGHTS.fill(packing), blocks, max(1, 64 // shape.channels)),
         Launch(
             QuantizedWinograd(lanes, TILING, rows, False, dot, finish),
@@ -330,3 +334,4 @@ def launches(
             work=shape.work,
         ),
     )
+    return launches, (packed.offset, align_up(packed_bytes))

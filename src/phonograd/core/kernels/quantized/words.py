@@ -12,6 +12,7 @@ import math
 from ...base.dtypes import INT8, INT32, DType
 from ...lower.ir.function_builder import Index, Value
 from ..launch import Launch, Reference, Words
+from ..matmul.packing import PACK_ARGUMENTS, Packing
 from ..routine import Routine, module
 
 __all__ = ["MakeWords", "PackWords", "make_words", "pack_words"]
@@ -164,6 +165,31 @@ class PackWords:
 
         e.for_each("%lo", "%hi", tile)
         return module(e)
+
+
+@dataclasses.dataclass(frozen=True)
+class WordPacking(Packing):
+    """The kernel that packs int8 weights into panels of words; a term is a word of ``size`` numbers."""
+
+    size: int
+
+    def routines(self) -> list[Routine]:
+        """Return the routine that makes the words of a panel."""
+        e = Routine("pack", self.lanes, self.dtype, PACK_ARGUMENTS)
+
+        def row(term: Index) -> None:
+            line = e.address("%source", e.times(term, "%source_term"), "i8")
+            target = e.at("%panel", e.times(term, "%width"))
+
+            def column(number: Index) -> None:
+                numbers = e.address(line, e.times(number, "%source_column"), "i8")
+                e.put_one(target, _one_word(e, numbers, "1", str(self.size), self.size, INT8), number)
+
+            e.for_each("0", "%columns", column)
+            e.for_each("%columns", "%width", lambda number: e.put_one(target, "0", number))
+
+        e.for_each("0", "%terms", row)
+        return [e]
 
 
 def pack_words(size: int, rows: int, tiles: int, shape: tuple[int, int, int, int], target: Reference) -> Launch:
