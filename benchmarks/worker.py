@@ -24,7 +24,12 @@ import time
 SECONDS_PER_ROUND = 0.4
 WARM_UPS = 5
 #: seconds of more warm-up for phonograd, by table
-WARM_SECONDS = {"workloads_models_nd": 4}
+WARM_SECONDS = {
+    "workloads_models_nd": 4,
+    "workloads_lookups_nd": 0.3,
+    "workloads_functions_nd": 0.3,
+    "workloads_compiled_nd": 0.3,
+}
 
 
 def resident():

@@ -10,7 +10,6 @@ from __future__ import annotations
 import copy
 import functools
 import itertools
-import math
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -37,7 +36,8 @@ from ..kernels.structure import (
 from ..lower.ir.emitter import ROW
 from ..lower.lowering import Elementwise, Fused, Random, lowering_of_kind
 from .group import ELEMENT, FOLD, Group, Member, Read, WriteTarget
-from .partition import CHUNK_ELEMENTS, ENOUGH_CHUNKS, Result, chunk_of, partition, parts_of, work_of
+from .loops import choose_loops
+from .partition import Result, chunk_of, partition, parts_of, work_of
 
 __all__ = ["Assembler", "Assembly", "BlockAssembly", "Operand", "assemble", "collapse"]
 
@@ -71,9 +71,6 @@ class BlockAssembly(NamedTuple):
     positions: dict[int, Shape]
     """By place among the words of the first launch: strides of a word that is a position in the whole space."""
 
-
-#: vectors side by side that are summed up together, in kernels that compute little else
-WIDTH, WIDE_STEPS = 4, 12
 
 #: a value of a kernel: its number among those of its kind, and the kind
 Code = tuple[int, int]
@@ -515,41 +512,6 @@ class _Planner:
 def parameters_of(operator: Operator, rule: Any, attributes: tuple[Any, ...]) -> Parameters:
     """Return those of an operator's attributes that the rule of its kernel takes."""
     return tuple(operator.accepted(rule, attributes).items())
-
-
-def choose_loops(structure: Structure, extents: Shape, strides: list[Shape]) -> Structure:
-    """Return the structure with loops chosen by size; no value depends on them."""
-    kept = [axis for axis, kind in enumerate(structure.axes) if kind == KEPT]
-    if not kept:
-        return structure._replace(range_axis=None)
-    chosen = kept[0]
-    if extents[chosen] < ENOUGH_CHUNKS and math.prod(extents) >= 2 * CHUNK_ELEMENTS:
-        chosen = max(kept, key=extents.__getitem__)
-    return structure._replace(range_axis=chosen, tile=_tile(structure, strides), width=_width(structure))
-
-
-def _width(structure: Structure) -> int:
-    """Return how many vectors along the last axis a kernel reads together.
-
-    Row after row, a single one would touch one cache line of every row, and waste most of the memory fetched with it.
-    A kernel that copies rows from any place would spend its time on the tests for the end of a row.
-    """
-    if structure.axes[-1] == REDUCED or len(structure.steps) > WIDE_STEPS:
-        return 1
-    copies_rows = any([take.access == UNIT and not take.row for take in structure.takes])
-    return WIDTH if REDUCED in structure.axes or copies_rows else 1
-
-
-def _tile(structure: Structure, strides: list[Shape]) -> int | None:
-    """Return an axis along which the elements of a load are neighbors, if it is read across it, or None."""
-    if len(structure.axes) < 2 or REDUCED in structure.axes:
-        return None
-    for load, found in zip(structure.loads, strides):
-        if load.access == STRIDE and not load.is_place:
-            for axis, stride in enumerate(found[:-1]):
-                if abs(stride) == 1:
-                    return axis
-    return None
 
 
 def lanes_for(dtypes: Iterable[DType]) -> int:

@@ -21,7 +21,8 @@ from ..kernels.structure import KEPT, REDUCED, UNIT, Draw, Fold, Load, Parameter
 from ..lower.pattern import Pattern
 from ..run import kernel_cache, memory_pool
 from ..run.driver import Row
-from .assembly import choose_loops, collapse_kept_strides, lanes_for
+from .assembly import collapse_kept_strides, lanes_for
+from .loops import choose_loops
 from .partition import chunk_of, parts_of, work_of
 from .products import plan_new_product
 

@@ -1,0 +1,64 @@
+"""Loops: the loops of a fused kernel, chosen by the sizes of arrays and by the memory that it reads.
+
+Takes the structure of a kernel from :mod:`.assembly` and of a generic one from :mod:`.eager_launch`. No value depends
+on the choice.
+"""
+
+from __future__ import annotations
+
+import math
+
+from ..graph.node import Shape
+from ..kernels.structure import ANY, KEPT, REDUCED, STRIDE, UNIT, Compute, Structure
+from .partition import CHUNK_ELEMENTS, ENOUGH_CHUNKS
+
+__all__ = ["choose_loops"]
+
+#: vectors side by side that are summed up together, in kernels that compute little else
+WIDTH, WIDE_STEPS = 4, 12
+
+
+def choose_loops(structure: Structure, extents: Shape, strides: list[Shape]) -> Structure:
+    """Return the structure with loops chosen by size; no value depends on them."""
+    kept = [axis for axis, kind in enumerate(structure.axes) if kind == KEPT]
+    if not kept:
+        return structure._replace(range_axis=None)
+    chosen = kept[0]
+    if extents[chosen] < ENOUGH_CHUNKS and math.prod(extents) >= 2 * CHUNK_ELEMENTS:
+        chosen = max(kept, key=extents.__getitem__)
+    structure = structure._replace(range_axis=chosen, tile=_tile(structure, strides))
+    if _only_gathers(structure):
+        return structure._replace(lanes=1, width=WIDTH)
+    return structure._replace(width=_width(structure))
+
+
+def _only_gathers(structure: Structure) -> bool:
+    """Return whether a kernel only copies single elements from anywhere: AVX2 gathers them slower than one by one."""
+    computed = [step for step in structure.steps if isinstance(step, Compute)]
+    if structure.draws or REDUCED in structure.axes or structure.tile is not None:
+        return False
+    return any([take.access == ANY for take in structure.takes]) and not any([s.dtype.kind == "f" for s in computed])
+
+
+def _width(structure: Structure) -> int:
+    """Return how many vectors along the last axis a kernel reads together.
+
+    Row after row, a single one would touch one cache line of every row, and waste most of the memory fetched with it.
+    A kernel that copies rows from any place would spend its time on the tests for the end of a row.
+    """
+    if structure.axes[-1] == REDUCED or len(structure.steps) > WIDE_STEPS:
+        return 1
+    copies_rows = any([take.access == UNIT and not take.row for take in structure.takes])
+    return WIDTH if REDUCED in structure.axes or copies_rows else 1
+
+
+def _tile(structure: Structure, strides: list[Shape]) -> int | None:
+    """Return an axis along which the elements of a load are neighbors, if it is read across it, or None."""
+    if len(structure.axes) < 2 or REDUCED in structure.axes:
+        return None
+    for load, found in zip(structure.loads, strides):
+        if load.access == STRIDE and not load.is_place:
+            for axis, stride in enumerate(found[:-1]):
+                if abs(stride) == 1:
+                    return axis
+    return None
