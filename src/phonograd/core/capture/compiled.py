@@ -409,12 +409,15 @@ class _Repeatable:
     def is_recognised(self, arguments: tuple[Any, ...], arrays: list[Any]) -> bool:
         """Return whether a call that is like one with these arguments can be recognized by its arguments alone."""
         if self._shortcut is None:
+            device = arguments[0] if arguments and isinstance(arguments[0], Context) else None
+            if device is not None:
+                arguments = arguments[1:]
             if self._direct is None or FLAGS.get() & RECORDING or not Shortcut.is_possible(arguments):
                 return False
             found = arrays if self._uses_gradients else arguments
             if self._uses_gradients and not Shortcut.has_gradients(arguments, found):
                 return False
-            self._shortcut = Shortcut(arguments, found)
+            self._shortcut = Shortcut(device, arguments, found)
         return True
 
     def repeat_quickly(self, arguments: tuple[Any, ...]) -> Any:
@@ -422,6 +425,10 @@ class _Repeatable:
         shortcut, direct = self._shortcut, self._direct
         assert shortcut is not None
         assert direct is not None
+        if shortcut.device is not None:
+            if arguments[0] is not shortcut.device:
+                return _CHANGED
+            arguments = arguments[1:]
         if not shortcut.fits(arguments) or not LOCAL.trace.allows_shortcuts:
             return _CHANGED
         arrays: Sequence[Any] = arguments

@@ -207,15 +207,18 @@ class Shortcut:
 
     Parameters
     ----------
+    device
+        The first argument of the other call if that is a device, as in calls of blocks; None otherwise.
     arguments
-        The arguments of the other call.
+        The other arguments.
     arrays
-        The arguments, and the gradient buffers that follow them if they are used.
+        These, and the gradient buffers that follow them if they are used.
     """
 
-    __slots__ = ("_context", "_flags", "_gradients", "_kinds")
+    __slots__ = ("_context", "_flags", "_gradients", "_kinds", "device")
 
-    def __init__(self, arguments: Sequence[Any], arrays: Sequence[Any]) -> None:
+    def __init__(self, device: Context | None, arguments: Sequence[Any], arrays: Sequence[Any]) -> None:
+        self.device = device
         self._flags = FLAGS.get()
         self._context = Context._default.get()
         self._kinds = [_Kind(type(array), array.shape, array._dtype, _request_of(array)) for array in arguments]

@@ -78,6 +78,8 @@ class DirectConvolution:
     lanes: int
     x_stride: int
     lines: int = 4
+    taps: int = 0
+    """Number of taps of all channels if the kernel is specialized for it, else 0."""
 
     def write(self, name: str) -> str:
         """Return the module's LLVM IR."""
@@ -148,7 +150,12 @@ class DirectConvolution:
                 factor = e.get_splat("%weight", e.load_word(pair, "1"))
                 return [e.fma(factor, e.get(seen, e.times(str(line), "%line")), partial[line]) for line in range(count)]
 
-            return e.loop("0", "%taps", "1", [e.zeros()] * count, tap)
+            if not self.taps:
+                return e.loop("0", "%taps", "1", [e.zeros()] * count, tap)
+            found = [e.zeros()] * count
+            for number in range(self.taps):
+                found = tap(str(number), found)
+            return found
 
         def vector(index: Index) -> None:
             for line, value in enumerate(sums(index)):

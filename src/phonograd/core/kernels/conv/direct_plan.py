@@ -10,6 +10,7 @@ from ..launch import Launch, Plan, Reference
 from ..scratch import Scratch
 from ..target import Machine
 from .adjoint import adjoint_values, line_buffer, specialized_taps
+from .depthwise import DEPTHWISE, SIDE, DepthwiseConvolution
 from .direct import DIRECT, SPREAD, SUMS, TOTALS, AddLanes, DirectConvolution, DirectDataGrad, DirectWeightGrad
 from .geometry import Frame, Geometry, box_of, evenly, round_up, steps_of
 from .padding import frame_values
@@ -22,6 +23,8 @@ _FRAME_BYTES = 1 << 14
 _CHUNK_ELEMENTS = 1 << 14
 #: taps whose sums are computed at once
 _TAPS = 8
+#: numbers of lines whose sums are computed at once, and taps for which kernels are specialized: 3 by 3
+_LINES, _MOST_KNOWN_TAPS = (7, 8, 6, 5, 4), 9
 #: parts of the images with sums of their own
 _PARTS = 16
 
@@ -71,15 +74,44 @@ def _forward(
     strides: tuple[int, int],
 ) -> Plan:
     lanes, size = machine.lanes(dtype), dtype.itemsize
+    if _reads_in_place(shape):
+        return _depthwise(lanes, shape, dtype, operand, strides[0], flipped=taps[0][2] > 0)
     values, frame, elements = _frames(shape, lanes, size)
     scratch = Scratch(slots)
     values.update(scratch.slots(elements * size), data=Reference(operand))
     values.update(weight_group=strides[0], weight_filter=strides[1])
     places = [word for channel, tap, place in taps for word in (channel * frame.channel + frame.taps[tap], place)]
     items = shape.batch * shape.groups
-    kernel = DirectConvolution(dtype, lanes, specialized_stride(shape.stride[2]))
+    known = len(taps) if len(taps) <= _MOST_KNOWN_TAPS else 0
+    kernel = DirectConvolution(dtype, lanes, specialized_stride(shape.stride[2]), _lines(shape.counts[1]), known)
     launches = (scratch.clear(), Launch(kernel, DIRECT.fill(values, places), items, _chunk(shape), shape.work))
     return Plan(launches, scratch.size)
+
+
+def _reads_in_place(shape: Geometry) -> bool:
+    """Return whether the kernel is one of 3 by 3 elements with stride 1 or 2 that needs no padded copy."""
+    is_depthwise = shape.filters == shape.channels == 1 and shape.kernel == (1, SIDE, SIDE)
+    is_plane = shape.counts[0] == shape.extent[0] == 1
+    return is_depthwise and is_plane and shape.dilate[1:] == (1, 1) and shape.stride[1:] in ((1, 1), (2, 2))
+
+
+def _depthwise(lanes: int, shape: Geometry, dtype: DType, operand: str, weight_group: int, flipped: bool) -> Plan:
+    values: Values = {"groups": shape.groups, "pixels": shape.pixels, "windows": shape.windows}
+    for name, numbers in (("extent", shape.extent), ("count", shape.counts), ("pad", shape.pad)):
+        values.update({f"{name}_y": numbers[1], f"{name}_x": numbers[2]})
+    values.update(weight_group=weight_group, data=Reference(operand))
+    kernel = DepthwiseConvolution(dtype, lanes, shape.stride[2], flipped)
+    items = shape.batch * shape.groups
+    return Plan((Launch(kernel, DEPTHWISE.fill(values), items, _chunk(shape), shape.work),))
+
+
+def _lines(height: int) -> int:
+    """Return the number of lines to sum up at once: the sums of single lines wait for each other.
+
+    >>> [_lines(height) for height in (7, 14, 112, 12, 11)]
+    [7, 7, 7, 6, 4]
+    """
+    return next((lines for lines in _LINES if height % lines == 0), _LINES[-1])
 
 
 def _strided_data_grad(machine: Machine, slots: int, shape: Geometry, dtype: DType) -> Plan:

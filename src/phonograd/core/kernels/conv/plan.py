@@ -95,7 +95,7 @@ class Convolution:
         if direct_plan.suits(shape):
             return direct_plan.forward(self.machine, self.slots, shape, dtype)
         if _is_product(shape, dtype):
-            return _product(self.machine, shape, dtype)
+            return _product(self.machine, self.slots, shape, dtype)
         return self._forward(shape, dtype)
 
     def data_grad(
@@ -317,7 +317,7 @@ def _is_product(shape: Geometry, dtype: DType) -> bool:
     return touched <= _CACHED_BYTES or shape.windows < _SMALL_WINDOWS
 
 
-def _product(machine: Machine, shape: Geometry, dtype: DType) -> Plan:
+def _product(machine: Machine, slots: int, shape: Geometry, dtype: DType) -> Plan:
     """Return the plan of a convolution with a kernel of one element: weights times data, image by image."""
     filters, channels, windows = shape.filters, shape.channels, shape.windows
     kernel, size = gemm_for(dtype, machine), filters * channels
@@ -330,9 +330,8 @@ def _product(machine: Machine, shape: Geometry, dtype: DType) -> Plan:
     data, out = [Matrices(windows, 1, shape.groups * each * windows, each * windows) for each in (channels, filters)]
     weight = Matrices(channels, 1, 0, size)
     sizes, count = (filters, channels, windows), (shape.batch, shape.groups)
-    return product(
-        *(sizes, count, weight, data, out, kernel), names=("weight", "data"), by_rows=windows <= _FEW_WINDOWS
-    )
+    tasks = 2 * slots if windows <= _FEW_WINDOWS else 0
+    return product(sizes, count, weight, data, out, kernel, names=("weight", "data"), row_tasks=tasks)
 
 
 def _chunk(elements: int) -> int:

@@ -107,7 +107,7 @@ def product(
     names: tuple[str, str] = ("lhs", "rhs"),
     uses: int = 1,
     in_panels: bool = False,
-    by_rows: bool = False,
+    row_tasks: int = 0,
 ) -> Plan:
     """Return the launches that compute ``out = lhs · rhs`` for ``count[0] * count[1]`` pairs of matrices.
 
@@ -128,14 +128,15 @@ def product(
         Number of products that read ``rhs``.
     in_panels
         Whether ``rhs`` is packed already, by :func:`panels` with the same arguments.
-    by_rows
-        Whether work is divided by rows, because ``lhs`` is the large operand and ``rhs`` stays in every cache.
+    row_tasks
+        If not 0, work is divided by rows, into about so many tasks if that is worth it: ``lhs`` is the large operand,
+        and ``rhs`` stays in every cache.
     """
     terms = sizes[1]
     assert old is None or terms <= DEPTH, sizes
-    if by_rows:
-        work = sizes[0] * max(1, terms) * sizes[2] // TASK_WORK
-        blocks = _evenly(max(1, min(TASKS, work, sizes[0] // TASK_ROWS))), 1
+    if row_tasks:
+        work = sizes[0] * terms * sizes[2] * count[0] * count[1] // TASK_WORK
+        blocks = max(-(-sizes[0] // BLOCK_ROWS), min(row_tasks, work, sizes[0] // TASK_ROWS)), 1
     else:
         blocks = _tasks(sizes, in_panels or rhs.column == 1, kernel, uses)
     sides = _sides(sizes, lhs, rhs, names, blocks, kernel)

@@ -1,0 +1,124 @@
+"""Depthwise convolutions of 3 by 3 kernels with stride 1 or 2, which read images in place.
+
+A vector of outputs moves down an image. Each line of data is loaded for the taps of a line of the kernel, and added to
+the sums of all lines of outputs that need it, which stay in registers with the nine weights. Masks leave out elements
+beyond the borders. Taps are added in the same order as by :mod:`~phonograd.core.kernels.conv.direct`, with the same
+bits; no padded copy of the image is made, which would take longer than the sums.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from ...base.dtypes import DType
+from ...lower.ir.function_builder import Index, Value
+from ..deinterleave import inside_mask, sort
+from ..launch import Words
+from ..routine import Routine, module
+
+__all__ = ["DEPTHWISE", "SIDE", "DepthwiseConvolution"]
+
+#: width and height of the kernel
+SIDE = 3
+
+DEPTHWISE = Words(
+    *("groups", "pixels", "windows", "extent_y", "extent_x", "count_y", "count_x", "pad_y", "pad_x", "weight_group"),
+    *("data*", "weight*", "out*"),
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class DepthwiseConvolution:
+    """The kernel of a convolution with one channel and one filter per group; an item is a group of an image."""
+
+    dtype: DType
+    lanes: int
+    stride: int
+    """Stride along both axes: 1 or 2."""
+    flipped: bool
+    """True if kernels are flipped, as the data gradient needs them."""
+
+    def write(self, name: str) -> str:
+        """Return the module's LLVM IR."""
+        e = Routine(name, self.lanes, self.dtype)
+        data, weight, out = [DEPTHWISE.pointer(e, operand) for operand in ("data", "weight", "out")]
+        words = ("groups", "pixels", "windows", "weight_group")
+        number = {word: DEPTHWISE.index(e, word) for word in words}
+
+        def item(index: Index) -> None:
+            _, group = e.split(index, number["groups"])
+            image, target = e.at(data, e.times(index, number["pixels"])), e.at(out, e.times(index, number["windows"]))
+            numbers = e.at(weight, e.times(group, number["weight_group"]))
+            e.invoke(f"{name}_image", "ptr %table", f"ptr {image}", f"ptr {numbers}", f"ptr {target}")
+
+        e.for_each("%lo", "%hi", item)
+        return module(self._image(f"{name}_image"), e)
+
+    def _image(self, name: str) -> Routine:
+        """Return the routine for one image."""
+        arguments = "ptr noalias %table, ptr noalias %image, ptr noalias %weight, ptr noalias %target"
+        e = Routine(name, self.lanes, self.dtype, arguments, inner=True)
+        words = ("windows", "extent_y", "extent_x", "count_y", "count_x", "pad_y", "pad_x")
+        number = {word: DEPTHWISE.index(e, word) for word in words}
+        taps = [e.get_splat("%weight", str(tap)) for tap in range(SIDE * SIDE)]
+        if self.flipped:
+            taps.reverse()
+        weights = [taps[line * SIDE : (line + 1) * SIDE] for line in range(SIDE)]
+
+        def column(x: Index, is_whole: bool) -> None:
+            start = e.minus(e.times(x, str(self.stride)), number["pad_x"])
+            # with stride 2, two vectors hold the first two taps, and two others the third one
+            begins = range(SIDE) if self.stride == 1 else (0, e.lanes, 2, e.lanes + 2)
+            places = [e.plus(start, str(begin)) for begin in begins]
+            masks = [inside_mask(e, place, number["extent_x"]) for place in places]
+            written = e.below(e.minus(number["count_x"], x))
+
+            def line_of(index: Index) -> list[Value]:
+                """Return the vectors of a line of data for the taps of a line of the kernel; outside, zeros."""
+                y = e.minus(index, number["pad_y"])
+                line = e.at("%image", e.times(y, number["extent_x"]))
+
+                def load() -> list[Value]:
+                    vectors = [e.get_where(line, mask, place) for mask, place in zip(masks, places)]
+                    return vectors if self.stride == 1 else [*sort(e, vectors[:2]), sort(e, vectors[2:])[0]]
+
+                return e.choose(e.test("ult", y, number["extent_y"]), load, lambda: [e.zeros()] * SIDE)
+
+            def add(vectors: list[Value], line: int, total: Value) -> Value:
+                for factor, vector in zip(weights[line], vectors, strict=True):
+                    total = e.fma(factor, vector, total)
+                return total
+
+            def store(place: Index, value: Value) -> None:
+                if is_whole:
+                    e.store("%target", place, value)
+                    return
+                # later stores overwrite what is beyond the end of the line; masked ones take ten times as long
+                e.when(
+                    e.test("sle", e.plus(place, str(e.lanes)), number["windows"]),
+                    lambda: e.store("%target", place, value),
+                    lambda: e.store_where("%target", place, value, written),
+                )
+
+            def next_line(index: Index, sums: list[Value]) -> list[Value]:
+                vectors = line_of(e.plus(index, str(SIDE - 1)))
+                store(e.plus(e.times(index, number["count_x"]), x), add(vectors, 2, sums[0]))
+                return [add(vectors, 1, sums[1]), add(vectors, 0, e.zeros())]
+
+            def next_but_one(index: Index, sums: list[Value]) -> list[Value]:
+                line = e.times(index, "2")
+                middle, last = line_of(e.plus(line, "1")), line_of(e.plus(line, "2"))
+                store(e.plus(e.times(index, number["count_x"]), x), add(last, 2, add(middle, 1, sums[0])))
+                return [add(last, 0, e.zeros())]
+
+            first = add(line_of("0"), 0, e.zeros())
+            if self.stride == 2:
+                e.loop("0", number["count_y"], "1", [first], next_but_one)
+            else:
+                second = line_of("1")
+                e.loop("0", number["count_y"], "1", [add(second, 1, first), add(second, 0, e.zeros())], next_line)
+
+        whole = e.assign(f"and i64 {number['count_x']}, {-self.lanes}")
+        e.when(e.test("slt", whole, number["count_x"]), lambda: column(whole, False))
+        e.for_each("0", whole, lambda x: column(x, True), str(self.lanes))
+        return e

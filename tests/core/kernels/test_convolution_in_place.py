@@ -1,0 +1,70 @@
+"""Convolutions that read images in place: the same bits as with padded copies, and 1x1 convolutions as products."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from phonograd.core.kernels.conv import Convolution, direct_plan
+from phonograd.core.kernels.conv.depthwise import DepthwiseConvolution
+from phonograd.core.kernels.matmul.gemm import Gemm
+from phonograd.core.kernels.target import Machine
+
+from .test_convolution import MACHINES, Case
+
+#: heights and widths of images: less than a vector, whole vectors, and more
+EXTENTS = ((7, 7), (1, 1), (3, 2), (5, 16), (9, 17), (4, 30))
+
+
+@pytest.mark.parametrize("machine", MACHINES, ids=str)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_depthwise_sums_are_those_of_padded_images(
+    machine: Machine, dtype: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plans = Convolution(machine, slots=2)
+    for extent, stride, pad in itertools.product(EXTENTS, (1, 2), (0, 1, 2)):
+        if min(extent) + 2 * pad < 3:
+            continue
+        window = {"stride": (stride, stride), "pad": (pad, pad), "groups": 5}
+        case = Case((2, 5, *extent), (5, 1, 3, 3), dtype, **window)
+        launches = case.plan("forward", plans).launches
+        assert [type(launch.structure) for launch in launches] == [DepthwiseConvolution]
+        found = {which: case.run(which, plans, pieces=3, threads=2) for which in ("forward", "data")}
+        with monkeypatch.context() as patch:
+            patch.setattr(direct_plan, "_reads_in_place", lambda shape: False)
+            for which, values in found.items():
+                np.testing.assert_array_equal(values, case.run(which, plans), err_msg=f"{which} {case}")
+
+
+def test_infinite_weights_reach_the_same_outputs(monkeypatch: pytest.MonkeyPatch) -> None:
+    case = Case((1, 3, 6, 6), (3, 1, 3, 3), pad=(1, 1), groups=3)
+    case.weight[:, :, 0, 0] = np.inf
+    case.weight[0, 0, 2, 2] = np.nan
+    plans = Convolution(MACHINES[0], slots=1)
+    found = case.run("forward", plans)
+    monkeypatch.setattr(direct_plan, "_reads_in_place", lambda shape: False)
+    np.testing.assert_array_equal(found, case.run("forward", plans))
+
+
+@pytest.mark.parametrize(
+    ("data", "filters", "groups"),
+    [
+        ((1, 40, 7, 7), 30, 1),
+        ((3, 400, 1, 1), 50, 1),
+        ((1, 700, 1, 1), 9, 1),
+        ((2, 24, 14, 14), 16, 4),
+        ((2, 8, 1, 1), 12, 2),
+        ((1, 16, 28, 28), 300, 1),
+        ((2, 6, 5), 10, 1),
+        ((1, 4, 3, 4, 5), 8, 2),
+    ],
+)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_small_images_are_multiplied_where_they_are(
+    data: tuple[int, ...], filters: int, groups: int, dtype: str
+) -> None:
+    weight = (filters, data[1] // groups, *[1] * (len(data) - 2))
+    case = Case(data, weight, dtype, groups=groups)
+    launches = case.plan("forward", Convolution(MACHINES[0], slots=2)).launches
+    assert {type(launch.structure) for launch in launches} == {Gemm}
+    case.check(MACHINES[0])
