@@ -30,8 +30,8 @@ class PackWeights:
 
     Rows are divided into blocks of ``block_rows``, and these into tiles of ``rows``. The result has the shape (groups,
     blocks, tiles, depth, rows); missing rows are zeros. Either rows or steps are adjacent in the weights:
-    ``consecutive`` means rows, at a distance of ``depth_stride``. Else there are runs of ``run`` adjacent steps, at that
-    distance.
+    ``consecutive`` means rows, at a distance of ``depth_stride``. Else there are runs of ``run`` adjacent steps, at
+    that distance.
     """
 
     dtype: DType
