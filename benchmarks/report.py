@@ -289,6 +289,13 @@ def attention(every: dict[str, Results]) -> list[str]:
     return ["", *table(["length", *heads], rows), ""]
 
 
+def stored_table(every: dict[str, Results], name: str) -> list[str]:
+    """Return the table of a benchmark, or a line that says how to make it."""
+    if name not in every:
+        return ["", f"`python -m benchmarks.{name} --write` has not run on this machine yet.", ""]
+    return side_by_side(every[name])
+
+
 def loader(every: dict[str, Results]) -> list[str]:
     """Return the table of loader and training rates, and of the time that training waits."""
     rows = []
@@ -314,9 +321,9 @@ TABLES: dict[str, Callable[[dict[str, Results]], list[str]]] = {
     "growth": growth,
     "joins": joins,
     "linear_algebra": linear_algebra,
-    "lookups": lambda every: side_by_side(every["lookups"]),
-    "functions": lambda every: side_by_side(every["functions"]),
-    "compiled": lambda every: side_by_side(every["compiled"]),
+    "lookups": lambda every: stored_table(every, "lookups"),
+    "functions": lambda every: stored_table(every, "functions"),
+    "compiled": lambda every: stored_table(every, "compiled"),
     "attention": attention,
     "loader": loader,
 }
