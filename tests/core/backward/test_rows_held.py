@@ -1,6 +1,7 @@
 """Gradients that are held as rows until they are read: the same bits as if the whole array had been made."""
 
 import pickle
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -122,6 +123,23 @@ def test_it_lasts_until_the_next_gradient(held: tuple[gluon.nn.Embedding, nd.NDA
     doubled = backward(layer, 2.0)
     np.testing.assert_array_equal(grad.asnumpy(), doubled)
     np.testing.assert_array_equal(before.asnumpy(), expected)
+
+
+def test_it_can_be_a_variable(held: tuple[gluon.nn.Embedding, nd.NDArray, np.ndarray]) -> None:
+    _, grad, expected = held
+    grad.attach_grad()
+    with autograd.record():
+        loss = (grad * grad).sum()
+    loss.backward()
+    np.testing.assert_array_equal(grad.grad.asnumpy(), 2 * expected)
+
+
+def test_another_thread_reads_it(held: tuple[gluon.nn.Embedding, nd.NDArray, np.ndarray]) -> None:
+    _, grad, expected = held
+    with ThreadPoolExecutor(1) as pool:
+        found = pool.submit(lambda: (grad + 1).asnumpy()).result()
+    np.testing.assert_array_equal(found, expected + 1)
+    np.testing.assert_array_equal(grad.asnumpy(), expected)
 
 
 def test_gradients_add_up() -> None:

@@ -11,7 +11,7 @@ import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ..array.handle import Handle, assign, make, node_in
+from ..array.handle import Handle, assign, make, node_in, read
 from ..base.dtypes import name_of
 from ..base.errors import MXNetError, format_shape
 from ..ops.math.arithmetic import add
@@ -145,6 +145,8 @@ def _check_request(request: Any) -> None:
 def _make_variable(array: NDArray, owner: Variable) -> None:
     """Make an array a variable; it is cut from the record of its value."""
     LOCAL.trace.refuse_capture("it marks an array for gradients")
+    if array._rows is not None:
+        read(array)
     array._variable = owner
     node, trace = array._node, array._trace
     if node is None or trace is None:
