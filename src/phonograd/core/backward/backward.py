@@ -58,7 +58,7 @@ from ..trace.evaluation import KEEP, Options
 from ..trace.flags import FLAGS, RECORDING, TRAINING, flags_set_to
 from ..trace.tape import Origin, Target
 from ..trace.trace import LOCAL, Trace
-from .rows import RowGradient, row_pieces, write_gradient
+from .rows import RowGradient, row_pieces, stands_alone, write_gradient
 from .variable import Variable
 
 if TYPE_CHECKING:
@@ -403,9 +403,7 @@ def _is_plain(owner: Target) -> bool:
     if type(owner) is not Variable or owner.request != "write" or owner.hooks.functions or owner.grad._takes_rows:
         return False
     before = owner.grad._node
-    extras = owner.grad._extras
-    is_alone = extras is None or (extras.root is None and extras.variable is None and not extras.views)
-    return is_alone and (before is None or not before.marked)
+    return stands_alone(owner.grad) and (before is None or not before.marked)
 
 
 @functools.cache

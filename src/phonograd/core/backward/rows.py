@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..array.extras import RowsHeld
 from ..array.handle import Handle, SharedMemory, assign, make
+from ..base.devices import CPU
 from ..base.settings import active
 from ..graph.node import Node
 from ..graph.operator import REGISTRY
@@ -22,7 +23,7 @@ from ..trace.trace import Trace
 if TYPE_CHECKING:
     from ...ndarray.array import NDArray
 
-__all__ = ["RowGradient", "row_pieces", "write_gradient"]
+__all__ = ["RowGradient", "row_pieces", "stands_alone", "write_gradient"]
 
 _ADD = REGISTRY["broadcast_add"]
 _ADD_AXIS = REGISTRY["_add_axis"]
@@ -51,6 +52,17 @@ def row_pieces(grad: Node) -> list[Node] | None:
     return found
 
 
+def stands_alone(buffer: Handle) -> bool:
+    """Return whether an array is on the first device, in memory of its own that no view and nobody else reads."""
+    if type(buffer._buffer) is SharedMemory:
+        return False
+    extras = buffer._extras
+    if extras is None:
+        return True
+    is_view = extras.root is not None or extras.views
+    return not is_view and extras.variable is None and not extras.readonly and extras.context is CPU
+
+
 def write_gradient(buffer: Handle, node: Node, trace: Trace) -> None:
     """Assign a gradient to its buffer. One that is zero outside of few rows is held as rows until it is read.
 
@@ -58,10 +70,8 @@ def write_gradient(buffer: Handle, node: Node, trace: Trace) -> None:
     is never made. The bits are the same.
     """
     extras = buffer._extras
-    is_alone = extras is None or (extras.root is None and extras.variable is None and not extras.views)
-    can_hold = is_alone and trace.allows_shortcuts and not (node.marked or active.naive)
-    can_hold = can_hold and type(buffer) is buffer._result_class and type(buffer._buffer) is not SharedMemory
-    parts = few_rows(node) if can_hold else None
+    can_hold = stands_alone(buffer) and trace.allows_shortcuts and not (node.marked or active.naive)
+    parts = few_rows(node) if can_hold and type(buffer) is buffer._result_class else None
     if extras is not None:
         extras.rows = None
     assign(buffer, node, trace)
