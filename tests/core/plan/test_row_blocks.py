@@ -186,3 +186,15 @@ def test_explain_names_attention() -> None:
         report = explain.plan(nd.batch_dot(nd.softmax(nd.batch_dot(q, k, transpose_b=True)), v))
     assert [kernel.name for kernel in report.kernels] == ["attention"]
     assert "attention" in str(report)
+
+
+def test_layers_around_attention_are_one_kernel_each() -> None:
+    data, weight, bias, other = (nd.array(np.ones(shape)) for shape in ((2, 6, 8), (8, 8), (8,), (2, 6, 8)))
+    with settings.override(executor="native"):
+        dense = nd.FullyConnected(data, weight, bias, num_hidden=8, flatten=False)
+        gelu = explain.plan(nd.LeakyReLU(dense, act_type="gelu"))
+        normalized = explain.plan(nd.LayerNorm(other + dense, bias, bias))
+    for report, operators in ((gelu, {"broadcast_add", "erf"}), (normalized, {"broadcast_add", "_sum_to", "rsqrt"})):
+        product, rest = report.kernels
+        assert product.operators == ("_matmul",)
+        assert operators <= set(rest.operators), "bias, and all that follows"

@@ -157,10 +157,6 @@ class _Values:
         takes = [step.take.strides for step in self.steps if step.take is not None]
         return loads + [self.strides] * len(self.draws) + takes + [store.strides for store in self.stores]
 
-    def walked(self) -> list[Shape]:
-        """Return the strides of all operands and of positions."""
-        return self.memory_strides() + [load.strides for load in self.loads if load.source is None]
-
     def block(self, rows: int, row_strides: Mapping[Node | bytes | None, int]) -> _Values:
         """Return the values of some rows along the last axis but one, over the last two axes alone.
 
@@ -321,7 +317,8 @@ class Assembler:
 
     def strides_of(self, group: Group, written: Iterable[Node]) -> list[Shape]:
         """Return the strides of all operands of a group, over its space."""
-        return self._values(group, written)[0].walked()
+        values, _ = self._values(group, written)
+        return values.memory_strides() + [load.strides for load in values.loads if load.source is None]
 
     def assemble_block(
         self, group: Group, written: Iterable[Node], rows: int, row_strides: Mapping[Node | bytes | None, int]

@@ -1,9 +1,8 @@
-"""Regions: steps of a plan that run together on blocks of rows, so that large values between them need little memory.
+"""Row blocks: jobs of regions, which run several steps on one block of rows after the other.
 
-Attention is such a region: a product makes scores, kernels make probabilities of them row by row, and another product
-reads these. The scores of one block of rows stay in a cache; all of them together would be larger than everything else.
-Gradients are the same: five products and what is between them. Takes the steps of :mod:`~phonograd.core.plan.grouping`,
-hands jobs to :mod:`~phonograd.core.plan.layout`, and runs them with :mod:`~phonograd.core.kernels.row_blocks`.
+The scores of one block of rows stay in a cache; all of them together would be larger than everything else. Takes
+regions from :mod:`~phonograd.core.plan.regions`, hands jobs to :mod:`~phonograd.core.plan.layout`, and runs them with
+:mod:`~phonograd.core.kernels.row_blocks`. See docs/decisions/0029.
 
 The order of every sum stays as it is. Sums along a row see the whole row. A product that sums over the rows adds up
 blocks of terms of a fixed length, in order: blocks of rows have this length, and follow each other on one thread.
@@ -13,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple, TypeGuard
+from typing import NamedTuple
 
 from ..base import settings
 from ..graph.node import Node, Shape
@@ -27,10 +26,11 @@ from ..run.host import host
 from .assembly import Assembler, Operand
 from .group import Group, Read, View, squeeze, strides_without
 from .grouping import Grouping
-from .products import is_large, sums_in_order
+from .products import sums_in_order
+from .regions import Finder, Region, is_large_product, order_of, written_by
 from .steps import LibraryKernel, PlanStep, sources_of
 
-__all__ = ["Region", "RegionJob", "in_regions"]
+__all__ = ["RegionJob", "in_regions"]
 
 #: bytes of the values of a block of rows, and the least number of rows: products of fewer are slow
 BLOCK_BYTES, LEAST_ROWS = 1 << 19, 128
@@ -40,13 +40,6 @@ TILE_ROWS = 8
 LINE, ALIAS_LINES = 16, 8
 #: multiplications that count as a chunk of work
 CHUNK_WORK = 1 << 22
-
-
-class Region(NamedTuple):
-    """Steps that run together, and the values that only they see."""
-
-    steps: tuple[PlanStep, ...]
-    values: frozenset[Node]
 
 
 class RegionJob(NamedTuple):
@@ -65,141 +58,22 @@ def in_regions(grouping: Grouping, assembler: Assembler) -> list[PlanStep | Regi
         return list(steps)
     jobs: list[RegionJob] = []
     regions: list[Region] = []
-    finder = _Finder(grouping, steps)
+    finder = Finder(grouping, steps)
     taken: set[int] = set()
     for seed in [step for step in steps if is_large_product(step)]:
         region = finder.grow(seed) if id(seed) not in taken else None
         if region is None or not taken.isdisjoint(map(id, region.steps)):
             continue
-        if _order(grouping, steps, [*regions, region]) is None:
+        if order_of(grouping, steps, [*regions, region]) is None:
             continue
         job = _RegionPlanner(grouping, assembler, region).job()
         if job is not None:
             taken.update(map(id, region.steps))
             jobs.append(job)
             regions.append(region)
-    ordered = _order(grouping, steps, regions)
+    ordered = order_of(grouping, steps, regions)
     assert ordered is not None
     return [jobs[step] if isinstance(step, int) else step for step in ordered]
-
-
-def _written(grouping: Grouping, step: PlanStep) -> list[Node]:
-    """Return the nodes whose memory a step writes."""
-    if isinstance(step, Group):
-        return [*grouping.writes(step), *[target.node for target in step.targets]]
-    return [step.node]
-
-
-def _order(grouping: Grouping, steps: Sequence[PlanStep], regions: Sequence[Region]) -> list[PlanStep | int] | None:
-    """Return the steps after those whose values they read, with the number of each region; None if there is a cycle."""
-    if not regions:
-        return list(steps)
-    numbers = {id(step): n for n, region in enumerate(regions) for step in region.steps}
-    # units of work: single steps and whole regions, by the place of their last step
-    units: dict[int, list[PlanStep]] = {}
-    last = {numbers[id(step)]: place for place, step in enumerate(steps) if id(step) in numbers}
-    unit_of: dict[int, int] = {}
-    for place, step in enumerate(steps):
-        unit = last[numbers[id(step)]] if id(step) in numbers else place
-        units.setdefault(unit, []).append(step)
-        unit_of[id(step)] = unit
-    makers: dict[Node, list[int]] = {}
-    for step in steps:
-        for node in _written(grouping, step):
-            makers.setdefault(node, []).append(unit_of[id(step)])
-    done: set[int] = set()
-    active: set[int] = set()
-    ordered: list[PlanStep | int] = []
-    stack = [(unit, False) for unit in sorted(units, reverse=True)]
-    while stack:
-        unit, is_ready = stack.pop()
-        if unit in done:
-            continue
-        if is_ready:
-            done.add(unit)
-            active.discard(unit)
-            number = numbers.get(id(units[unit][0]))
-            ordered += units[unit] if number is None else [number]
-            continue
-        if unit in active:
-            return None
-        active.add(unit)
-        stack.append((unit, True))
-        needed = {maker for step in units[unit] for node in sources_of(step) for maker in makers.get(node, ())}
-        # parts of one array are written in the order of the steps
-        needed |= {
-            maker for s in units[unit] for node in _written(grouping, s) for maker in makers[node] if maker < unit
-        }
-        for maker in sorted(needed - {unit} - done, reverse=True):
-            if maker in active:
-                return None
-            stack.append((maker, False))
-    return ordered
-
-
-def is_large_product(step: PlanStep) -> TypeGuard[LibraryKernel]:
-    """Return whether a step multiplies matrices, and the result is large, and larger than they are."""
-    if not isinstance(step, LibraryKernel) or not step.is_product:
-        return False
-    node, terms = step.node, step.operands["lhs"].pattern.shape[-1]
-    # one matrix for the whole batch is a layer's weight
-    is_batched = any(step.operands["rhs"].pattern.strides[:-2])
-    return is_batched and is_large(node.shape, terms, node.dtype.itemsize)
-
-
-class _Finder:
-    """Grows regions from products."""
-
-    def __init__(self, grouping: Grouping, steps: Sequence[PlanStep]) -> None:
-        self.grouping = grouping
-        self.readers: dict[Node, list[PlanStep]] = {}
-        self.makers: dict[Node, list[PlanStep]] = {}
-        for step in steps:
-            for node in dict.fromkeys(sources_of(step)):
-                self.readers.setdefault(node, []).append(step)
-            for node in dict.fromkeys(_written(grouping, step)):
-                self.makers.setdefault(node, []).append(step)
-
-    def grow(self, seed: LibraryKernel) -> Region | None:
-        """Return the region of a product; None if something in it cannot run on blocks of rows."""
-        shape = seed.node.shape
-        if not self._is_inside(seed.node, shape):
-            return None
-        steps: dict[int, PlanStep] = {}
-        values: set[Node] = set()
-        stack: list[PlanStep] = [seed]
-        has_product = False
-        while stack:
-            step = stack.pop()
-            if id(step) in steps:
-                continue
-            if not isinstance(step, Group | LibraryKernel):
-                return None
-            steps[id(step)] = step
-            for node in _written(self.grouping, step):
-                if self._is_inside(node, shape):
-                    values.add(node)
-                    stack += self.readers.get(node, ())
-            if isinstance(step, Group):
-                # other products whose values only this kernel reads
-                for node in step.sources:
-                    maker = self.makers.get(node, [None])[0]
-                    inside = isinstance(maker, LibraryKernel) and is_large_product(maker)
-                    if inside and self._is_inside(node, shape):
-                        assert maker is not None
-                        stack.append(maker)
-            elif step.node not in values:
-                has_product = True
-        if not has_product:
-            return None
-        order = {id(step): place for place, step in enumerate(self.grouping.steps())}
-        return Region(tuple(sorted(steps.values(), key=lambda step: order[id(step)])), frozenset(values))
-
-    def _is_inside(self, node: Node, shape: Shape) -> bool:
-        """Return whether a value has the shape of the scores, and need not be in memory as a whole."""
-        size = math.prod(shape)
-        same = node.ndim >= 2 and node.shape[-2:] == shape[-2:] and node.size == size
-        return same and node not in self.grouping.arrays and bool(self.readers.get(node)) and node in self.makers
 
 
 class _Side(NamedTuple):
@@ -273,7 +147,7 @@ class _RegionPlanner:
 
     def _are_aligned(self) -> bool:
         """Return whether steps read those results of others that are in memory only at the rows of their block."""
-        makers = {node: step for step in self.region.steps for node in _written(self.grouping, step)}
+        makers = {node: step for step in self.region.steps for node in written_by(self.grouping, step)}
         for step in self.region.steps:
             if isinstance(step, LibraryKernel):
                 if any(
@@ -433,7 +307,7 @@ class _RegionPlanner:
         first: dict[Node, int] = {}
         last: dict[Node, int] = {}
         for place, step in enumerate(self.region.steps):
-            for node in _written(self.grouping, step):
+            for node in written_by(self.grouping, step):
                 if node in self.region.values:
                     first.setdefault(node, place)
                     last[node] = place
