@@ -10,6 +10,7 @@ import pytest
 
 import phonograd as mx
 from phonograd import autograd, gluon, nd
+from phonograd.core.capture.compiled import Compiled
 from phonograd.gluon import nn
 
 pytestmark = pytest.mark.usefixtures("nothing_is_forgotten")
@@ -368,3 +369,31 @@ def test_loops_inside_are_repeated() -> None:
         np.testing.assert_allclose(doubled.asnumpy(), 2 * x.asnumpy(), rtol=1e-6)
         np.testing.assert_allclose(total.asnumpy(), [x.asnumpy().sum()], rtol=1e-5, atol=1e-6)
     assert block.runs == 1
+
+
+def test_similar_calls_are_recognized_by_their_arrays(monkeypatch: pytest.MonkeyPatch) -> None:
+    net = nn.Dense(3, in_units=4)
+    net.initialize()
+    net.hybridize()
+    x, other = nd.ones((2, 4)), nd.ones((5, 4))
+    for _ in range(4):
+        value = net(x).asnumpy()
+    looked: list[int] = []
+    before = Compiled._call
+
+    def noted(self: Compiled[..., Any], *arguments: Any, **keywords: Any) -> Any:
+        looked.append(len(arguments))
+        return before(self, *arguments, **keywords)
+
+    monkeypatch.setattr(Compiled, "_call", noted)
+    np.testing.assert_array_equal(net(x).asnumpy(), value)
+    np.testing.assert_array_equal(net(x * 2).asnumpy() * (1 / 2), value)
+    assert len(looked) <= 1
+    # another shape and a record are other calls
+    looked.clear()
+    assert net(other).shape == (5, 3)
+    with mx.autograd.record():
+        net(x)
+    assert len(looked) == 2
+    net.weight.set_data(net.weight.data() * 2)
+    np.testing.assert_array_equal(net(x).asnumpy(), value * 2)

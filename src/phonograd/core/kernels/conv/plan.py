@@ -19,6 +19,7 @@ from .im2col import BACKWARD, FORWARD, Im2colDataGrad, Im2colForward
 from .im2col_weight_grad import COMBINE, WEIGHTS, CombineSums, Im2colWeightGrad
 from .microkernels import WIDTH, dot_tile, most_rows
 from .padding import frame_values
+from .subsample import subsampling
 from .weights import PackWeights
 from .winograd_transforms import Tiling
 
@@ -311,7 +312,7 @@ def _is_product(shape: Geometry, dtype: DType) -> bool:
 
     Gathering data and packing weights takes longer if images are small, or if data and results stay in the cache.
     """
-    if not shape.pointwise:
+    if shape.taps > 1 or any(shape.pad):
         return False
     touched = shape.batch * shape.groups * (shape.channels + shape.filters) * shape.windows * dtype.itemsize
     return touched <= _CACHED_BYTES or shape.windows < _SMALL_WINDOWS
@@ -319,6 +320,14 @@ def _is_product(shape: Geometry, dtype: DType) -> bool:
 
 def _product(machine: Machine, slots: int, shape: Geometry, dtype: DType) -> Plan:
     """Return the plan of a convolution with a kernel of one element: weights times data, image by image."""
+    if not shape.pointwise:
+        # the elements that are read become images of their own
+        seen = dataclasses.replace(shape, extent=shape.counts, stride=(1, 1, 1))
+        size = align_up(shape.batch * shape.groups * shape.channels * shape.windows * dtype.itemsize)
+        plan = _product(machine, slots, seen, dtype)
+        launches = [_after(launch, size) for launch in plan.launches]
+        first = subsampling(shape, dtype, Reference("scratch"))
+        return Plan((first, *launches), size + plan.scratch_bytes)
     filters, channels, windows = shape.filters, shape.channels, shape.windows
     kernel, size = gemm_for(dtype, machine), filters * channels
     if windows == 1:
@@ -332,6 +341,18 @@ def _product(machine: Machine, slots: int, shape: Geometry, dtype: DType) -> Pla
     sizes, count = (filters, channels, windows), (shape.batch, shape.groups)
     tasks = 2 * slots if windows <= _FEW_WINDOWS else 0
     return product(sizes, count, weight, data, out, kernel, names=("weight", "data"), row_tasks=tasks)
+
+
+def _after(launch: Launch, size: int) -> Launch:
+    """Return a launch that reads data from the first bytes of scratch memory, and has its own after them."""
+    words: list[int | Reference] = []
+    for word in launch.words:
+        if isinstance(word, Reference) and word.operand == "scratch":
+            word = Reference("scratch", word.offset + size)
+        elif isinstance(word, Reference) and word.operand == "data":
+            word = Reference("scratch", word.offset)
+        words.append(word)
+    return launch._replace(words=tuple(words))
 
 
 def _chunk(elements: int) -> int:
