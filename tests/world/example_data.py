@@ -203,7 +203,7 @@ MAKERS = {
     "cifar10_train.rec": lambda: records(TRAIN, (32, 32, 3), 0),
     "cifar10_val.rec": lambda: records(TEST, (32, 32, 3), 1),
     "large.rec": lambda: records(48, (260, 280, 3), 2),
-    "boxes.rec": lambda: records(40, (120, 140, 3), 2, boxes),
+    "boxes.rec": lambda: records(10, (120, 140, 3), 2, boxes),
     "text": lambda: words(600, 0),
     "many lines": lambda: words(1300, 0, (3, 9)),
     "short text": lambda: words(120, 1),

@@ -250,8 +250,14 @@ EXAMPLES = [
     ),
     Example(
         "ssd/train.py",
-        "--train-path t.rec --val-path t.rec --network mobilenet --batch-size 4 --data-shape 128 --num-class 3 --class-names a,b,c --num-example 40 --end-epoch 1 --gpus '' --pretrained ''",
+        "--train-path t.rec --val-path t.rec --network resnet50 --batch-size 2 --data-shape 256 --num-class 3 --class-names a,b,c --num-example 8 --end-epoch 1 --gpus '' --pretrained ''",
         {"t.rec": "boxes.rec"},
+        others={
+            "config/utils.py": {
+                r"collections\.Mapping": "collections.abc.Mapping",
+                r"import collections\n": "import collections.abc\n",
+            }
+        },
     ),
     Example("stochastic-depth/sd_mnist.py", changes={r"num_epochs?\s*=\s*\d+": "num_epoch=1"}),
     Example(
