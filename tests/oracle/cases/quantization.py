@@ -122,6 +122,8 @@ for data in (signed(*SMALL), unsigned(*SMALL)):
         {"kernel": (3, 3), "pool_type": "avg", "pad": (1, 1)},
         {"kernel": (3, 3), "pool_type": "avg", "pad": (1, 1), "count_include_pad": False},
         {"kernel": (1, 1), "pool_type": "avg", "global_pool": True},
+        {"kernel": (2, 2), "pool_type": "avg", "stride": (2, 2), "pooling_convention": "full"},
+        {"kernel": (2, 2), "pool_type": "max", "stride": (2, 2), "pooling_convention": "full"},
     ):
         family.call("nd.contrib.quantized_pooling", data, *limits((-1.0, 1.0)), **options, grad=False)
     family.call("nd.contrib.quantized_act", data, *limits((-1.0, 1.0)), act_type="relu", grad=False)

@@ -75,12 +75,14 @@ def quantized_pooling(
     if pool_type == "max":
         window = (kernel, stride, pad, pooling_convention, global_pool, layout)
         return largest_of_windows(name, data, *window), *limits
+    # MXNet divides by the size of the window, also where the convention "full" lets it reach beyond the padding
+    divides = pooling_convention == "full" and not global_pool and count_include_pad is not False
     # small integers are exact in float32, and so are their sums
     found = single(
         pooling(
             cast(data, FLOAT32),
             kernel=kernel,
-            pool_type=pool_type,
+            pool_type="sum" if divides else pool_type,
             global_pool=global_pool,
             pooling_convention=pooling_convention,
             stride=stride,
@@ -89,6 +91,8 @@ def quantized_pooling(
             layout=layout,
         )
     )
+    if divides:
+        found = found / float(math.prod(kernel))
     return to_dtype(found, data.dtype), *limits
 
 
