@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import statistics
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -296,6 +297,28 @@ def stored_table(every: dict[str, Results], name: str) -> list[str]:
     return side_by_side(every[name])
 
 
+def convolution(every: dict[str, Results]) -> list[str]:
+    """Return the ratios of the sweep of convolutions: a kind per row, geometric means by pass, and slow shapes."""
+    found = every["convolution"]
+    peers = [name for name in ("torch", "mxnet") if name in found["rows"][0]["seconds"]]
+    rows = []
+    for kind in ("all", *dict.fromkeys([row["kind"] for row in found["rows"]])):
+        some = [row["seconds"] for row in found["rows"] if kind in ("all", row["kind"])]
+        cells = [kind, str(len(some))]
+        for peer in peers:
+            ours = [sum(times["phonograd"].values()) for times in some]
+            totals = [sum(times[peer].values()) / mine for times, mine in zip(some, ours)]
+            passes = [[times[peer][name] / times["phonograd"][name] for times in some] for name in some[0][peer]]
+            means = " / ".join([f"{statistics.geometric_mean(ratios):.2f}" for ratios in passes])
+            cells += [f"{statistics.geometric_mean(totals):.2f}", means, str(sum([total < 0.9 for total in totals]))]
+        rows.append(cells)
+    heads = ["kind", "shapes"]
+    for peer in peers:
+        heads += [f"{TITLES.get(peer, peer)}", "forward / data / weights", "below 0.9"]
+    clock = f"{found['threads']} thread{'s' if found['threads'] > 1 else ''}, {found['clock']}."
+    return ["", *table(heads, rows), "", f"{found['machine']['processor']}, {clock}", ""]
+
+
 def loader(every: dict[str, Results]) -> list[str]:
     """Return the table of loader and training rates, and of the time that training waits."""
     rows = []
@@ -325,6 +348,7 @@ TABLES: dict[str, Callable[[dict[str, Results]], list[str]]] = {
     "functions": lambda every: stored_table(every, "functions"),
     "compiled": lambda every: stored_table(every, "compiled"),
     "attention": attention,
+    "convolution": convolution,
     "loader": loader,
 }
 

@@ -1,11 +1,12 @@
-"""Draw the pictures of README.md and of the site's first page into ``docs/images``.
+"""Draw the pictures of README.md and of the site into ``docs/images``.
 
-``make pictures`` runs it. It trains a small network on the digits that come with the package, and needs matplotlib and,
+``make pictures`` runs it; ``python scripts/make_pictures.py convolutions`` draws one of them. It trains a small network on the digits that come with the package, and needs matplotlib and,
 for the picture of the profile, Chromium.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -98,14 +99,47 @@ def draw_profile() -> None:
         shutil.copyfile(picture, IMAGES / "profile.png")
 
 
+def draw_convolutions() -> None:
+    """Draw the ratios of the sweep of convolutions (:mod:`benchmarks.convolution`), sorted and colored by kind."""
+    import matplotlib
+
+    matplotlib.use("svg")
+    matplotlib.rcParams["svg.hashsalt"] = "phonograd"
+    from matplotlib import pyplot
+
+    results = json.loads((IMAGES.parents[1] / "benchmarks" / "results" / "convolution.json").read_text("utf-8"))
+    ratios = [
+        (sum(row["seconds"]["torch"].values()) / sum(row["seconds"]["phonograd"].values()), row["kind"])
+        for row in results["rows"]
+    ]
+    ratios.sort()
+    figure, axes = pyplot.subplots(figsize=(9, 3.6))
+    colors = matplotlib.colormaps["tab20"]
+    for number, kind in enumerate(dict.fromkeys([row["kind"] for row in results["rows"]])):
+        places = [place for place, (_, other) in enumerate(ratios) if other == kind]
+        axes.bar(places, [ratios[place][0] for place in places], width=0.9, color=colors(number), label=kind)
+    axes.axhline(1, color="black", linewidth=0.8)
+    axes.set(yscale="log", xlabel="convolutions, sorted", ylabel="time of PyTorch / ours", xlim=(-1, len(ratios)))
+    axes.set_yticks([0.5, 1, 2, 4, 8], ["0.5", "1", "2", "4", "8"])
+    axes.legend(fontsize=8, ncols=3, frameon=False)
+    figure.tight_layout()
+    figure.savefig(IMAGES / "convolutions.svg", metadata={"Date": None})
+
+
 def main() -> None:
-    """Draw all pictures."""
+    """Draw all pictures, or the one that is named."""
+    IMAGES.mkdir(parents=True, exist_ok=True)
+    if sys.argv[1:] == ["convolutions"]:
+        draw_convolutions()
+        return
+    if sys.argv[1:]:
+        sys.exit(f"there is no picture {' '.join(sys.argv[1:])}: name convolutions, or none for all")
     if os.getloadavg()[0] > MOST_LOAD:
         sys.exit(
             f"the load of this machine is {os.getloadavg()[0]:.1f}: the profile would show the time of other programs. "
             "Wait until it is idle."
         )
-    IMAGES.mkdir(parents=True, exist_ok=True)
+    draw_convolutions()
     draw_graph()
     draw_curves(Training())
     draw_profile()

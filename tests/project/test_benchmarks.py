@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from benchmarks import compare, report, roofline, workloads_compiled_nd, workloads_lookups_nd
+from benchmarks.convolution_shapes import CASES
 from benchmarks.roofline import Peaks, Work
 from benchmarks.workloads_nd import ONLY_PHONOGRAD, WITHOUT_JAX, WORKLOADS
 
@@ -168,3 +169,16 @@ def test_benchmarks_can_be_imported() -> None:
     for path in (ROOT / "benchmarks").glob("*.py"):
         if path.stem != "__main__" and not path.stem.endswith(("_jax", "_torch", "_onnxruntime")):
             importlib.import_module(f"benchmarks.{path.stem}")
+
+
+def test_200_convolutions_are_swept() -> None:
+    assert len({case.name for case in CASES}) == len(CASES) == 200
+    assert all([min(case.out) > 0 for case in CASES])
+    rows = [
+        {"case": case.name, "kind": case.kind, "seconds": {"phonograd": {"forward": 1.0}, "torch": {"forward": 2.0}}}
+        for case in CASES
+    ]
+    results = {"machine": {"processor": "P"}, "threads": 1, "clock": "processor time", "rows": rows}
+    table = report.convolution({"convolution": results})
+    assert table[3] == "| all | 200 | 2.00 | 2.00 | 0 |"
+    assert table[-2] == "P, 1 thread, processor time."

@@ -278,3 +278,25 @@ def test_what_kernels_are_for() -> None:
     assert Convolution.suits((2, 3, 4, 4), (5, 3, 1, 1), FLOAT32)
     assert not Convolution.suits((2, 3, 4, 4), (5, 3, 1, 1), np.dtype("float16"))
     assert not Convolution.suits((2, 0, 4, 4), (5, 0, 1, 1), FLOAT32)
+
+
+def test_algorithms_are_chosen_by_shape() -> None:
+    plans = Convolution(host(), winograd=0)
+
+    def names(batch: int, weight: Shape, extent: Shape, which: str, **given: Any) -> list[str]:
+        window: dict[str, Any] = {"stride": (1, 1), "dilate": (1, 1), "pad": (1, 1), "groups": 1, **given}
+        axes = zip(extent, weight[2:], window["stride"], window["pad"])
+        counts = tuple([(size + 2 * pad - width) // step + 1 for size, width, step, pad in axes])
+        out = (batch, weight[0], *counts)
+        if which == "data":
+            plan = plans.data_grad(out, weight, FLOAT32, extent=extent, **window)
+        else:
+            plan = plans.weight_grad((batch, weight[1], *extent), out, FLOAT32, kernel=weight[2:], **window)
+        return [type(launch.structure).__name__ for launch in plan.launches]
+
+    assert "Im2colForward" in names(4, (20, 20, 3, 3), (14, 14), "data")
+    assert "Im2colDataGrad" in names(4, (20, 20, 3, 3), (14, 14), "data", stride=(2, 2))
+    assert "Im2colDataGrad" in names(4, (20, 3, 3, 3), (14, 14), "data")
+    assert "Im2colDataGrad" in names(4, (20, 20, 3, 3), (5, 5), "data", pad=(0, 0))
+    assert "Im2colWeightGrad" in names(4, (64, 3, 7, 7), (32, 32), "weight")
+    assert "FewWeightsGrad" in names(4, (20, 1, 5, 5), (32, 32), "weight")

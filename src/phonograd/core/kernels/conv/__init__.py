@@ -15,13 +15,14 @@ They share these parts:
 
 =============================  ======================================================================================
 ``geometry``                   sizes, and the division of a convolution into boxes
-``padding``                    padded frames of images, sorted by stride; lines of columns
+``padding``                    padded frames of images, sorted by stride; panels and lines of columns
 ``adjoint``                    from columns back to images (col2im)
 ``microkernels``               products of small matrices in registers
 ``weights``                    weights packed in the order in which micro-kernels read them
 ``winograd_weights``           the same for transformed weights
 ``winograd_weight_grad``       weight gradient by Winograd's algorithm
-``im2col_weight_grad``         weight gradient by columns
+``im2col_weight_grad``         weight gradient by columns, transposed for products
+``few_weights_grad``           gradient of few weights by columns, as dot products
 ``channels_last_weight_grad``  weight gradient in channels-last layout
 ``winograd_few``               Winograd's algorithm with weights that are transformed while they are multiplied
 ``winograd_transforms``        transforms of tiles, and bounds of their rounding errors

@@ -1,4 +1,8 @@
-"""im2col weight gradient: products of columns and gradients, summed over windows and images."""
+"""im2col weight gradient: products of columns and gradients, summed over windows and images.
+
+Windows are the direction of the sum, and both operands have lines along it. The product reads gradients from lines, and
+columns from panels, which are transposed in registers.
+"""
 
 from __future__ import annotations
 
@@ -10,14 +14,14 @@ from ..launch import Words
 from ..routine import Routine, module
 from ..scratch import SLOT_WORDS, in_slot
 from .im2col import BOX_WORDS, Box, Im2colKernel, Im2colWriter
-from .microkernels import DotTile, dots
+from .microkernels import WIDTH, product
 from .padding import FRAME_WORDS
 
 __all__ = ["COMBINE", "WEIGHTS", "CombineSums", "Im2colWeightGrad"]
 
 _WEIGHT_WORDS = (
     *("batch", "image_block", "images", "block_part", "parts"),
-    *("block_tiles", "filter_tiles", "group_tiles", "gradients_at"),
+    *("sums_line", "blocks", "gradients_at", "panels_at", "steps"),
 )
 WEIGHTS = Words(
     *BOX_WORDS,
@@ -27,7 +31,7 @@ WEIGHTS = Words(
     *("data*", "out_grad*", "sums*"),
 )
 COMBINE = Words(
-    *("groups", "channels", "filters", "taps", "block", "block_tiles", "filter_tiles", "group_tiles", "parts"),
+    *("groups", "channels", "filters", "taps", "block", "blocks", "sums_line", "parts"),
     *("sums*", "out*"),
 )
 
@@ -37,13 +41,15 @@ class Im2colWeightGrad(Im2colKernel):
     """The kernel of the weight gradient; an item is a block of images, a group, and a part of the channels.
 
     The lines of gradients and columns run along the windows, which are summed over. The lines of ``several`` small
-    images are joined. Every block of images has sums of its own, in tiles; :class:`CombineSums` adds them up.
+    images are joined. Every block of images has sums of its own, (blocks of channels, filters, elements of columns);
+    :class:`CombineSums` adds them up.
     """
 
     pointwise: bool
     """That of the geometry: data is read in place."""
     several: bool
-    tile: DotTile
+    rows: int
+    """Filters multiplied at once."""
 
     def write(self, name: str) -> str:
         """Return the module's LLVM IR."""
@@ -51,7 +57,7 @@ class Im2colWeightGrad(Im2colKernel):
         e = walk.e
         walk.number.update({word: WEIGHTS.index(e, word) for word in _WEIGHT_WORDS})
         operands = [WEIGHTS.pointer(e, operand) for operand in ("data", "out_grad", "sums")]
-        stored = e.times(walk["filter_tiles"], str(self.tile.padded_size(self.lanes)))
+        stored = e.times(walk["filters"], walk["sums_line"])
 
         def item(index: Index, slot: str) -> None:
             rest, part = e.split(index, walk["parts"])
@@ -61,10 +67,10 @@ class Im2colWeightGrad(Im2colKernel):
             # the channels of this part, block by block
             start = e.times(part, walk["block_part"])
             end = e.least(walk["channels"], e.plus(start, walk["block_part"]))
-            done = e.times(e.quotient(start, walk["block"]), walk["block_tiles"])
-            sums = e.at(operands[2], e.times(e.plus(e.times(rest, walk["group_tiles"]), done), stored))
+            done = e.quotient(start, walk["block"])
+            sums = e.at(operands[2], e.times(e.plus(e.times(rest, walk["blocks"]), done), stored))
             blocks = e.quotient(e.plus(e.minus(end, start), e.minus(walk["block"], "1")), walk["block"])
-            e.clear(sums, e.times(e.times(blocks, walk["block_tiles"]), stored))
+            e.clear(sums, e.times(blocks, stored))
 
             def some(image: Index) -> None:
                 count = e.least(walk["images"], e.minus(stop, image))
@@ -74,9 +80,10 @@ class Im2colWeightGrad(Im2colKernel):
             e.for_each(first, stop, some, walk["images"])
 
         in_slot(e, WEIGHTS, lambda slot: e.for_each("%lo", "%hi", lambda index: item(index, slot)))
-        called = [] if self.plain else ["fill"]
-        called += ["gather"] if self.several or not self.pointwise else []
-        return module(*walk.routines(*called), dots(f"{name}_dots", self.lanes, self.dtype, self.tile), e)
+        routines = walk.routines("gather") if self.plain else walk.routines("gather", "fill")
+        routines.append(turn_lines(f"{name}_panel", self.lanes, self.dtype, WIDTH * self.lanes))
+        routines.append(product(f"{name}_product", self.lanes, self.dtype, self.rows, WIDTH, masked=False, lines=True))
+        return module(*routines, e)
 
     def _box(
         self,
@@ -92,7 +99,8 @@ class Im2colWeightGrad(Im2colKernel):
         e = walk.e
         place, count = images
         columns = e.at(slot, walk["columns_at"])
-        gradients = self._gradients(walk, box, slot, operands[1], images)
+        steps = e.times(count, box.columns)
+        gradients = self._join(walk, box, slot, operands[1], images)
 
         def block(first: Index) -> None:
             existing = e.least(walk["block"], e.minus(channels[1], first))
@@ -114,22 +122,17 @@ class Im2colWeightGrad(Im2colKernel):
             else:
                 lines = columns, walk["columns_line"]
                 e.for_each("0", count, gather)
-            done = e.times(e.quotient(e.minus(first, channels[0]), walk["block"]), walk["block_tiles"])
-            target = e.at(sums, e.times(done, e.times(walk["filter_tiles"], str(self.tile.padded_size(self.lanes)))))
-            elements = e.times(existing, walk["taps"])
-            self._tiles(walk, e.times(count, box.columns), gradients, lines, elements, target)
+            done = e.quotient(e.minus(first, channels[0]), walk["block"])
+            target = e.at(sums, e.times(done, e.times(walk["filters"], walk["sums_line"])))
+            self._multiply(walk, slot, steps, gradients, lines, e.times(existing, walk["taps"]), target)
 
         e.for_each(*channels, block, walk["block"])
 
-    def _gradients(
-        self, walk: Im2colWriter, box: Box, slot: str, out_grad: str, images: tuple[Index, Index]
-    ) -> tuple[str, Index]:
-        """Return the lines of gradients and their distance; those of several images are joined first."""
+    def _join(self, walk: Im2colWriter, box: Box, slot: str, out_grad: str, images: tuple[Index, Index]) -> str:
+        """Return the address of copied lines of gradients: in place, they may compete for the same cache sets."""
         e = walk.e
         place, count = images
         source = e.at(out_grad, e.times(place, e.times(walk["filters"], walk["windows"])), box.start)
-        if not self.several:
-            return source, walk["windows"]
         lines = e.at(slot, walk["gradients_at"])
         image_line = e.times(walk["groups"], e.times(walk["filters"], walk["windows"]))
 
@@ -142,101 +145,127 @@ class Im2colWeightGrad(Im2colKernel):
             )
 
         e.for_each("0", walk["filters"], join)
-        return lines, walk["columns_line"]
+        return lines
 
-    def _tiles(
+    def _multiply(
         self,
         walk: Im2colWriter,
-        width: Index,
-        gradients: tuple[str, Index],
+        slot: str,
+        steps: Index,
+        gradients: str,
         columns: tuple[str, Index],
         elements: Index,
         sums: str,
     ) -> None:
-        """Write the dot products of all lines of gradients with the ``elements`` lines of columns."""
-        e, tile = walk.e, self.tile
+        """Write the products of all lines of gradients with panels of the ``elements`` lines of columns."""
+        e, width = walk.e, str(WIDTH * self.lanes)
+        panels, line = e.at(slot, walk["panels_at"]), walk["columns_line"]
 
-        def column_tile(column: Index) -> None:
-            number = e.quotient(column, str(tile.columns))
+        def turn(column: Index) -> None:
+            e.invoke(
+                f"{walk.name}_panel",
+                f"ptr {e.at(panels, e.times(column, walk['steps']))}",
+                *(f"ptr {e.at(columns[0], e.times(column, columns[1]))}", f"i64 {columns[1]}"),
+                *(f"i64 {e.minus(elements, column)}", f"i64 {steps}"),
+            )
 
-            def row_tile(row: Index) -> None:
-                place = e.plus(e.times(number, walk["filter_tiles"]), e.quotient(row, str(tile.rows)))
+        e.for_each("0", elements, turn, width)
+
+        def tile(row: Index) -> None:
+            def panel(column: Index) -> None:
                 e.invoke(
-                    f"{walk.name}_dots",
-                    *(f"i64 {width}", f"ptr {e.at(gradients[0], e.times(row, gradients[1]))}", f"i64 {gradients[1]}"),
-                    *(f"i64 {e.minus(walk['filters'], row)}",),
-                    *(f"ptr {e.at(columns[0], e.times(column, columns[1]))}", f"i64 {columns[1]}"),
-                    *(f"i64 {e.minus(elements, column)}",),
-                    f"ptr {e.at(sums, e.times(place, str(tile.padded_size(self.lanes))))}",
+                    f"{walk.name}_product",
+                    *(f"i64 {steps}", f"ptr {e.at(gradients, e.times(row, line))}", f"i64 {line}"),
+                    *(f"ptr {e.at(panels, e.times(column, walk['steps']))}", f"i64 {width}"),
+                    *(f"ptr {e.at(sums, e.times(row, walk['sums_line']), column)}", f"i64 {walk['sums_line']}"),
+                    *(f"i64 {e.minus(walk['filters'], row)}", "i64 1"),
                 )
 
-            e.for_each("0", walk["filters"], row_tile, str(tile.rows))
+            e.for_each("0", elements, panel, width)
 
-        e.for_each("0", elements, column_tile, str(tile.columns))
+        e.for_each("0", walk["filters"], tile, str(self.rows))
+
+
+def turn_lines(name: str, lanes: int, dtype: DType, rows: int) -> Routine:
+    """Return the routine that transposes ``rows`` lines of ``%length`` elements; missing lines are zeros.
+
+    It stores whole squares of lanes: steps beyond the length, and up to a vector beyond the last step.
+    """
+    arguments = "ptr noalias %target, ptr noalias %lines, i64 %line, i64 %existing, i64 %length"
+    e = Routine(name, lanes, dtype, arguments)
+    starts = range(0, rows, lanes)
+    # the elements of a missing line are masked
+    lengths = [e.select_index(e.test("slt", str(row), "%existing"), "%length", "0") for row in range(rows)]
+    lines = [e.at("%lines", e.times(str(row), "%line")) for row in range(rows)]
+
+    def square(index: Index, whole: bool) -> None:
+        squares = []
+        for start in starts:
+            found = []
+            for row in range(start, start + lanes):
+                if row >= rows:
+                    found.append(e.zeros())
+                elif whole:
+                    found.append(e.get(lines[row], index))
+                else:
+                    found.append(e.get_where(lines[row], e.below(e.minus(lengths[row], index)), index))
+            squares.append(e.transpose(found))
+        # the next step overwrites the lanes beyond the rows
+        for step in range(lanes):
+            into = e.at("%target", e.times(e.plus(index, str(step)), str(rows)))
+            for start, vectors in zip(starts, squares):
+                e.store(into, str(start), vectors[step])
+
+    size = str(lanes)
+    inside = e.times(e.quotient("%length", size), size)
+    stop = e.select_index(e.test("sge", "%existing", str(rows)), inside, "0")
+    e.for_each("0", stop, lambda index: square(index, whole=True), size)
+    e.for_each(stop, "%length", lambda index: square(index, whole=False), size)
+    return e
 
 
 @dataclasses.dataclass(frozen=True)
 class CombineSums:
     """The kernel that adds up the sums of all blocks of images and stores them in the order of the weights.
 
-    An item of its range is a tile of columns.
+    An item of its range is a filter of a block of channels.
     """
 
     dtype: DType
     lanes: int
-    tile: DotTile
 
     def write(self, name: str) -> str:
         """Return the module's LLVM IR."""
         e = Routine(name, self.lanes, self.dtype)
-        number = {
-            word: COMBINE.index(e, word)
-            for word in (
-                *("groups", "channels", "filters", "taps", "block"),
-                *("block_tiles", "filter_tiles", "group_tiles", "parts"),
-            )
-        }
+        words = ("groups", "channels", "filters", "taps", "block", "blocks", "sums_line", "parts")
+        number = {word: COMBINE.index(e, word) for word in words}
         sums, out = COMBINE.pointer(e, "sums"), COMBINE.pointer(e, "out")
-        stored = self.tile.padded_size(self.lanes)
-        size = e.times(number["filter_tiles"], str(stored))
-        part_size = e.times(e.times(number["groups"], number["group_tiles"]), size)
+        part_size = e.times(
+            e.times(number["groups"], number["blocks"]), e.times(number["filters"], number["sums_line"])
+        )
 
         def item(index: Index) -> None:
-            group, tile = e.split(index, number["group_tiles"])
-            block, within = e.split(tile, number["block_tiles"])
-            place = e.at(sums, e.times(index, size))
+            rest, filter_ = e.split(index, number["filters"])
+            group, block = e.split(rest, number["blocks"])
+            place = e.at(sums, e.times(index, number["sums_line"]))
+            first = e.times(block, number["block"])
+            existing = e.times(e.least(number["block"], e.minus(number["channels"], first)), number["taps"])
+            row = e.plus(e.times(group, number["filters"]), filter_)
+            target = e.at(
+                out, e.times(row, e.times(number["channels"], number["taps"])), e.times(first, number["taps"])
+            )
 
             def vector(at: Index) -> None:
-                total = e.loop(
+                (total,) = e.loop(
                     "1",
                     number["parts"],
                     "1",
                     [e.get(place, at)],
                     lambda part, found: [e.add(found[0], e.get(place, e.plus(at, e.times(part, part_size))))],
                 )
-                e.store(place, at, total[0])
+                e.store_where(target, at, total, e.below(e.minus(existing, at)))
 
-            e.for_each("0", size, vector, str(self.lanes))
-            first = e.times(block, number["block"])
-            existing = e.times(e.least(number["block"], e.minus(number["channels"], first)), number["taps"])
-            column = e.times(within, str(self.tile.columns))
-            width = e.times(number["channels"], number["taps"])
-            target = e.at(
-                out,
-                *(e.times(e.times(group, number["filters"]), width), e.times(first, number["taps"]), column),
-            )
-            columns = e.least(str(self.tile.columns), e.minus(existing, column))
-            starts = [str(start) for start in range(0, self.tile.columns, self.lanes)]
-            masks = [(start, e.below(e.minus(columns, start))) for start in starts]
-
-            def row(filter_: Index) -> None:
-                tile_number, line = e.split(filter_, str(self.tile.rows))
-                source = e.at(place, e.times(tile_number, str(stored)), e.times(line, str(self.tile.columns)))
-                into = e.at(target, e.times(filter_, width))
-                for at, mask in masks:
-                    e.store_where(into, at, e.get_where(source, mask, at), mask)
-
-            e.for_each("0", number["filters"], row)
+            e.for_each("0", existing, vector, str(self.lanes))
 
         e.for_each("%lo", "%hi", item)
         return module(e)

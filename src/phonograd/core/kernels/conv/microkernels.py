@@ -18,7 +18,7 @@ from ...lower.ir.function_builder import Index, Value
 from ..routine import Routine
 from ..target import Machine
 
-__all__ = ["DotTile", "dot_tile", "dots", "most_rows", "product"]
+__all__ = ["WIDTH", "DotTile", "dot_tile", "dots", "most_rows", "product"]
 
 #: vectors side by side in the result of a product
 WIDTH = 2
@@ -42,13 +42,15 @@ def product(
     width: int,
     masked: bool,
     multiply_add: Callable[..., Value] = Routine.fma,
+    lines: bool = False,
 ) -> Routine:
     """Return the routine of a product; ``multiply_add(routine, first, second, sum)`` writes one step of a sum.
 
     Its arguments are the depth of the sum; the two operands and the result, each with the distance of its lines (a line
     of the first operand has ``rows`` scalars); the number of existing lines of the result; and whether to add to the
     result. The result is ``width`` vectors wide. If ``masked``, it has ``%columns`` existing lanes, and if it is one
-    vector wide, the second operand is not read beyond them.
+    vector wide, the second operand is not read beyond them. If ``lines``, the lines of the first operand are its rows;
+    of those that do not exist in the result, the last existing one is read.
     """
     arguments = (
         "i64 %depth, ptr noalias %first, i64 %first_line, ptr noalias %second, i64 %second_line, "
@@ -71,13 +73,18 @@ def product(
         else:
             e.store_where(pointer, offset, value, mask)
 
+    last = e.minus("%rows", "1")
+    row_lines = (
+        [e.at("%first", e.times(e.least(str(row), last), "%first_line")) for row in range(rows)] if lines else []
+    )
+
     def step(index: Index, sums: list[Value]) -> list[Value]:
         line = e.at("%second", e.times(index, "%second_line"))
-        numbers = e.at("%first", e.times(index, "%first_line"))
+        numbers = "" if lines else e.at("%first", e.times(index, "%first_line"))
         vectors = [get(line, vector, width == 1) for vector in range(width)]
         found = []
         for row in range(rows):
-            number = e.get_splat(numbers, str(row))
+            number = e.get_splat(row_lines[row], index) if lines else e.get_splat(numbers, str(row))
             found += [multiply_add(e, number, vectors[v], sums[row * width + v]) for v in range(width)]
         return found
 

@@ -14,6 +14,7 @@ from ..scratch import Scratch
 from ..target import Machine
 from . import channels_last_plan, direct_plan, winograd_plan
 from .adjoint import adjoint_values, line_buffer, specialized_taps
+from .few_weights_grad import COMBINE_DOTS, DOTS, CombineDots, FewWeightsGrad
 from .geometry import Frame, Geometry, box_of, evenly, geometry, round_up, steps_of
 from .im2col import BACKWARD, FORWARD, Im2colDataGrad, Im2colForward
 from .im2col_weight_grad import COMBINE, WEIGHTS, CombineSums, Im2colWeightGrad
@@ -29,10 +30,12 @@ __all__ = ["Convolution", "box_values", "channel_block", "grid_size", "images_to
 _DEPTH = 288
 #: bytes of columns made before they are used: half of a small L2 cache
 _COLUMN_BYTES = 1 << 18
-#: elements along the lines of dot products; for shorter lines, the sums over lanes would dominate
-_DOT_WIDTH = 1024
-#: lines of columns whose dot products are computed before the next lines are gathered
-_DOT_LINES = 128
+#: maximum number of weights of a group whose gradients are dot products; the length of their lines, and lines of
+#: columns whose dot products are computed before the next lines are gathered
+_FEW_WEIGHTS, _DOT_WIDTH, _DOT_LINES = 1024, 1024, 128
+#: windows summed up by one call of a micro-kernel in gradients of weights: a panel of columns should stay in the L1
+#: cache. Lines of columns that are multiplied before the next lines are gathered
+_SUM_STEPS, _SUM_LINES = 256, 128
 #: channels and filters below which vectors of channels are too empty for Winograd's algorithm
 _LEAST_CHANNELS = 16
 #: the kernel for tiles of 8 by 8: the transforms of others would cost too much, or have large errors. The maximum
@@ -154,6 +157,8 @@ class Convolution:
             return direct_plan.weight_grad(self.machine, self.slots, shape, dtype)
         if dtype == FLOAT32 and shape.batch and channels_last_plan.suits(self.machine, shape):
             return channels_last_plan.weight_grad(self.machine, self.slots, shape)
+        if shape.filters * shape.channels * shape.taps <= _FEW_WEIGHTS:
+            return self._few_weights(shape, dtype)
         return self._weights(shape, dtype)
 
     def _tiling(self, shape: Geometry, dtype: DType) -> Tiling | None:
@@ -253,6 +258,44 @@ class Convolution:
 
     def _weights(self, shape: Geometry, dtype: DType) -> Plan:
         lanes, size = self.machine.lanes(dtype), dtype.itemsize
+        width = WIDTH * lanes
+        rows = evenly(shape.filters, most_rows(self.machine))
+        block = channel_block(shape, _SUM_LINES)
+        blocks, sums_line = -(-shape.channels // block), round_up(block * shape.taps, width)
+        sums = shape.groups * blocks * shape.filters * sums_line * size
+        # lines of small images are joined; their number does not depend on the batch size
+        images = max(1, _SUM_STEPS // shape.windows)
+        joined = min(images, max(1, shape.batch))
+        image_block = round_up(max(1, -(-shape.batch // max(1, min(_ITEMS, _SUM_BYTES // sums)))), joined)
+        image_blocks = max(1, -(-shape.batch // image_block))
+        parts = min(blocks, -(-_ITEMS // (image_blocks * shape.groups)))
+        block_part = -(-blocks // parts) * block
+        parts = -(-shape.channels // block_part)
+        box = box_of(shape.counts, _SUM_STEPS, lanes)
+        frame = Frame.of_box(shape, box)
+        framed = 0 if shape.plain else round_up(block * frame.channel + lanes, lanes)
+        values, elements = box_values(shape, box, block, lanes, framed, joined)
+        values.update(frame_values(shape, frame), gradients_at=elements)
+        steps = round_up(joined * math.prod(box), lanes)
+        panels_at = round_up(elements + shape.filters * line_of(box, lanes, joined) + 2 * lanes, width)
+        scratch = Scratch(self.slots)
+        place = scratch.reserve(sums * image_blocks)
+        values.update(scratch.slots((panels_at + sums_line * steps + lanes) * size), sums=place, batch=shape.batch)
+        values.update(panels_at=panels_at, steps=steps, sums_line=sums_line, blocks=blocks)
+        values.update(images=images, image_block=image_block, block_part=block_part, parts=parts)
+        known = shape.plain, specialized_stride(shape.stride[2])
+        kernel = Im2colWeightGrad(dtype, lanes, *known, shape.pointwise, images > 1, rows)
+        combining: Values = {**values, "parts": image_blocks}
+        items = shape.groups * blocks * shape.filters
+        launches = (
+            scratch.clear(),
+            Launch(kernel, WEIGHTS.fill(values, frame.taps), image_blocks * shape.groups * parts, work=shape.work),
+            Launch(CombineSums(dtype, lanes), COMBINE.fill(combining), items, _chunk(sums_line * image_blocks)),
+        )
+        return Plan(launches, scratch.size)
+
+    def _few_weights(self, shape: Geometry, dtype: DType) -> Plan:
+        lanes, size = self.machine.lanes(dtype), dtype.itemsize
         tile = dot_tile(self.machine)
         block = channel_block(shape, _DOT_LINES)
         blocks = -(-shape.channels // block)
@@ -279,23 +322,26 @@ class Convolution:
         values.update(block_tiles=block_tiles, filter_tiles=filter_tiles, group_tiles=blocks * block_tiles)
         values.update(images=images, block_part=block_part, parts=parts)
         known = shape.plain, specialized_stride(shape.stride[2])
-        kernel = Im2colWeightGrad(dtype, lanes, *known, shape.pointwise, images > 1, tile)
+        kernel = FewWeightsGrad(dtype, lanes, *known, shape.pointwise, images > 1, tile)
         combining: Values = {**values, "parts": image_blocks}
         items = shape.groups * blocks * block_tiles
         launches = (
             scratch.clear(),
-            Launch(kernel, WEIGHTS.fill(values, frame.taps), image_blocks * shape.groups * parts, work=shape.work),
+            Launch(kernel, DOTS.fill(values, frame.taps), image_blocks * shape.groups * parts, work=shape.work),
             Launch(
-                CombineSums(dtype, lanes, tile), COMBINE.fill(combining), items, _chunk(shape.filters * image_blocks)
+                CombineDots(dtype, lanes, tile),
+                COMBINE_DOTS.fill(combining),
+                items,
+                _chunk(shape.filters * image_blocks),
             ),
         )
         return Plan(launches, scratch.size)
 
 
 def _flipped(shape: Geometry) -> Geometry | None:
-    """Return the convolution of gradients with flipped kernels that is the data gradient, if it has few more windows.
+    """Return the convolution of gradients with flipped kernels that is the data gradient, if it pays.
 
-    It saves the sums of columns. It exists for stride 1.
+    It exists for stride 1 and saves the sums of columns, but has as many windows as the data has elements.
     """
     borders = [gap * (width - 1) - pad for gap, width, pad in zip(shape.dilate, shape.kernel, shape.pad)]
     few = shape.pixels <= _MOST_FLIPPED * shape.windows and shape.channels >= _LEAST_FLIPPED
