@@ -1,12 +1,12 @@
 """Install libraries that were written for MXNet, run their models and tests, and write the table of counts.
 
-``python -m tests.world [--only NAME ...] [--parts NAME ...] [--sources DIRECTORY] [--oracle] [--cold] [--again] [--write]``.
+``python -m tests.world [--only NAME ...] [--parts NAME ...] [--sources DIRECTORY] [--oracle] [--again] [--times] [--write]``.
 Libraries get an environment in ``~/.cache/phonograd-world``, with this library as ``mxnet``; ``--oracle`` makes a second
 one with real MXNet 1.9.1 (Python 3.11). The tests of a library are those of its repository at the tag of the installed
 version: they are cloned, or taken from ``DIRECTORY/<name>``. They run file by file. Results are kept in
 ``tests/world/results.json``, so an interrupted run continues where it stopped; ``--again`` runs everything again, and
-``--parts`` the named models or files of tests. ``--cold`` runs scripts with an empty cache of kernels, for the row of
-seconds.
+``--parts`` the named models or files of tests. ``--times`` runs the estimators of GluonTS with MXNet, with an empty and
+with a filled cache of kernels, and prints the row of seconds.
 """
 
 import argparse
@@ -65,6 +65,9 @@ COMMON = [
 
 #: relative difference of sums in another order, through hundreds of layers
 TOLERANCE = 1e-2
+
+#: the error of a model that downloads weights
+NEEDS_FILE = "ConnectionError"
 
 #: seconds for one test, and for all tests of a file
 SECONDS_TEST, SECONDS_FILE = 150, 1200
@@ -212,25 +215,25 @@ def source_of(library, sources):
     return place
 
 
-def variables(oracle, cold=False):
-    """Return the environment variables under which ``import mxnet`` means one or the other."""
+def variables(oracle, cache=None):
+    """Return the environment variables under which ``import mxnet`` means one or the other, with a cache of kernels."""
     files = {"PHONOGRAD_WORLD_FILES": str(HOME / "files")}
     if oracle:
         return {**os.environ, **files}
     source = ROOT / "src"
     found = {**os.environ, **files, "PYTHONPATH": f"{source}:{source / 'phonograd' / 'compat' / 'mxnet_path'}"}
-    if cold:
-        found["PHONOGRAD_CACHE_DIRECTORY"] = tempfile.mkdtemp()
+    if cache is not None:
+        found["PHONOGRAD_CACHE_DIRECTORY"] = cache
     return found
 
 
-def run_script(library, sources, oracle, known, chosen, cold=False):
+def run_script(library, sources, oracle, known, chosen, cache=None):
     """Yield the name and the result of each model or estimator that the script of a library tries.
 
     The script prints a line with ``begin`` before each of them. It is started again after the one that ended it.
     """
     done, begun = list(known), ""
-    options = variables(oracle, cold)
+    options = variables(oracle, cache)
     if "==" not in library.package:
         options["PHONOGRAD_WORLD_SOURCE"] = str(source_of(library, sources))
     while begun is not None:
@@ -324,6 +327,11 @@ def comparisons(results, name):
     here, there = kinds.get("here", {}), kinds.get("mxnet", {})
     both = [each for each in here if "outputs" in here[each] and "outputs" in there.get(each, {})]
     lines = []
+    counts = [sum([NEEDS_FILE in str(found["failures"]) for found in parts.values()]) for parts in (here, there)]
+    if any(counts):
+        lines.append(
+            f"| {package} | of those that fail: need a file of weights from the network | {counts[0]} | {counts[1]} |"
+        )
     if both:
         equal = sum([is_equal(here[each], there[each]) for each in both])
         what = "of those that compute with both: outputs with the means and deviations of MXNet's"
@@ -371,6 +379,22 @@ def store(name, kind, part, found):
         RESULTS.write_text(json.dumps(results, indent=1, sort_keys=True) + "\n", encoding="utf-8")
 
 
+def keep(name, kind, parts):
+    """Store the results of parts of a library as they come."""
+    for part, found in parts:
+        store(name, kind, part, found)
+        print(f"{part}: {found['passed']} of {found['total']}", file=sys.stderr, flush=True)
+
+
+def time_estimators():
+    """Run the estimators of GluonTS with MXNet, with an empty and with a filled cache of kernels; print the seconds."""
+    name = "gluonts-estimators"
+    with tempfile.TemporaryDirectory() as cache:
+        for kind in ("mxnet", "cold", "here"):
+            keep(name, kind, run_script(LIBRARIES[name], None, kind == "mxnet", [], [], cache))
+    print(comparisons(stored(), name)[-1])
+
+
 def main():
     """Run the libraries and write the results."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -378,19 +402,20 @@ def main():
     parser.add_argument("--parts", nargs="*", default=[], help="models or files of tests to run again, instead of all")
     parser.add_argument("--sources", help="a directory with the repositories of the libraries")
     parser.add_argument("--oracle", action="store_true", help="run with real MXNet 1.9.1 instead")
-    parser.add_argument("--cold", action="store_true", help="run scripts with an empty cache of kernels")
+    parser.add_argument(
+        "--times", action="store_true", help="time the estimators of GluonTS, and print a row of seconds"
+    )
     parser.add_argument("--again", action="store_true", help="run again what has results already")
     parser.add_argument("--write", action="store_true", help="write docs/compatibility.md")
     arguments = parser.parse_args()
-    kind = "mxnet" if arguments.oracle else "cold" if arguments.cold else "here"
-    for name in arguments.only:
+    if arguments.times:
+        time_estimators()
+    kind = "mxnet" if arguments.oracle else "here"
+    for name in arguments.only if not arguments.times else ():
         library = LIBRARIES[name]
         known = {} if arguments.again or arguments.parts else stored().get(name, {}).get(kind, {})
         common = library, arguments.sources, arguments.oracle, known, arguments.parts
-        parts = run_script(*common, arguments.cold) if library.script else run_files(*common)
-        for part, found in parts:
-            store(name, kind, part, found)
-            print(f"{part}: {found['passed']} of {found['total']}", file=sys.stderr, flush=True)
+        keep(name, kind, run_script(*common) if library.script else run_files(*common))
     if arguments.write:
         write(stored())
 
