@@ -31,7 +31,7 @@ help:
 	@echo "make oracle          record reference values from real MXNet; needs MXNET_PYTHON=/path/to/python"
 	@echo "make sweep           record calls and shape inference of real MXNet; needs MXNET_PYTHON=/path/to/python"
 	@echo "make surface         record the names and signatures of real MXNet; needs MXNET_PYTHON=/path/to/python"
-	@echo "make world           run GluonCV, GluonNLP and GluonTS with this library as mxnet; writes docs/compatibility.md"
+	@echo "make world           run GluonCV, GluonNLP, GluonTS and others with this library as mxnet; writes docs/compatibility.md"
 	@echo "make package         build the wheel and the sdist, and try them in clean environments"
 	@echo "make release-check   the same with every supported Python of this machine"
 	@echo "make docs            build the site in build/site, and check its links"

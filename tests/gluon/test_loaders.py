@@ -16,6 +16,7 @@ import pytest
 
 import phonograd as mx
 from phonograd import gluon
+from phonograd.core.trace.trace import LOCAL
 from phonograd.gluon import data, nn
 from phonograd.gluon.data import workers
 from phonograd.gluon.data.vision import transforms
@@ -181,3 +182,12 @@ def test_two_workers_keep_lenet_fed():
     loader.close()
     # the first pass starts the workers and compiles
     assert min(shares[1:]) < 0.35
+
+
+def test_workers_do_not_repeat_what_is_pending():
+    doubled = mx.nd.array([1.0, 2.0]) * 2
+    assert LOCAL.trace.live()
+    loader = data.DataLoader(data.SimpleDataset([0, 1]).transform(lambda index: doubled[index]), 1, num_workers=1)
+    assert [batch.asscalar() for batch in loader] == [2, 4]
+    loader.close()
+    assert not LOCAL.trace.live()

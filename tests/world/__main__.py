@@ -1,11 +1,12 @@
 """Install libraries that were written for MXNet, run their models and tests, and write the table of counts.
 
-``python -m tests.world [--only NAME ...] [--sources DIRECTORY] [--oracle] [--cold] [--again] [--write]``. Each library gets an
-environment in ``~/.cache/phonograd-world``, with this library as ``mxnet``; ``--oracle`` makes a second one with real
-MXNet 1.9.1 (Python 3.11). The tests of a library are those of its repository at the tag of the installed version: they
-are cloned, or taken from ``DIRECTORY/<name>``. They run file by file. Results are kept in ``tests/world/results.json``,
-so an interrupted run continues where it stopped; ``--again`` runs everything again. ``--cold`` runs scripts with an empty
-cache of kernels, for the row of seconds.
+``python -m tests.world [--only NAME ...] [--parts NAME ...] [--sources DIRECTORY] [--oracle] [--again] [--times] [--write]``.
+Libraries get an environment in ``~/.cache/phonograd-world``, with this library as ``mxnet``; ``--oracle`` makes a second
+one with real MXNet 1.9.1 (Python 3.11). The tests of a library are those of its repository at the tag of the installed
+version: they are cloned, or taken from ``DIRECTORY/<name>``. They run file by file. Results are kept in
+``tests/world/results.json``, so an interrupted run continues where it stopped; ``--again`` runs everything again, and
+``--parts`` the named models or files of tests. ``--times`` runs the estimators of GluonTS with MXNet, with an empty and
+with a filled cache of kernels, and prints the row of seconds.
 """
 
 import argparse
@@ -53,11 +54,20 @@ COMMON = [
     "cython",
     "setuptools<80",
     "opencv-python-headless==4.8.1.78",
+    "networkx",
+    "scikit-learn==1.2.2",
+    "easydict",
+    "ipython==8.18.1",
+    "paramz==0.10.0",
+    "GPy==1.13.2",
 ]
 
 
 #: relative difference of sums in another order, through hundreds of layers
 TOLERANCE = 1e-2
+
+#: the error of a model that downloads weights
+NEEDS_FILE = "ConnectionError"
 
 #: seconds for one test, and for all tests of a file
 SECONDS_TEST, SECONDS_FILE = 150, 1200
@@ -68,10 +78,14 @@ class Library:
     """A library: its package and version, its repository and tag, its tests and the arguments of pytest."""
 
     name: str
+    #: a requirement of pip, or the name of a library that is no package
     package: str
     repository: str
+    #: a tag, or a commit of a repository without tags
     tag: str
     tests: str = ""
+    #: the directory of the repository in which the tests run
+    folder: str = ""
     arguments: list[str] = field(default_factory=list)
     #: a script that prints one line of JSON for each model
     script: str = ""
@@ -104,7 +118,7 @@ LIBRARIES = {
             "https://github.com/dmlc/gluon-nlp",
             "v0.10.0",
             "tests/unittest",
-            ["-m", "not remote_required and not gpu"],
+            arguments=["-m", "not remote_required and not gpu"],
         ),
         Library(
             "gluonnlp-models",
@@ -124,6 +138,38 @@ LIBRARIES = {
         ),
         Library("sockeye", "sockeye==2.3.24", "https://github.com/awslabs/sockeye", "2.3.24", "test/unit"),
         Library("mxboard", "mxboard==0.1.0", "https://github.com/awslabs/mxboard", "v0.1.0", "tests/python/unittest"),
+        Library(
+            "mxfusion",
+            "MXFusion==0.3.1",
+            "https://github.com/amzn/MXFusion",
+            "v0.3.1",
+            "testing",
+            arguments=["-o", "addopts="],
+        ),
+        Library(
+            "xfer",
+            "xfer-ml==1.1.0",
+            "https://github.com/amzn/xfer",
+            "860ec41aa7472027862a24aa10dbe65498c9a323",
+            "tests/unit",
+            folder="xfer-ml",
+        ),
+        Library(
+            "d2l",
+            "d2l==0.17.6",
+            "https://github.com/d2l-ai/d2l-en",
+            "v0.17.6",
+            script="d2l_models.py",
+            what="models and functions of the chapters that train on made-up data",
+        ),
+        Library(
+            "insightface",
+            "InsightFace, arcface_mxnet",
+            "https://github.com/deepinsight/insightface",
+            "7fadd420c2351d0ffa8cac403421c1a3ed733365",
+            script="insightface_networks.py",
+            what="networks and losses that compute, and train for one step",
+        ),
         Library("gluonts", "gluonts==0.13.7", "https://github.com/awslabs/gluonts", "v0.13.7", "test/mx"),
         Library(
             "gluonts-estimators",
@@ -151,7 +197,7 @@ def environment(oracle):
         subprocess.run(["python3.11", "-m", "venv", place], check=True)
         install = [python, "-m", "pip", "install", "--quiet"]
         subprocess.run([*install, *(ORACLE if oracle else OURS), *COMMON], check=True)
-        packages = sorted({library.package for library in LIBRARIES.values()})
+        packages = sorted({library.package for library in LIBRARIES.values() if "==" in library.package})
         subprocess.run([*install, "--no-deps", *packages], check=True)
         ready.touch()
     return python
@@ -163,33 +209,37 @@ def source_of(library, sources):
         return Path(sources) / library.name
     place = HOME / f"{library.name}-{library.tag}"
     if not place.exists():
-        clone = ["git", "clone", "--quiet", "--depth", "1", "--branch", library.tag, library.repository, place]
-        subprocess.run(clone, check=True)
+        subprocess.run(["git", "init", "--quiet", place], check=True)
+        for command in (["fetch", "--depth", "1", library.repository, library.tag], ["checkout", "FETCH_HEAD"]):
+            subprocess.run(["git", "-C", place, *command, "--quiet"], check=True)
     return place
 
 
-def variables(oracle, cold=False):
-    """Return the environment variables under which ``import mxnet`` means one or the other."""
+def variables(oracle, cache=None):
+    """Return the environment variables under which ``import mxnet`` means one or the other, with a cache of kernels."""
     files = {"PHONOGRAD_WORLD_FILES": str(HOME / "files")}
     if oracle:
         return {**os.environ, **files}
     source = ROOT / "src"
     found = {**os.environ, **files, "PYTHONPATH": f"{source}:{source / 'phonograd' / 'compat' / 'mxnet_path'}"}
-    if cold:
-        found["PHONOGRAD_CACHE_DIRECTORY"] = tempfile.mkdtemp()
+    if cache is not None:
+        found["PHONOGRAD_CACHE_DIRECTORY"] = cache
     return found
 
 
-def run_script(library, oracle, known, cold=False):
+def run_script(library, sources, oracle, known, chosen, cache=None):
     """Yield the name and the result of each model or estimator that the script of a library tries.
 
     The script prints a line with ``begin`` before each of them. It is started again after the one that ended it.
     """
     done, begun = list(known), ""
+    options = variables(oracle, cache)
+    if "==" not in library.package:
+        options["PHONOGRAD_WORLD_SOURCE"] = str(source_of(library, sources))
     while begun is not None:
-        command = [environment(oracle), Path(__file__).with_name(library.script), "--skip", *done]
+        command = [environment(oracle), Path(__file__).with_name(library.script), *chosen, "--skip", *done]
         with subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=variables(oracle, cold)
+            command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=options
         ) as process:
             begun = None
             for line in process.stdout:
@@ -212,13 +262,14 @@ def counts_of(found):
     return {"passed": 1 - len(failures), "total": 1, "failures": failures, **found}
 
 
-def run_files(library, sources, oracle, known):
+def run_files(library, sources, oracle, known, chosen):
     """Yield the name and the result of each file of tests."""
-    source = source_of(library, sources)
+    source = source_of(library, sources) / library.folder
     command = [environment(oracle), "-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "ignore", "--tb=no", "-rfE"]
-    for path in sorted((source / library.tests).rglob("test_*.py")):
+    folder = source / library.tests
+    for path in sorted([*folder.rglob("test_*.py"), *folder.rglob("*_test.py")]):
         name = str(path.relative_to(source))
-        if name in known:
+        if name in known or (chosen and name not in chosen):
             continue
         arguments = ["--timeout", str(SECONDS_TEST), *library.arguments, name]
         try:
@@ -276,6 +327,11 @@ def comparisons(results, name):
     here, there = kinds.get("here", {}), kinds.get("mxnet", {})
     both = [each for each in here if "outputs" in here[each] and "outputs" in there.get(each, {})]
     lines = []
+    counts = [sum([NEEDS_FILE in str(found["failures"]) for found in parts.values()]) for parts in (here, there)]
+    if any(counts):
+        lines.append(
+            f"| {package} | of those that fail: need a file of weights from the network | {counts[0]} | {counts[1]} |"
+        )
     if both:
         equal = sum([is_equal(here[each], there[each]) for each in both])
         what = "of those that compute with both: outputs with the means and deviations of MXNet's"
@@ -323,27 +379,43 @@ def store(name, kind, part, found):
         RESULTS.write_text(json.dumps(results, indent=1, sort_keys=True) + "\n", encoding="utf-8")
 
 
+def keep(name, kind, parts):
+    """Store the results of parts of a library as they come."""
+    for part, found in parts:
+        store(name, kind, part, found)
+        print(f"{part}: {found['passed']} of {found['total']}", file=sys.stderr, flush=True)
+
+
+def time_estimators():
+    """Run the estimators of GluonTS with MXNet, with an empty and with a filled cache of kernels; print the seconds."""
+    name = "gluonts-estimators"
+    with tempfile.TemporaryDirectory() as cache:
+        for kind in ("mxnet", "cold", "here"):
+            keep(name, kind, run_script(LIBRARIES[name], None, kind == "mxnet", [], [], cache))
+    print(comparisons(stored(), name)[-1])
+
+
 def main():
     """Run the libraries and write the results."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", nargs="*", default=list(LIBRARIES), choices=list(LIBRARIES))
+    parser.add_argument("--parts", nargs="*", default=[], help="models or files of tests to run again, instead of all")
     parser.add_argument("--sources", help="a directory with the repositories of the libraries")
     parser.add_argument("--oracle", action="store_true", help="run with real MXNet 1.9.1 instead")
-    parser.add_argument("--cold", action="store_true", help="run scripts with an empty cache of kernels")
+    parser.add_argument(
+        "--times", action="store_true", help="time the estimators of GluonTS, and print a row of seconds"
+    )
     parser.add_argument("--again", action="store_true", help="run again what has results already")
     parser.add_argument("--write", action="store_true", help="write docs/compatibility.md")
     arguments = parser.parse_args()
-    kind = "mxnet" if arguments.oracle else "cold" if arguments.cold else "here"
-    for name in arguments.only:
+    if arguments.times:
+        time_estimators()
+    kind = "mxnet" if arguments.oracle else "here"
+    for name in arguments.only if not arguments.times else ():
         library = LIBRARIES[name]
-        known = {} if arguments.again else stored().get(name, {}).get(kind, {})
-        if library.script:
-            parts = run_script(library, arguments.oracle, known, arguments.cold)
-        else:
-            parts = run_files(library, arguments.sources, arguments.oracle, known)
-        for part, found in parts:
-            store(name, kind, part, found)
-            print(f"{part}: {found['passed']} of {found['total']}", file=sys.stderr, flush=True)
+        known = {} if arguments.again or arguments.parts else stored().get(name, {}).get(kind, {})
+        common = library, arguments.sources, arguments.oracle, known, arguments.parts
+        keep(name, kind, run_script(*common) if library.script else run_files(*common))
     if arguments.write:
         write(stored())
 

@@ -36,6 +36,7 @@ import numpy as np
 from ...core.base import settings
 from ...core.base.errors import MXNetError
 from ...core.trace.rng import seed as seed_stream
+from ...core.trace.trace import waitall
 from ...ndarray.array import NDArray
 from ...ndarray.creation import zeros
 from ...util import is_np_array, is_np_shape, np_array, np_shape
@@ -212,6 +213,8 @@ class ProcessWorkerPool(WorkerPool):
         context: Any = multiprocessing.get_context(_start_method())
         if _is_forking(context):
             _load_engine()
+            # otherwise every worker would compute what is pending here, such as a forward pass that a transform needs
+            waitall()
         self._closing = False
         self._waiting: list[tuple[Hashable, bytes]] = []
         self._workers: list[_Worker] = []
