@@ -6177,7 +6177,7 @@ def quantile(a: ndarray, q: ArrayLike, axis: int | Sequence[int] | None = None, 
     """
 
 def rate(nper: Any, pmt: Any, pv: Any, fv: Any, when: Any = 'end', guess: Any = None, tol: float | None = None, maxiter: Any = 100) -> ndarray:
-    """Return the interest of a period; NaN if it is not found.
+    """Return the interest of a period, or NaN if it is not found.
 
     NumPy computes it on the values of arrays; gradients do not pass through.
 
