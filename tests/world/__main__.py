@@ -55,6 +55,7 @@ COMMON = [
     "setuptools<80",
     "opencv-python-headless==4.8.1.78",
     "networkx",
+    "graphviz",
     "scikit-learn==1.2.2",
     "easydict",
     "ipython==8.18.1",

@@ -59,6 +59,11 @@ def attempt(name):
     size = tuple(configuration.config.image_shape[:2])
     module.bind([("data", (BATCH, 3, *size))], [("softmax_label", (BATCH,))])
     module.init_params(FromNumPy())
+    weights, states = module.get_params()
+    if "fc7_weight" in weights:
+        # its variable asks for random numbers of the library
+        FromNumPy()._init_weight("fc7_weight", weights["fc7_weight"])
+        module.set_params(weights, states)
     module.init_optimizer(optimizer="sgd", optimizer_params={"learning_rate": 1e-3, "momentum": 0.9, "wd": 5e-4})
     random = np.random.RandomState(0)
     batch = mx.io.DataBatch(
