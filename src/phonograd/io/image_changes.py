@@ -39,8 +39,8 @@ class ShapeChange(NamedTuple):
         Example: a rotation by 180 degrees.
 
         >>> change = ShapeChange(180, True, 0.0, (1, 1), (1, 1), (0, 1e10))
-        >>> change.apply(np.array([[[1], [2], [3]]], np.uint8), random.Random(), 0, 0)[0, :, 0]
-        array([0, 3, 2], dtype=uint8)
+        >>> change.apply(np.array([[[1], [2], [3]], [[4], [5], [6]]], np.uint8), random.Random(), 0, 0)[1, :, 0]
+        array([0, 6, 5], dtype=uint8)
         """
         if not self.is_needed:
             return image
