@@ -49,6 +49,7 @@ NAMES = {
     "*:wrap_np_*": "wrap the C library's functions",
     "*:with_array_*_protocol mxnet.numpy_op_fallback:*": "register MXNet's own functions with NumPy",
     "*:pmt": "NumPy removed it in 1.20; MXNet's raises an error, too",
+    "mxnet.numpy.*:mirr mxnet.numpy.*:npv mxnet.numpy.*:ppmt mxnet.numpy.*:pv mxnet.numpy.*:rate": "mx.np has them",
     "mxnet.numpy.*:alltrue mxnet.numpy.*:in1d mxnet.numpy.*:msort mxnet.numpy.*:trapz": (
         "NumPy 2 removed them; MXNet's module holds NumPy's own functions"
     ),
