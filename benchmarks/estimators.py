@@ -1,4 +1,4 @@
-"""Train and predict with all estimators of GluonTS, a few batches each: ``python -m benchmarks.gluonts``.
+"""Train and predict with all estimators of GluonTS, a few batches each: ``python -m benchmarks.estimators``.
 
 The script of :mod:`tests.world` runs in its environments, which ``python -m tests.world --only gluonts-estimators
 --oracle`` makes: one with phonograd as ``mxnet``, one with MXNet. Rounds alternate between phonograd with an empty cache
@@ -39,7 +39,7 @@ def run(python: Path, oracle: bool, directory: str) -> tuple[dict[str, float], f
 
 def main() -> int:
     """Measure, and print the seconds."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.gluonts", description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.estimators", description=__doc__.partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--write", action="store_true", help="keep the results and write the documents' figures")
     options = parser.parse_args()
