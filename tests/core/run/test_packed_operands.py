@@ -333,3 +333,18 @@ def test_other_settings_of_algorithms_are_not_mixed() -> None:
         assert program._packed is None
     program._pack([1, 3])
     assert program._packed is not None
+
+
+def test_weights_of_quantized_networks_are_kept(packings: list[int]) -> None:
+    x = data()
+    calibrated = mx.contrib.quantization.quantize_net_v2(network(), calib_data=[x], calib_mode="naive")
+    calibrated.hybridize()
+    with settings.override(packed_bytes=0):
+        wanted = calibrated(x).asnumpy()
+    found = settle(calibrated, x)
+    assert found.tobytes() == wanted.tobytes()
+    # two products, and convolutions by tiles and by columns
+    assert len(packings) >= 4
+    before = len(packings)
+    settle(calibrated, x)
+    assert len(packings) == before
