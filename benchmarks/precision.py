@@ -231,9 +231,12 @@ def _figures(python: str, name: str, library: str, precision: str, threads: int)
     for batches in ("1", "3"):
         row = name, library, precision, batches, str(threads)
         each = _row(python, *row)
+        for _ in range(2):
+            # the memory of the compiler is not counted: kernels are compiled by earlier processes
+            if isinstance(each, dict) and each.get("compiled"):
+                each = _row(python, *row)
         if isinstance(each, dict) and each.get("compiled"):
-            # with compiled kernels, the memory of the compiler is not counted
-            each = _row(python, *row)
+            return "kernels were still compiled in the third process: run it again"
         if isinstance(each, str):
             return each
         found.append(each)
