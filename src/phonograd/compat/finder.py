@@ -147,6 +147,9 @@ def _import_part(part: str) -> ModuleType:
     )
 
 
+#: the modules of operators
+_OPERATORS = (f"{LIBRARY}.ndarray", f"{LIBRARY}.symbol")
+
 #: parts that are being looked for
 _sought: set[str] = set()
 
@@ -167,9 +170,12 @@ def _imported_submodule(part: str) -> ModuleType | None:
 
 
 def complete(module: ModuleType) -> None:
-    """Let a module of the library offer the names that MXNet's module of the same path imports."""
+    """Let a module of the library offer the names that MXNet's module of the same path imports.
+
+    The modules that ``hybrid_forward`` gets as ``F`` have MXNet's names: programs compare ``F.__name__``.
+    """
     name = module.__name__
-    places = shared(ALIAS + name[len(LIBRARY) :])
+    places = shared(ALIAS + name[len(LIBRARY) :]) if name.startswith(LIBRARY) else None
     if not places or name in _before or isinstance(module, VirtualModule):
         return
     own: Callable[[str], Any] | None = stored_names(module).get("__getattr__")
@@ -192,11 +198,14 @@ def complete(module: ModuleType) -> None:
     # functions of the module, not of its class: they cost nothing where a name is found
     stored_names(module)["__getattr__"] = find
     stored_names(module)["__dir__"] = list_names
+    if name in _OPERATORS:
+        module.__name__ = ALIAS + name[len(LIBRARY) :]
 
 
 def restore() -> None:
     """Undo all calls of :func:`complete`."""
-    for module, own, own_dir in _before.values():
+    for name, (module, own, own_dir) in _before.items():
+        module.__name__ = name
         for hook, value in (("__getattr__", own), ("__dir__", own_dir)):
             if value is None:
                 stored_names(module).pop(hook, None)

@@ -72,13 +72,17 @@ def _prepare_native_calls() -> None:
         _native_calls.append(prepare(NDArray))
 
 
+#: this module, whose name may become MXNet's
+_this = sys.modules[__name__]
+
+
 def _install_native_calls() -> None:
     from ..core.array.fastcall.native_install import install, prepare
 
     try:
         calls = _native_calls.pop() if _native_calls else prepare(NDArray)
         if calls is not None:
-            modules = (sys.modules[__name__], contrib, image, linalg, op, _internal, *_numpy_namespaces())
+            modules = (_this, contrib, image, linalg, op, _internal, *_numpy_namespaces())
             install(calls, NDArray, modules)
     except Exception as error:  # noqa: BLE001 - native calls are optional, and the current evaluation must not fail
         warnings.warn(
@@ -148,7 +152,7 @@ else:
     def __getattr__(name: str) -> Any:
         if name in ("ndarray", "utils"):
             # in MXNet, NDArray is in nd.ndarray and the file functions are in nd.utils
-            return sys.modules[__name__]
+            return _this
         if name in _BESIDE:
             globals()[name] = importlib.import_module(_BESIDE[name])
             return globals()[name]

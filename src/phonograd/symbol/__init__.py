@@ -163,10 +163,13 @@ if TYPE_CHECKING:
     __all__ += op.__all__
 else:
 
+    #: this module, whose name may become MXNet's
+    _this = sys.modules[__name__]
+
     def __getattr__(name: str) -> Any:
         if name == "symbol":
             # MXNet keeps Symbol in sym.symbol
-            return sys.modules[__name__]
+            return _this
         if name in ("np", "npx"):
             from . import numpy_symbols
 
