@@ -27,7 +27,7 @@ import phonograd as mx
 from phonograd import autograd, gluon, nd, np, npx, settings, sym
 from phonograd.core.array.handle import node_in
 from phonograd.core.kernels.matmul import gemm
-from phonograd.core.plan import assembly, cache, partition, promotion
+from phonograd.core.plan import cache, loops, partition, promotion
 from phonograd.core.trace.trace import LOCAL, ready_trace
 from phonograd.profiler import profile
 
@@ -201,7 +201,7 @@ def divided(threads: int) -> Iterator[None]:
     """Divide the work of kernels into chunks of a few elements, and share them among threads."""
     with contextlib.ExitStack() as stack:
         stack.enter_context(settings.override(num_threads=threads, cache_directory="", tiers="plan"))
-        for module in (assembly, partition):
+        for module in (loops, partition):
             stack.enter_context(mock.patch.object(module, "CHUNK_ELEMENTS", 2))
             stack.enter_context(mock.patch.object(module, "ENOUGH_CHUNKS", 1))
         stack.enter_context(mock.patch.object(partition, "PART_ELEMENTS", 4))

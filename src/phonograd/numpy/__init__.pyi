@@ -5392,7 +5392,7 @@ def mirr(values: ArrayLike, finance_rate: Any, reinvest_rate: Any) -> float:
 
     Examples
     --------
-    >>> round(float(mx.np.mirr(mx.np.array([-100.0, 39.0, 59.0, 55.0, 20.0]), 0.1, 0.12)), 4)
+    >>> print(f'{mx.np.mirr(mx.np.array([-100.0, 39.0, 59.0, 55.0, 20.0]), 0.1, 0.12):.4f}')
     0.2044
     """
 
@@ -5692,7 +5692,7 @@ def npv(rate: Any, values: ArrayLike) -> float:
 
     Examples
     --------
-    >>> round(float(mx.np.npv(0.1, mx.np.array([-100.0, 60.0, 60.0]))), 4)
+    >>> print(f'{mx.np.npv(0.1, mx.np.array([-100.0, 60.0, 60.0])):.4f}')
     4.1322
     """
 

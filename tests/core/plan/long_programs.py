@@ -31,12 +31,12 @@ from phonograd.core.ops.math.structural import constant, leaf, variable
 from phonograd.core.ops.shape.creation import position_along
 from phonograd.core.ops.vision.regions import assign_flat, assign_step
 from phonograd.core.plan import (
-    assembly,
     expansion,
     fusion,
     group,
     inplace,
     layout,
+    loops,
     partition,
     products,
     rematerialize,
@@ -61,7 +61,7 @@ LIMITS: dict[str, tuple[tuple[Any, ...], list[int]]] = {
     "PASS_LIMIT": ((group,), [8, 1]),
     "ROW_ELEMENTS": ((group,), [1 << 16, 4]),
     "CHEAP": ((rematerialize,), [4, 0, 40]),
-    "CHUNK_ELEMENTS": ((assembly, partition), [1 << 14, 16, 1]),
+    "CHUNK_ELEMENTS": ((loops, partition), [1 << 14, 16, 1]),
     "PART_ELEMENTS": ((partition,), [1 << 16, 8]),
     "REGION_CHUNKS": ((layout,), [64, 1, 100_000]),
     "SMALLEST_EXCHANGE": ((layout,), [1, 1, 1 << 14]),

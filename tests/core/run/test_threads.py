@@ -16,7 +16,7 @@ from phonograd.core.graph.operator import REGISTRY
 from phonograd.core.kernels.matmul import gemm
 from phonograd.core.ops.math.primitives import matmul
 from phonograd.core.ops.math.structural import leaf
-from phonograd.core.plan import assembly, partition
+from phonograd.core.plan import assembly, loops, partition
 from phonograd.core.plan.cache import PLANS
 from phonograd.core.plan.grouping import group_nodes
 
@@ -28,7 +28,7 @@ from ..plan.programs import RandomProgram, assert_same_bits, programs, run, same
 def divided(threads: int, elements: int, enough_chunks: int = 8) -> Iterator[None]:
     """Divide work into chunks of some elements, and share them among threads."""
     with pytest.MonkeyPatch.context() as patch, settings.override(num_threads=threads):
-        for module in (assembly, partition):
+        for module in (loops, partition):
             patch.setattr(module, "CHUNK_ELEMENTS", elements)
             patch.setattr(module, "ENOUGH_CHUNKS", enough_chunks)
         patch.setattr(partition, "PART_ELEMENTS", 2 * elements)
