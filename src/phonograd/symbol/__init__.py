@@ -162,7 +162,6 @@ if TYPE_CHECKING:
 
     __all__ += op.__all__
 else:
-
     #: this module, whose name may become MXNet's
     _this = sys.modules[__name__]
 
