@@ -60,7 +60,9 @@ NAMES = {
     "mxnet.test_utils:np_symbol": "mx.sym.np",
     "mxnet:api mxnet:cython": "packages without contents",
     "mxnet:library mxnet:rtc mxnet:space mxnet:th mxnet:torch mxnet:tvmop": C_LIBRARY,
-    "mxnet.symbol.numpy:* mxnet.symbol.numpy.*:* mxnet.symbol.numpy_extension*:*": "sym.np and sym.npx are incomplete",
+    "mxnet.symbol.numpy:* mxnet.symbol.numpy.*:* mxnet.symbol.numpy_extension*:*": (
+        "the C library's names of functions; sym.np and sym.npx have the public ones"
+    ),
     "mxnet.ndarray.numpy._internal:*": "the C library's names of the functions of mx.np",
     "mxnet.symbol.gen_*:* mxnet.ndarray.gen_*:* *._internal:*": GENERATED,
     "mxnet.symbol*:reset_arrays mxnet.symbol*:*adamw_update": "change arrays in place; a symbol has none",

@@ -9,7 +9,7 @@ __all__ = ["install"]
 
 
 def install() -> None:
-    """Have machine code installed. The trace of this thread ends."""
+    """Install machine code for calls, and end the trace of this thread."""
     deadline = time.monotonic() + 60
     # in the background, a helper would prepare the code first
     with settings.override(executor="native", tiers="blocking"):

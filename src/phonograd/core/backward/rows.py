@@ -53,7 +53,7 @@ def row_pieces(grad: Node) -> list[Node] | None:
 
 
 def stands_alone(buffer: Handle) -> bool:
-    """Return whether an array is on the first device, in memory of its own that no view and nobody else reads."""
+    """Return whether nothing but the array itself reads its memory, on the first device."""
     if type(buffer._buffer) is SharedMemory:
         return False
     extras = buffer._extras

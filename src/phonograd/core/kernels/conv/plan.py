@@ -263,14 +263,7 @@ class Convolution:
         block = channel_block(shape, _SUM_LINES)
         blocks, sums_line = -(-shape.channels // block), round_up(block * shape.taps, width)
         sums = shape.groups * blocks * shape.filters * sums_line * size
-        # lines of small images are joined; their number does not depend on the batch size
-        images = max(1, _SUM_STEPS // shape.windows)
-        joined = min(images, max(1, shape.batch))
-        image_block = round_up(max(1, -(-shape.batch // max(1, min(_ITEMS, _SUM_BYTES // sums)))), joined)
-        image_blocks = max(1, -(-shape.batch // image_block))
-        parts = min(blocks, -(-_ITEMS // (image_blocks * shape.groups)))
-        block_part = -(-blocks // parts) * block
-        parts = -(-shape.channels // block_part)
+        images, joined, image_block, image_blocks, block_part, parts = _sum_parts(shape, block, sums, _SUM_STEPS)
         box = box_of(shape.counts, _SUM_STEPS, lanes)
         frame = Frame.of_box(shape, box)
         framed = 0 if shape.plain else round_up(block * frame.channel + lanes, lanes)
@@ -301,14 +294,7 @@ class Convolution:
         blocks = -(-shape.channels // block)
         block_tiles, filter_tiles = -(-block * shape.taps // tile.columns), -(-shape.filters // tile.rows)
         sums = shape.groups * blocks * block_tiles * filter_tiles * tile.padded_size(lanes) * size
-        # lines of small images are joined; their number does not depend on the batch size
-        images = max(1, _DOT_WIDTH // shape.windows)
-        joined = min(images, max(1, shape.batch))
-        image_block = round_up(max(1, -(-shape.batch // max(1, min(_ITEMS, _SUM_BYTES // sums)))), joined)
-        image_blocks = max(1, -(-shape.batch // image_block))
-        parts = min(blocks, -(-_ITEMS // (image_blocks * shape.groups)))
-        block_part = -(-blocks // parts) * block
-        parts = -(-shape.channels // block_part)
+        images, joined, image_block, image_blocks, block_part, parts = _sum_parts(shape, block, sums, _DOT_WIDTH)
         box = box_of(shape.counts, _DOT_WIDTH, lanes)
         frame = Frame.of_box(shape, box)
         framed = 0 if shape.plain else round_up(block * frame.channel + lanes, lanes)
@@ -336,6 +322,23 @@ class Convolution:
             ),
         )
         return Plan(launches, scratch.size)
+
+
+def _sum_parts(shape: Geometry, block: int, sums: int, steps: int) -> tuple[int, int, int, int, int, int]:
+    """Return how a weight gradient is divided.
+
+    The numbers are: images whose lines are joined for some steps, and those of this batch; images of a block, and
+    blocks, each with ``sums`` bytes of sums; channels of a part, and parts. ``block`` is the number of channels of a
+    block.
+    """
+    # the number of images does not depend on the batch size
+    images = max(1, steps // shape.windows)
+    joined = min(images, max(1, shape.batch))
+    image_block = round_up(max(1, -(-shape.batch // max(1, min(_ITEMS, _SUM_BYTES // sums)))), joined)
+    image_blocks = max(1, -(-shape.batch // image_block))
+    blocks = -(-shape.channels // block)
+    block_part = -(-blocks // min(blocks, -(-_ITEMS // (image_blocks * shape.groups)))) * block
+    return images, joined, image_block, image_blocks, block_part, -(-shape.channels // block_part)
 
 
 def _flipped(shape: Geometry) -> Geometry | None:
