@@ -30,6 +30,7 @@ from ..plan.eager import Function, compute_into, compute_sparingly, function_of,
 from ..run import kernel_cache
 from ..run.reference import locate_error, resolve
 from ..trace.evaluation import PROGRESS
+from ..trace.novelty import NOVELTY
 from ..trace.trace import Trace
 from .eager_rules import Deferred, gradients_of, values_read
 
@@ -131,6 +132,7 @@ def _run(trace: Trace, head: Node, visited: list[Node], wanted: list[Node], is_l
     statistics.gradients += 1
     statistics.evaluations += 1
     statistics.plans += 1
+    NOVELTY.note_new()
     note_plans()
     known = _Known(trace.values)
     known.leaves = trace.leaves

@@ -127,6 +127,11 @@ class EagerProgram:
         return places, dead
 
     @property
+    def nodes(self) -> list[Node]:
+        """The nodes that a run computes, in order."""
+        return self._computed
+
+    @property
     def parts(self) -> list[Part]:
         """The operators in order."""
         return [_part(node) for node in self._computed]
@@ -150,7 +155,7 @@ class EagerProgram:
                 for step, (places, last) in enumerate(zip(self._places, self._dead)):
                     function = steps[step]
                     if function is None:
-                        function = steps[step] = self._function(step)
+                        function = steps[step] = self.function(step)
                     if note is None:
                         values.append(function(*[values[place] for place in places]))
                     else:
@@ -185,7 +190,7 @@ class EagerProgram:
         values.update(zip([node for node, _ in program.kept], results))
         return [values[node] for node, _ in self.kept]
 
-    def _function(self, step: int) -> Function:
+    def function(self, step: int) -> Function:
         """Return the function that computes a node."""
         return _function(self._computed[step])
 
@@ -575,11 +580,11 @@ def _copy(node: Node, inputs: Sequence[Node]) -> Node:
     return made
 
 
-def _place(node: Node, lowering: Lowering) -> Function:
-    """Return the function of one step of an expansion, which reads leaves."""
+def _place(node: Node, lowering: Lowering) -> tuple[Function, bool]:
+    """Return the function of one step of an expansion, which reads leaves, and whether it holds for all shapes."""
     maker = _Maker()
     maker.place(node, lowering)
-    return maker.function
+    return maker.function, maker.is_general
 
 
 _expansions = Expansions(_place)

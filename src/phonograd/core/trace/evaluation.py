@@ -39,6 +39,7 @@ from ..plan.cache import (
 )
 from ..run.donation import donate
 from ..run.programs import Progress
+from .novelty import NOVELTY
 
 if TYPE_CHECKING:
     from .trace import Trace
@@ -98,10 +99,14 @@ def compute(trace: Trace, nodes: tuple[Node, ...], plan: CachedPlan | None, opti
     """
     if plan is None:
         plan = _make_plan(trace, nodes, False, options)
-    elif plan.is_provisional:
-        plan = _promote(trace, nodes, plan, options)
-    elif REPEATED.listeners:
-        repeating()
+        if plan.program is not None:
+            NOVELTY.note_new()
+    else:
+        NOVELTY.note_known()
+        if plan.is_provisional:
+            plan = _promote(trace, nodes, plan, options)
+        elif REPEATED.listeners:
+            repeating()
     plan.used = PLANS.tick
     if EVALUATED.listeners:
         _tell_tier(plan)

@@ -35,12 +35,13 @@ from ..run.reference import resolve
 from .evaluation import KEEP, LAST, Options, check_reentry, compute, evaluate
 from .flags import is_paused, is_recording
 from .liveness import referenced
+from .novelty import NOVELTY
 from .owner import HANDOVER, MACHINE_CODE, Leaving, Pairs
 from .recorder import Recorder
 from .rng import next_counter
 from .tape import Origin, Tape, Target
 
-__all__ = ["LOCAL", "Trace", "ready_trace", "waitall"]
+__all__ = ["LOCAL", "ImmediateTrace", "Trace", "begin_recording_trace", "ready_trace", "waitall"]
 
 #: the class of reentrant locks: threading.RLock is a function, and calling it takes twice as long
 _Lock = type(threading.RLock())
@@ -328,13 +329,14 @@ class Trace(Recorder):
         Recorded handles stay on the tape.
         """
         if getattr(LOCAL, "trace", None) is self:
-            following = Trace()
-            following.thread = number
+            following = ImmediateTrace() if NOVELTY.is_high else Trace()
+            if not following.is_immediate:
+                following.thread = number
             # an exception of a signal handler must not leave an ended trace behind as the current one
             LOCAL.trace = following
             self.ended = True
             if number is not None:
-                MACHINE_CODE.note(following)
+                MACHINE_CODE.note(None if following.is_immediate else following)
         self.ended = True
         failed = self.failed
         for handle in self.held_rows:
@@ -363,6 +365,30 @@ class Trace(Recorder):
         if node in self.made:
             return self.attribution.scope_at(list(self.made).index(node))
         return self.attribution.scope_of(node)
+
+
+class ImmediateTrace(Trace):
+    """The trace of a thread whose program is always new: operators that are not recorded compute at once.
+
+    Calls are Python functions, not machine code, which only makes nodes. Other calls add nodes, as to any trace.
+    """
+
+    __slots__ = ()
+    is_immediate = True
+
+    def note_read(self) -> None:
+        """Note that the program reads a value: a sequence of calls that came back ends this state."""
+        NOVELTY.note_read()
+        if not NOVELTY.is_high:
+            begin_recording_trace()
+
+
+def begin_recording_trace() -> None:
+    """Begin an ordinary trace in the place of an immediate one that is empty."""
+    trace = LOCAL.trace
+    if trace.is_immediate and not trace.handles and not trace.leaves:
+        LOCAL.trace = Trace()
+        ready_trace()
 
 
 def _is_held(handle: Any, node: Node | None) -> bool:
@@ -415,7 +441,12 @@ def ready_trace() -> Trace:
     if trace.busy and is_interrupting(trace):
         # a signal handler has interrupted the evaluation of this trace
         LOCAL.trace = trace = Trace()
-    if MACHINE_CODE.current is not trace and MACHINE_CODE.thread_number is not None and trace.allows_shortcuts:
+    if (
+        MACHINE_CODE.current is not trace
+        and MACHINE_CODE.thread_number is not None
+        and trace.allows_shortcuts
+        and not trace.is_immediate
+    ):
         trace.thread = number = MACHINE_CODE.thread_number()
         MACHINE_CODE.note(trace)
         if LOCAL.leaving is None:
