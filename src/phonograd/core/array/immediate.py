@@ -25,8 +25,10 @@ from ..base.settings import active
 from ..graph.generic import Pattern, pattern_of_shapes
 from ..graph.node import FORGOTTEN, Node, of_one_call
 from ..graph.operator import Array, Operator
+from ..observe.anomaly import detection
 from ..ops.math.structural import LEAF, leaf
-from ..plan.cache import EVALUATED, MOST_NUMBERS_PER_NODE, PLANS, eager_is_available, exceeds_limit
+from ..plan.cache import EVALUATED, MOST_NUMBERS_PER_NODE, PLANS, eager_is_available
+from ..run import memory_pool
 from ..run.reference import resolve
 from ..trace.flags import FLAGS, RECORDING
 from ..trace.novelty import NOVELTY
@@ -92,12 +94,7 @@ class _Call:
                 values.append(function(*[values[place] for place in places]))
         found: list[Array] = []
         for number in self.results:
-            value = values[number]
-            if type(value) is not _NDARRAY or value.base is not None or not value.flags.c_contiguous:
-                value = np.array(value, order="C")
-            elif number < len(arrays) or any([value is other for other in (*arrays, *found)]):
-                value = value.copy()
-            found.append(value)
+            found.append(_own(values[number], (*arrays, *found)))
         return found
 
 
@@ -110,7 +107,7 @@ _numbers: dict[Any, Array] = {}
 
 def is_possible(trace: Trace) -> bool:
     """Return whether calls are immediate now."""
-    return trace.is_immediate and not FLAGS.get() & RECORDING and not active.attentive
+    return trace.is_immediate and active.immediate and not detection.on and not FLAGS.get() & RECORDING
 
 
 def call(declared: Operator, inputs: tuple[Any, ...], given: tuple[Any, ...], outputs: Any, trace: Trace) -> Any:
@@ -229,7 +226,12 @@ def fill(shape: tuple[int, ...], value: Any, dtype: Any, array_class: type[Any])
     if math.prod(shape) > MOST_NUMBERS_PER_NODE or (type(value) is not int and type(value) is not float):
         return None
     NOVELTY.sequence = (NOVELTY.sequence * 1000003 + hash(shape)) & _MASK
-    return _concrete(np.full(shape, _number(value, dtype), dtype), array_class)
+    size = math.prod(shape) * dtype.itemsize
+    if size < memory_pool.SMALLEST_BLOCK:
+        return _concrete(np.full(shape, _number(value, dtype), dtype), array_class)
+    filled = memory_pool.allocate(shape, dtype, memory_pool.room_for(size))
+    filled[...] = _number(value, dtype)
+    return _concrete(filled, array_class)
 
 
 def _number(value: Any, dtype: Any) -> Array:
@@ -266,12 +268,27 @@ def _run_one(found: _Call, arrays: Sequence[Array]) -> Array | None:
         if is_from_outside(error):
             raise
         return None
-    if type(value) is not _NDARRAY or value.base is not None or not value.flags.c_contiguous:
+    return _own(value, arrays)
+
+
+def _own(value: Any, others: Sequence[Array]) -> Array:
+    """Return a result as a contiguous array that shares no memory with others; large ones are in the memory pool."""
+    if type(value) is not _NDARRAY:
+        value = np.array(value, order="C")
+    if value.nbytes >= memory_pool.SMALLEST_BLOCK:
+        base = value.base
+        is_own = base is not None and memory_pool.is_block(base) and value.flags.c_contiguous
+        if is_own and base.nbytes < 2 * value.nbytes and not any([other.base is base for other in others]):
+            return value  # type: ignore[no-any-return]
+        made = memory_pool.allocate(value.shape, value.dtype, memory_pool.room_for(value.nbytes))
+        made[...] = value
+        return made
+    if value.base is not None or not value.flags.c_contiguous:
         return np.array(value, order="C")
-    for array in arrays:
-        if array is value:
+    for other in others:
+        if other is value:
             return value.copy()
-    return value
+    return value  # type: ignore[no-any-return]
 
 
 def _run(found: _Call, arrays: Sequence[Array]) -> list[Array] | None:
@@ -379,6 +396,6 @@ def _call_of(targets: list[Node], count: int, is_list: bool) -> _Call | None:
 
     program = EagerProgram(wanted, lambda node: node.operator is LEAF)
     nodes = program.nodes
-    if sum([node.size for node in nodes]) > MOST_NUMBERS_PER_NODE * len(nodes) or exceeds_limit(nodes):
+    if sum([node.size for node in nodes]) > MOST_NUMBERS_PER_NODE * len(nodes):
         return None
     return None if any([node.operator.random for node in nodes]) else _Call(targets, program, count, is_list)

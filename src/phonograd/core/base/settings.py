@@ -209,6 +209,7 @@ class _Active:
     __slots__ = (
         "attentive",
         "executor",
+        "immediate",
         "memory_limit_bytes",
         "naive",
         "node_limit",
@@ -239,6 +240,13 @@ class _Active:
     def _attend(self) -> None:
         #: whether each operator call must be observed or evaluated at once, so that fast paths are off
         self.attentive = self.naive or self.watched
+        #: whether calls may compute their results without a graph
+        self.immediate = (
+            not self.attentive
+            and self.executor != "reference"
+            and not self.memory_limit_bytes
+            and _current.tiers == "background"
+        )
 
 
 active = _Active()

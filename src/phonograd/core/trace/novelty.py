@@ -17,7 +17,7 @@ from ..base import settings
 __all__ = ["NOVELTY"]
 
 #: evaluations of new graphs, less twice those of known ones, from which on a program counts as new
-MANY_NEW = 8
+MANY_NEW = 4
 #: sequences of calls in a row that came back, from which on a program repeats itself
 MANY_AGAIN = 2
 #: sequences to remember
@@ -67,11 +67,7 @@ class _Novelty(threading.local):
     @property
     def is_high(self) -> bool:
         """Whether the next calls are probably new."""
-        return self._score >= MANY_NEW and settings.active.executor != "reference" and _allows_tiers()
-
-
-def _allows_tiers() -> bool:
-    return settings.current().tiers == "background"
+        return self._score >= MANY_NEW and settings.active.immediate
 
 
 NOVELTY = _Novelty()
