@@ -215,6 +215,7 @@ class _Active:
         "node_limit",
         "pending_limit",
         "plan_limit",
+        "tiers",
         "watched",
     )
 
@@ -225,6 +226,7 @@ class _Active:
     def update(self, settings: Settings) -> None:
         """Copy the settings."""
         self.naive = settings.naive
+        self.tiers = settings.tiers
         self.executor = settings.executor
         self.node_limit = settings.node_limit
         self.memory_limit_bytes = settings.memory_limit_bytes

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import operator
 import threading
 import weakref
 from typing import Any
@@ -32,7 +33,7 @@ from ..observe.attribution import Attribution, open_scope
 from ..ops.math.structural import REPEAT_CALL, VARIABLE, leaf, leaf_like, repeat_call
 from ..plan.cache import PLANS, CacheNode, is_numbered_leaf, waits
 from ..run.reference import resolve
-from .evaluation import KEEP, LAST, Options, check_reentry, compute, evaluate
+from .evaluation import KEEP, LAST, Options, check_reentry, compute, compute_known, evaluate, is_calm
 from .flags import is_paused, is_recording
 from .liveness import referenced
 from .novelty import NOVELTY
@@ -41,7 +42,7 @@ from .recorder import Recorder
 from .rng import next_counter
 from .tape import Origin, Tape, Target
 
-__all__ = ["LOCAL", "ImmediateTrace", "Trace", "begin_recording_trace", "ready_trace", "waitall"]
+__all__ = ["LOCAL", "NUMBERS", "ZERO", "ImmediateTrace", "Trace", "begin_recording_trace", "ready_trace", "waitall"]
 
 #: the class of reentrant locks: threading.RLock is a function, and calling it takes twice as long
 _Lock = type(threading.RLock())
@@ -52,9 +53,15 @@ _FLUSHES_WITH_RECORD = 8
 #: the same while recording is paused: the bits of gradients depend on where traces end, and values stay in memory
 _FLUSHES_WHILE_PAUSED = 1024
 _numbers = itertools.count()
+_node_of = operator.itemgetter(1)
 #: numbers as arrays, by value and dtype: most are needed again in the next trace
 _numbers_converted: dict[Any, Array] = {}
+#: those of them that are floating point. Machine code binds these: no operator converts an array beside them
+NUMBERS: dict[Any, Array] = {}
 _MOST_NUMBERS = 1000
+#: stands for zero in the keys of numbers: 0.0 and -0.0 are equal, but different numbers
+ZERO = "zero"
+_FLOATING = "fV"
 
 
 class Trace(Recorder):
@@ -133,15 +140,17 @@ class Trace(Recorder):
 
     def bind_scalar(self, value: Any, dtype: DType, kind: int, context: Context) -> Node:
         """Return the leaf node of a number, so that a number that changes (a learning rate) changes no plan."""
-        # 0.0 and -0.0 are equal as keys but are different numbers; NaN is never found
-        key = (value, kind) if value else ("zero", math.copysign(1.0, value), kind)
+        key = (value, kind) if value else (ZERO, math.copysign(1.0, value), kind)
         found = self.scalars.get(key)
         if found is None or (found.context is not context and found.context != context):
             data = _numbers_converted.get(key)
             if data is None:
                 if len(_numbers_converted) >= _MOST_NUMBERS:
                     _numbers_converted.clear()
+                    NUMBERS.clear()
                 data = _numbers_converted[key] = convert_scalar(value, dtype)
+                if dtype.kind in _FLOATING:
+                    NUMBERS[key] = data
             found = self.scalars[key] = leaf_like(self._new_leaf(data), data, context)
         return found
 
@@ -211,13 +220,17 @@ class Trace(Recorder):
         pairs = (MACHINE_CODE.live_handles or referenced)(self, self.handles)
         if self.repeats and len(pairs) > 1:
             pairs = list({id(pair[0]): pair for pair in pairs}.values())
+        self._forget_dead(pairs)
+        return pairs
+
+    def _forget_dead(self, pairs: Pairs) -> None:
+        """Forget all handles but the live ones."""
         if LOCAL.trace is self or self.ended:
             dead = len(self.handles) - len(pairs)
             if dead:
                 self.created += dead
                 self.handles = [pair[0] for pair in pairs]
             self.repeats = False
-        return pairs
 
     def prune(self) -> None:
         """Forget dead handles. Called when the list has grown long without a flush."""
@@ -243,8 +256,21 @@ class Trace(Recorder):
         the value of an array that depends on it is needed. The exception of a signal handler is raised at once; pending
         arrays stay pending.
         """
-        with self.lock, _Computing(self) as number:
-            self._flush(end, number)
+        # the scope of `computing` in one frame: every value that a program reads comes through here
+        with self.lock:
+            if self.busy:
+                check_reentry(self)
+            self.busy = True
+            number, is_current = None, getattr(LOCAL, "trace", None) is self
+            if is_current:
+                number, self.thread = self.thread, None
+            try:
+                if not self._flush_known(end, number):
+                    self._flush(end, number)
+            finally:
+                self.busy = False
+                if is_current and not self.ended:
+                    self.thread = number
 
     def computing(self) -> _Computing:
         """Return a scope in which this thread computes values of this trace. The caller holds its lock."""
@@ -257,6 +283,39 @@ class Trace(Recorder):
             # no sequence of plans leads to these values
             self.position = CacheNode()
             self.flush()
+
+    def _flush_known(self, end: bool, number: int | None) -> bool:
+        """Do what :meth:`_flush` does in one frame, for a graph with a plan; return whether that was possible.
+
+        Nothing has changed if it was not. Observers, errors and unusual arrays are left to :meth:`_flush`.
+        """
+        settle = MACHINE_CODE.settle
+        if settle is None or self.ended or self.failed or self.held_rows or not is_calm():
+            return False
+        live = (MACHINE_CODE.live_handles or referenced)(self, self.handles)
+        if self.repeats and len(live) > 1:
+            live = list({id(pair[0]): pair for pair in live}.values())
+        nodes = tuple(map(_node_of, live))
+        plan = self.position.following.get((nodes, settings.active.executor))
+        if plan is None:
+            waiting, values = waits(nodes), self._known(nodes)
+        else:
+            waiting = plan.waits
+            values = compute_known(self, plan, not (waiting or (self.flushes and not end)))
+        if values is None:
+            return False
+        self.flushes += 1
+        if not end:
+            end = not waiting or (self.flushes >= _FLUSHES_WITH_RECORD and not self._is_being_recorded())
+        with HANDOVER:
+            left = settle(self, live, values, end)
+            if end:
+                self._end(left, number)
+        if end:
+            PLANS.trim()
+        else:
+            self._forget_dead(live)
+        return True
 
     def _flush(self, end: bool, number: int | None) -> None:
         if detection.on and self.attribution is not None:
