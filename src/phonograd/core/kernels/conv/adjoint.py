@@ -295,7 +295,7 @@ class _Collect:
         e.store_where(target, at, total, mask)
 
     def _sorted_line(self, target: str, places: dict[str, tuple[Index, Index]], rest: Index) -> None:
-        """Write the sums of a line whose phases are sorted in registers; ``rest`` elements of the image begin with it."""
+        """Write the sums of a line, sorting phases in registers; ``rest`` elements of the image begin with it."""
         e, number, (stride, width, phase) = self.e, self.number, self.known
         shift = e.quotient(number["pad_x"], str(stride))
 
@@ -349,9 +349,7 @@ class _Collect:
         )
 
 
-def collect(
-    name: str, lanes: int, dtype: DType, words: Words, known: KnownTaps, weighted: bool = False
-) -> Routine:
+def collect(name: str, lanes: int, dtype: DType, words: Words, known: KnownTaps, weighted: bool = False) -> Routine:
     """Return the routine that adds up the columns of a box to one channel of data.
 
     If ``weighted``, the lines of columns are those of gradients times weights: there is one channel, and some filters.

@@ -12,7 +12,7 @@ from ..launch import Launch, Plan, Prepared, Reference, align_up
 from ..matmul.gemm import Matrices, gemm_for, product
 from ..scratch import Scratch
 from ..target import Machine
-from . import channels_last_plan, direct_plan, winograd_plan
+from . import channels_last_plan, direct_plan, planes, winograd_plan
 from .adjoint import adjoint_values, known_taps, line_buffer
 from .few_weights_grad import COMBINE_DOTS, DOTS, CombineDots, FewWeightsGrad
 from .geometry import Frame, Geometry, box_of, evenly, geometry, round_up, steps_of
@@ -92,8 +92,10 @@ class Convolution:
         shape = geometry(data, weight[0], weight[2:], stride, dilate, pad, groups)
         if not shape.batch:
             return Plan(())
-        tiling = self._tiling(shape, dtype)
-        plan = None if tiling is None else winograd_plan.forward(self.machine, self.slots, shape, tiling)
+        plan = self._winograd_forward(shape, dtype)
+        if plan is None and dtype == FLOAT32:
+            lanes = self.machine.lanes(dtype)
+            plan = planes.forward(lanes, shape, lambda flat: self._winograd_forward(flat, dtype))
         if plan is not None:
             return plan
         if direct_plan.suits(shape):
@@ -119,8 +121,10 @@ class Convolution:
         shape = geometry(data, weight[0], weight[2:], stride, dilate, pad, groups)
         if not shape.batch:
             return Plan(())
-        tiling = self._tiling(shape, dtype)
-        plan = None if tiling is None else winograd_plan.data_grad(self.machine, self.slots, shape, tiling)
+        plan = self._winograd_data_grad(shape, dtype)
+        if plan is None and dtype == FLOAT32:
+            lanes = self.machine.lanes(dtype)
+            plan = planes.data_grad(lanes, shape, lambda flat: self._winograd_data_grad(flat, dtype))
         if plan is not None:
             return plan
         if direct_plan.suits(shape) and shape.channels == 1:
@@ -150,11 +154,12 @@ class Convolution:
     ) -> Plan:
         """Return the plan of ``_convolution_weight_grad``."""
         shape = geometry(data, out_grad[1], kernel, stride, dilate, pad, groups)
-        tiling = self._tiling(shape, dtype)
-        if tiling is not None and shape.batch:
-            plan = winograd_plan.weight_grad(self.machine, self.slots, shape, tiling)
-            if plan is not None:
-                return plan
+        plan = self._winograd_weight_grad(shape, dtype)
+        if plan is None and dtype == FLOAT32:
+            lanes = self.machine.lanes(dtype)
+            plan = planes.weight_grad(lanes, shape, lambda flat: self._winograd_weight_grad(flat, dtype))
+        if plan is not None:
+            return plan
         if shape.pointwise and shape.windows == 1 and shape.batch:
             return _one_pixel_weight_grad(self.machine, shape, dtype)
         if direct_plan.suits(shape):
@@ -164,6 +169,20 @@ class Convolution:
         if shape.filters * shape.channels * shape.taps <= _FEW_WEIGHTS:
             return self._few_weights(shape, dtype)
         return self._weights(shape, dtype)
+
+    # -- Winograd's algorithm
+
+    def _winograd_forward(self, shape: Geometry, dtype: DType) -> Plan | None:
+        tiling = self._tiling(shape, dtype)
+        return None if tiling is None else winograd_plan.forward(self.machine, self.slots, shape, tiling)
+
+    def _winograd_data_grad(self, shape: Geometry, dtype: DType) -> Plan | None:
+        tiling = self._tiling(shape, dtype)
+        return None if tiling is None else winograd_plan.data_grad(self.machine, self.slots, shape, tiling)
+
+    def _winograd_weight_grad(self, shape: Geometry, dtype: DType) -> Plan | None:
+        tiling = self._tiling(shape, dtype) if shape.batch else None
+        return None if tiling is None else winograd_plan.weight_grad(self.machine, self.slots, shape, tiling)
 
     def _tiling(self, shape: Geometry, dtype: DType) -> Tiling | None:
         """Return the tiles of Winograd's algorithm if it is wanted, possible and faster."""
