@@ -13,7 +13,7 @@ from ...base.dtypes import INT64, DType
 from ...graph.node import Node, Shape
 from ..launch import Plan
 from ..target import Machine
-from . import cholesky, lu
+from . import cholesky, lq, lu
 from .blocks import SMALL, Launches, View
 from .determinant import determinants
 from .moves import Filling, fill, mirror
@@ -112,6 +112,29 @@ def _factorize_by_rows(node: Node, machine: Machine) -> tuple[Launches, View, tu
     return launches, factors, results
 
 
+def _gelqf(node: Node, machine: Machine) -> CalledPlan:
+    launches, length = _launches(node, machine)
+    assert node.outputs is not None
+    (out_shape, dtype), (lower_shape, _) = node.outputs
+    rows = lower_shape[-1]
+    data, out, lower = _view("A", rows, length), _view("out", rows, length), _view("lower", rows, rows)
+    results: list[tuple[str, Shape, DType]] = [("out", out_shape, dtype), ("lower", lower_shape, dtype)]
+    if length <= SMALL:
+        lq.factorize_small(launches, data, out, lower, (rows, length))
+        return CalledPlan(launches.plan(), tuple(results))
+    lead, distance = out_shape[:-2], lu.padded(length, dtype)
+    widths = {"work": distance, "vectors": distance, "triangle": lq.BLOCK, "product": lq.BLOCK, "turned": lq.BLOCK}
+    work, *others = (_view(name, rows, width) for name, width in widths.items())
+    fill(launches, Filling.PADDED, data, work, (rows, length))
+    for zeros, width in ((others[0], distance), (others[1], lq.BLOCK)):
+        fill(launches, Filling.ZERO, zeros, zeros, (rows, width))
+    fill(launches, Filling.IDENTITY, out, out, (rows, length))
+    lq.factorize(launches, work, out, tuple(others), (rows, length))
+    fill(launches, Filling.LOWER, work, lower, (rows, rows))
+    results += [(name, (*lead, rows, width), dtype) for name, width in widths.items()]
+    return CalledPlan(launches.plan(), tuple(results))
+
+
 def _det(node: Node, machine: Machine) -> CalledPlan:
     launches, factors, results = _factorize_by_rows(node, machine)
     determinants(launches, factors, node.inputs[0].shape[-1], logarithms=False)
@@ -152,6 +175,7 @@ def _inverse(node: Node, machine: Machine) -> CalledPlan:
 
 _ROUTINES: dict[str, Any] = {
     "det": _det,
+    "gelqf": _gelqf,
     "inverse": _inverse,
     "potrf": _potrf,
     "potri": _potri,

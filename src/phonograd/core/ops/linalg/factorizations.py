@@ -208,7 +208,20 @@ def potri_grad(out_grad: Node, out: Node, A: Node) -> Node:
 # -- LQ
 
 
-@operator(name="_linalg_gelqf", aliases=("linalg_gelqf",), cost=lambda node: 2 * _cubic(node))
+def _finish_gelqf(failed: bool, A: Array, out: Array, lower: Array, *others: Array) -> tuple[Array, Array]:
+    """Return the factors; NumPy computes those of numbers whose squares overflow or vanish."""
+    if failed:
+        missing = np.isnan(np.diagonal(lower, 0, -2, -1)).any(axis=-1)
+        out[missing], lower[missing] = gelqf.function(A[missing])
+    return out, lower
+
+
+@operator(
+    name="_linalg_gelqf",
+    aliases=("linalg_gelqf",),
+    cost=lambda node: 2 * _cubic(node),
+    lowering=Called("gelqf", _finish_gelqf),
+)
 def gelqf(A: Array) -> tuple[Array, Array]:
     """Return Q and L with A = L * Q: Q has orthonormal rows, and L is lower triangular.
 
