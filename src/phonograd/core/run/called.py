@@ -38,12 +38,14 @@ def function_of_node(node: Node) -> Callable[..., Any]:
     if lowering is None or not kernel_cache.available():
         return numpy_function(node)
     shapes = tuple([(source.shape, source.dtype) for source in node.inputs])
-    finish, run = lowering.finish, None
+    finish, run, numpy = lowering.finish, None, numpy_function(node)
 
     def call(*arrays: Array) -> Any:
         nonlocal run
         if run is None:
-            run = _runner(_Key(node, lowering, shapes))
+            run = _runner(_Key(node, lowering, shapes)) or numpy
+        if run is numpy:
+            return numpy(*arrays)
         failed, results = run(*arrays)
         return results[0] if finish is None else finish(failed, *arrays, *results)
 
@@ -79,12 +81,14 @@ _Run = Callable[..., tuple[bool, tuple[Array, ...]]]
 
 
 @functools.lru_cache(MOST_FUNCTIONS)
-def _runner(key: _Key) -> _Run:
-    """Return the function that runs the kernels of a node."""
+def _runner(key: _Key) -> _Run | None:
+    """Return the function that runs the kernels of a node, or None if there are none for its sizes."""
     node, operator = key.node, key.node.operator
     planner = importlib.import_module("phonograd.core.kernels.factor.plans")
     attributes = operator.accepted(planner.rule(key.lowering.routine), node.attributes)
     made = planner.plan(node, key.lowering.routine, host(), attributes)
+    if made is None:
+        return None
     results = [(shape, dtype, memory_pool.room_for(_bytes(shape, dtype))) for _, shape, dtype in made.results]
     names = [*operator.input_names, *[name for name, _, _ in made.results], "status", "scratch"]
     kernels, row = _compile(made.plan, names)

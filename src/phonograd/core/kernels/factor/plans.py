@@ -13,7 +13,7 @@ from ...base.dtypes import INT64, DType
 from ...graph.node import Node, Shape
 from ..launch import Plan
 from ..target import Machine
-from . import cholesky, lq, lu
+from . import cholesky, eigen, lq, lu
 from .blocks import SMALL, Launches, View
 from .determinant import determinants
 from .moves import Filling, fill, mirror
@@ -32,9 +32,12 @@ class CalledPlan(NamedTuple):
     results: tuple[tuple[str, Shape, DType], ...]
 
 
-def plan(node: Node, routine: str, machine: Machine, attributes: dict[str, Any]) -> CalledPlan:
-    """Return the plan of a node, given the name of its routine and the operator's parameters."""
-    made: CalledPlan = _ROUTINES[routine](node, machine, **attributes)
+def plan(node: Node, routine: str, machine: Machine, attributes: dict[str, Any]) -> CalledPlan | None:
+    """Return the plan of a node, given the name of its routine and the operator's parameters.
+
+    It is None if there are no kernels for the size of the matrices.
+    """
+    made: CalledPlan | None = _ROUTINES[routine](node, machine, **attributes)
     return made
 
 
@@ -135,6 +138,16 @@ def _gelqf(node: Node, machine: Machine) -> CalledPlan:
     return CalledPlan(launches.plan(), tuple(results))
 
 
+def _syevd(node: Node, machine: Machine) -> CalledPlan | None:
+    launches, size = _launches(node, machine)
+    if size > SMALL:
+        return None
+    eigen.decompose(launches, _view("A", size, size), _view("out", size, size), size)
+    assert node.outputs is not None
+    (vectors, dtype), (values, _) = node.outputs
+    return CalledPlan(launches.plan(), (("out", vectors, dtype), ("values", values, dtype)))
+
+
 def _det(node: Node, machine: Machine) -> CalledPlan:
     launches, factors, results = _factorize_by_rows(node, machine)
     determinants(launches, factors, node.inputs[0].shape[-1], logarithms=False)
@@ -181,6 +194,7 @@ _ROUTINES: dict[str, Any] = {
     "potri": _potri,
     "slogdet": _slogdet,
     "solve": _solve,
+    "syevd": _syevd,
     "trsm": _trsm,
 }
 

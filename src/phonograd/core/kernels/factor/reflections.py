@@ -7,9 +7,12 @@ order of sums along a row is fixed.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ...base.dtypes import FLOAT32, INT32, INT64, DType
 from ...lower.ir.function_builder import Index, Value
 from ..routine import Routine
+from .blocks import SMALL
 
 __all__ = ["FIXED_BYTES", "Reflections"]
 
@@ -22,9 +25,11 @@ _GROUP = 4
 class Reflections:
     """Writes the steps of reflections in a function."""
 
-    def __init__(self, routine: Routine) -> None:
+    def __init__(self, routine: Routine, *, scaled: bool = False) -> None:
         self.routine = routine
         self.dtype = routine.dtype
+        #: whether the largest element of a matrix is near 1: then elements whose squares vanish count as zeros
+        self.scaled = scaled
         # squares outside of this range lose their precision; the limits are exact powers of two
         exponent = 100 if self.dtype == FLOAT32 else 900
         self.least, self.most = self.number(2.0**-exponent), self.number(2.0**exponent)
@@ -63,7 +68,8 @@ class Reflections:
     def make(self, row: str, out: str, index: Index, stop: Index) -> tuple[Value, Value]:
         """Write the vector that reflects the elements of a row from an index on to that index.
 
-        Return its factor, and the element that remains. Both are NaN if the squares of the elements have no precision.
+        Return its factor, and the element that remains. If the matrix is not scaled, both are NaN if the squares of the
+        elements have no precision.
         """
         e = self.routine
         begin = self.begin(index)
@@ -79,13 +85,14 @@ class Reflections:
         rest = self.total(e.loop(following, stop, str(e.lanes), [e.multiply(head, head)], square)[0])
         alpha = e.get_splat(row, index)
         squares = e.fma(alpha, alpha, rest)
-        is_precise = e.bits("and", e.relation("gt", squares, self.least), e.relation("lt", squares, self.most))
         beta = e.negative(e.with_sign_of(e.call("sqrt", squares), alpha))
-        is_done = e.relation("eq", rest, e.zeros())
+        is_done = e.relation("le", rest, self.least if self.scaled else e.zeros())
         factor = e.select(is_done, e.zeros(), e.divide(e.subtract(beta, alpha), beta))
         scale = e.select(is_done, e.zeros(), e.divide(self.one, e.subtract(alpha, beta)))
         remaining = e.select(is_done, alpha, beta)
-        factor, remaining = (e.select(is_precise, value, self.missing) for value in (factor, remaining))
+        if not self.scaled:
+            is_precise = e.bits("and", e.relation("gt", squares, self.least), e.relation("lt", squares, self.most))
+            factor, remaining = (e.select(is_precise, value, self.missing) for value in (factor, remaining))
         e.for_each("0", begin, lambda place: e.store(out, place, e.zeros()), str(e.lanes))
         e.store(out, begin, e.select(here, self.one, e.multiply(head, scale)))
 
@@ -114,13 +121,12 @@ class Reflections:
 
         self.in_groups(some, group)
 
-    def in_groups(self, some: tuple[Index, Index], write: object) -> None:
+    def in_groups(self, some: tuple[Index, Index], write: Callable[[Index, int], None]) -> None:
         """Write a loop over groups of rows, and one over the rows that are left."""
         e = self.routine
         first, last = some
         count = e.minus(last, first)
         whole = e.plus(first, e.assign(f"and i64 {count}, {-_GROUP}"))
-        assert callable(write)
         e.for_each(first, whole, lambda row: write(row, _GROUP), str(_GROUP))
         e.for_each(whole, last, lambda row: write(row, 1))
 
@@ -185,10 +191,9 @@ class Reflections:
 
         e.for_each("0", count, row)
 
-    def store_row(self, out: str, length: Index, value_at: object) -> None:
+    def store_row(self, out: str, length: Index, value_at: Callable[[Index], Value]) -> None:
         """Store the elements of a row: ``value_at(place)`` returns a vector of them."""
         e = self.routine
-        assert callable(value_at)
 
         def vector(place: Index) -> None:
             left, value = e.minus(length, place), value_at(place)
@@ -199,6 +204,72 @@ class Reflections:
             )
 
         e.for_each("0", length, vector, str(e.lanes))
+
+    def power_of_largest(self, rows: str, distance: int, sizes: tuple[Index, Index]) -> Value:
+        """Return the power of two below the largest absolute value of some rows; NaN and infinity win."""
+        e = self.routine
+        count, stop = sizes
+
+        def row(number: Index, before: list[Value]) -> list[Value]:
+            line = e.at(rows, e.times(number, str(distance)))
+
+            def vector(place: Index, best: list[Value]) -> list[Value]:
+                return [e.maximum(e.absolute(e.get(line, place)), best[0])]
+
+            return e.loop("0", stop, str(e.lanes), before, vector)
+
+        (best,) = e.loop("0", count, "1", [e.zeros()], row)
+        distance_of_lanes = e.lanes // 2
+        while distance_of_lanes:
+            order = [lane ^ distance_of_lanes for lane in range(e.lanes)]
+            best = e.maximum(best, e.shuffle(best, best, order))
+            distance_of_lanes //= 2
+        integer = INT32 if self.dtype == FLOAT32 else INT64
+        mask = 0x7F800000 if self.dtype == FLOAT32 else 0x7FF0000000000000
+        return e.reinterpret(e.bits("and", e.reinterpret(best, integer), e.constant(mask, integer)), self.dtype)
+
+    def rotate(self, rows: str, rotations: tuple[str, str], some: tuple[Index, Index], stop: Index, *, down: bool) -> None:
+        """Rotate neighboring rows by cosines and sines, for ``n`` from a first to a last one, or ``down`` from it.
+
+        Rotation ``n`` turns rows ``n`` and ``n + 1``, upwards to ``c a + s b`` and ``c b - s a``, and downwards to
+        ``c a - s b`` and ``c b + s a``.
+        """
+        e = self.routine
+        first, last = some
+        cosines, sines = rotations
+
+        def strip(start: Index, width: int) -> None:
+            def line(row: Index) -> str:
+                return e.at(rows, e.plus(e.times(row, str(SMALL)), start))
+
+            def get(row: Index) -> list[Value]:
+                return [e.get(line(row), str(number * e.lanes)) for number in range(width)]
+
+            def put(row: Index, values: list[Value]) -> None:
+                for number, value in enumerate(values):
+                    e.store(line(row), str(number * e.lanes), value)
+
+            def turn(step: Index, moving: list[Value]) -> list[Value]:
+                own = e.minus(e.minus(e.plus(first, last), "1"), step) if down else step
+                cosine, sine = e.get_splat(cosines, own), e.get_splat(sines, own)
+                against = e.negative(sine)
+                following = e.plus(own, "1")
+                others = get(own if down else following)
+                kept, turned = [], []
+                for here, there in zip(moving, others, strict=True):
+                    kept.append(e.fma(cosine, here, e.multiply(sine, there)))
+                    turned.append(e.fma(against, here, e.multiply(cosine, there)))
+                put(following if down else own, kept)
+                return turned
+
+            moving = e.loop(first, last, "1", get(last if down else first), turn)
+            put(first if down else last, moving)
+
+        start = "0"
+        for width in (4, 2, 1):
+            end = e.assign(f"and i64 {stop}, {-width * e.lanes}")
+            e.for_each(start, end, lambda place, width=width: strip(place, width), str(width * e.lanes))  # type: ignore[misc]
+            start = end
 
     def place_of_largest(self, line: str, stop: Index) -> Index:
         """Return the place of the element of largest absolute value of a row, the first one of equal ones."""
