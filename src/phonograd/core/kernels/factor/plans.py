@@ -13,7 +13,7 @@ from ...base.dtypes import INT64, DType
 from ...graph.node import Node, Shape
 from ..launch import Plan
 from ..target import Machine
-from . import cholesky, eigen, lq, lu
+from . import cholesky, eigen, lq, lu, singular
 from .blocks import SMALL, Launches, View
 from .determinant import determinants
 from .moves import Filling, fill, mirror
@@ -148,6 +148,19 @@ def _syevd(node: Node, machine: Machine) -> CalledPlan | None:
     return CalledPlan(launches.plan(), (("out", vectors, dtype), ("values", values, dtype)))
 
 
+def _svd(node: Node, machine: Machine) -> CalledPlan | None:
+    launches, _ = _launches(node, machine)
+    rows, columns = node.inputs[0].shape[-2:]
+    few = min(rows, columns)
+    if max(rows, columns) > SMALL:
+        return None
+    views = _view("A", rows, columns), _view("out", rows, few), _view("right", few, columns)
+    singular.decompose(launches, *views, (rows, columns))
+    assert node.outputs is not None
+    (left, dtype), (values, _), (right, _) = node.outputs
+    return CalledPlan(launches.plan(), (("out", left, dtype), ("values", values, dtype), ("right", right, dtype)))
+
+
 def _det(node: Node, machine: Machine) -> CalledPlan:
     launches, factors, results = _factorize_by_rows(node, machine)
     determinants(launches, factors, node.inputs[0].shape[-1], logarithms=False)
@@ -194,6 +207,7 @@ _ROUTINES: dict[str, Any] = {
     "potri": _potri,
     "slogdet": _slogdet,
     "solve": _solve,
+    "svd": _svd,
     "syevd": _syevd,
     "trsm": _trsm,
 }
