@@ -166,8 +166,9 @@ def _between_inverses(factor: Node, node: Node) -> Node:
 
 def _require_factor(A: Array) -> None:
     """Raise if the diagonal of a factor has a zero."""
-    zeros = np.diagonal(A, 0, -2, -1) == 0
-    if zeros.any():
+    diagonal = A.diagonal(0, -2, -1)
+    if not diagonal.all():
+        zeros = diagonal == 0
         *index, row = (int(position) for position in np.argwhere(zeros)[0])
         raise MXNetError(
             f"potri failed. This may happen when the input matrix is not a Cholesky factorization obtained by a prior "
@@ -356,7 +357,7 @@ def _upper_diagonal(lu: Array) -> Array:
     name="_linalg_inverse",
     aliases=("linalg_inverse",),
     cost=lambda node: 2 * _cubic(node),
-    lowering=Called("inverse", _check_inverse),
+    lowering=Called("inverse", _check_inverse, computes=True),
 )
 def inverse(A: Array) -> Array:
     """Return the inverse of square matrices."""
@@ -426,7 +427,7 @@ def _finish_cofactors(failed: bool, A: Array, inverted: Array, lu: Array, pivots
     return out
 
 
-@operator(cost=lambda node: 2 * _cubic(node), lowering=Called("inverse", _finish_cofactors))
+@operator(cost=lambda node: 2 * _cubic(node), lowering=Called("inverse", _finish_cofactors, computes=True))
 def _cofactors(A: Array) -> Array:
     """Return the cofactor matrices: determinant times transposed inverse, where the inverse exists."""
     wide, finite = _regular(A)
