@@ -200,7 +200,8 @@ class ReflectedRows:
 
             def row(index: Index) -> None:
                 line, vector = (
-                    e.at(matrix, e.times(index, distances[word])) for matrix, word in ((data, "data"), (vectors, "vectors"))
+                    e.at(matrix, e.times(index, distances[word]))
+                    for matrix, word in ((data, "data"), (vectors, "vectors"))
                 )
                 factor, remaining = steps.make(line, vector, index, stop)
                 begin = steps.begin(index)

@@ -103,7 +103,13 @@ class Reflections:
         return factor, remaining
 
     def apply(
-        self, vector: str, factor: Value, rows: str, distance: Index, some: tuple[Index, Index], columns: tuple[Index, Index]
+        self,
+        vector: str,
+        factor: Value,
+        rows: str,
+        distance: Index,
+        some: tuple[Index, Index],
+        columns: tuple[Index, Index],
     ) -> None:
         """Reflect some rows, given the first and the last column of the vector, in whole vectors."""
 
@@ -144,13 +150,11 @@ class Reflections:
         both = e.lane_sums(sums)
         return [e.shuffle(both, both, [number] * e.lanes) for number in range(len(lines))]
 
-    def unfold(
-        self, vectors: str, factors: str, distance: Index, first: int, rows: Index, stop: Index
-    ) -> None:
+    def unfold(self, vectors: str, factors: str, distance: Index, first: int, rows: Index, stop: Index) -> None:
         """Replace the vectors of reflections by the first rows of their product, whose rows are orthonormal.
 
-        Vector n reflects the elements from ``n + first`` on, and becomes row ``n + first``. The rows before are those of
-        the identity, and are not written.
+        Vector n reflects the elements from ``n + first`` on, and becomes row ``n + first``. The rows before it are those
+        of the identity, and are not written.
         """
         e = self.routine
 
@@ -228,7 +232,9 @@ class Reflections:
         mask = 0x7F800000 if self.dtype == FLOAT32 else 0x7FF0000000000000
         return e.reinterpret(e.bits("and", e.reinterpret(best, integer), e.constant(mask, integer)), self.dtype)
 
-    def rotate(self, rows: str, rotations: tuple[str, str], some: tuple[Index, Index], stop: Index, *, down: bool) -> None:
+    def rotate(
+        self, rows: str, rotations: tuple[str, str], some: tuple[Index, Index], stop: Index, *, down: bool
+    ) -> None:
         """Rotate neighboring rows by cosines and sines, for ``n`` from a first to a last one, or ``down`` from it.
 
         Rotation ``n`` turns rows ``n`` and ``n + 1``, upwards to ``c a + s b`` and ``c b - s a``, and downwards to

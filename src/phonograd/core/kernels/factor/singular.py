@@ -1,9 +1,9 @@
 """Singular values and vectors of matrices of up to 64 rows and columns, one matrix after the other.
 
 Reflections from both sides make the matrix bidiagonal. Sweeps with implicit shifts, or without one where a singular
-value is near 0 (Demmel and Kahan), make it diagonal. Their rotations turn the rows of singular vectors, a whole sweep at
-a time. A matrix with more rows than columns is transposed. As for eigenvalues, matrices are scaled by a power of two,
-and larger ones are left to LAPACK.
+value is near 0 (Demmel and Kahan), make it diagonal. Their rotations turn the rows of singular vectors, a whole sweep
+at a time. A matrix with more rows than columns is transposed. As for eigenvalues, matrices are scaled by a power of
+two, and larger ones are left to LAPACK.
 """
 
 from __future__ import annotations
@@ -339,7 +339,10 @@ class _Writer:
     # -- results
 
     def _store(self, row: Index, power: Value) -> None:
-        """Store the largest singular value that is left, and its vectors; the largest element of the right is positive."""
+        """Store the largest singular value that is left, and its vectors.
+
+        The element of largest absolute value of the right vector is positive.
+        """
         e, steps = self.routine, self.steps
         used = steps.number(-1)
 

@@ -1,8 +1,7 @@
 """Eigenvalues and singular values by LAPACK, which NumPy contains, in the precision of the data.
 
-``numpy.linalg`` computes float32 in double precision. Its loops for float32 are in a private module of NumPy: where that
-module has other names, double precision is used, as for matrices that LAPACK cannot decompose. See
-docs/assumptions.md.
+``numpy.linalg`` computes float32 in double precision. Its loops for float32 are in a private module of NumPy. Double
+precision is used if that module has other names, or if LAPACK finds no result. See docs/assumptions.md.
 """
 
 from __future__ import annotations
