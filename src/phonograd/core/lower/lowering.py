@@ -461,6 +461,8 @@ class Called(Lowering):
 
     routine: str
     finish: Callable[..., Any] | None = None
+    computes: bool = False
+    """Whether ``finish`` computes with numbers even if no kernel failed."""
     dtypes: frozenset[DType] = WIDE_FLOATS
 
 

@@ -131,6 +131,8 @@ class Lowering:
     routine: str | None = None
     #: a function that checks their results
     finish: Callable[..., Any] | None = None
+    #: whether that function computes with numbers even if no kernel failed
+    computes: bool = False
 
     def place(self, planner: Planner, node: Node, expression: Node) -> None:
         """Tell the planner how to compute a node."""

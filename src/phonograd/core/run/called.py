@@ -16,20 +16,21 @@ from typing import Any
 import numpy as np
 
 from ..graph.node import Node
-from ..graph.operator import Array
+from ..graph.operator import Array, item_operator
 from ..kernels.launch import Plan
 from ..lower.lowering import Lowering, alternatives
 from . import kernel_cache, memory_pool
-from .driver import Row
+from .driver import Row, prepare
 from .host import host
 from .reference import numpy_function
 
-__all__ = ["function_of_node"]
+__all__ = ["function_of_node", "needs_numpy"]
 
 #: functions to keep: one for each operator, its parameters and shapes
 MOST_FUNCTIONS = 512
 
 _BYTE = np.dtype(np.uint8)
+_ITEM = item_operator()
 
 
 def function_of_node(node: Node) -> Callable[..., Any]:
@@ -38,16 +39,29 @@ def function_of_node(node: Node) -> Callable[..., Any]:
     if lowering is None or not kernel_cache.available():
         return numpy_function(node)
     shapes = tuple([(source.shape, source.dtype) for source in node.inputs])
-    finish, run = lowering.finish, None
+    finish, run, numpy = lowering.finish, None, numpy_function(node)
 
     def call(*arrays: Array) -> Any:
         nonlocal run
         if run is None:
-            run = _runner(_Key(node, lowering, shapes))
+            run = _runner(_Key(node, lowering, shapes)) or numpy
+        if run is numpy:
+            with np.errstate(all="ignore"):
+                return numpy(*arrays)
         failed, results = run(*arrays)
-        return results[0] if finish is None else finish(failed, *arrays, *results)
+        if finish is None:
+            return results[0]
+        if failed or lowering.computes:
+            with np.errstate(all="ignore"):
+                return finish(failed, *arrays, *results)
+        return finish(failed, *arrays, *results)
 
     return call
+
+
+def needs_numpy(node: Node) -> bool:
+    """Return whether NumPy computes a node, whose warnings about numbers must be off."""
+    return node.operator is not _ITEM and (_lowering(node) is None or not kernel_cache.available())
 
 
 def _lowering(node: Node) -> Lowering | None:
@@ -75,33 +89,54 @@ class _Key:
 
 
 #: runs the kernels of arrays, and returns whether one failed, and the arrays that they wrote
-_Run = Callable[..., tuple[bool, tuple[Array, ...]]]
+_Run = Callable[..., tuple[bool, list[Array]]]
 
 
 @functools.lru_cache(MOST_FUNCTIONS)
-def _runner(key: _Key) -> _Run:
-    """Return the function that runs the kernels of a node."""
+def _runner(key: _Key) -> _Run | None:
+    """Return the function that runs the kernels of a node, or None if there are none for its sizes."""
     node, operator = key.node, key.node.operator
     planner = importlib.import_module("phonograd.core.kernels.factor.plans")
     attributes = operator.accepted(planner.rule(key.lowering.routine), node.attributes)
     made = planner.plan(node, key.lowering.routine, host(), attributes)
+    if made is None:
+        return None
     results = [(shape, dtype, memory_pool.room_for(_bytes(shape, dtype))) for _, shape, dtype in made.results]
     names = [*operator.input_names, *[name for name, _, _ in made.results], "status", "scratch"]
     kernels, row = _compile(made.plan, names)
     room = memory_pool.room_for(made.plan.scratch_bytes) if made.plan.scratch_bytes else 0
     allocate, runs = memory_pool.allocate, 0
+    count, last = len(operator.input_names), len(names) - 2
+    is_small = [size < memory_pool.SMALLEST_BLOCK for _, _, size in results]
+    small = [(slot, *given[:2]) for slot, given in enumerate(results, count) if is_small[slot - count]]
+    launch = row.launcher(range(len(names)), small, 0)
+    #: words in which kernels report a failure, one for each run at the same time
+    statuses: list[Array] = []
 
-    def run(*arrays: Array) -> tuple[bool, tuple[Array, ...]]:
+    def run(*arrays: Array) -> tuple[bool, list[Array]]:
         nonlocal runs
         if runs < 2:
             runs += 1
             if runs == 2:
                 # more runs are likely to follow
                 kernel_cache.tier_up(kernels)
-        written = tuple([allocate(shape, dtype, size) for shape, dtype, size in results])
-        status = np.zeros(1, np.int64)
-        row.run((*arrays, *written, status, allocate((room,), _BYTE, room) if room else status))
-        return bool(status[0]), written
+        status = statuses.pop() if statuses else np.zeros(1, np.int64)
+        values: list[Any] = [*arrays]
+        for (shape, dtype, size), is_made in zip(results, is_small):
+            values.append(None if is_made and launch is not None else allocate(shape, dtype, size))
+        values += (status, allocate((room,), _BYTE, room) if room else status)
+        if launch is None:
+            row.run(tuple(values))
+        else:
+            prepare()
+            if not launch(values):
+                values[:count] = [np.ascontiguousarray(array) for array in arrays]
+                launch(values)
+        written = values[count:last]
+        if not status[0]:
+            statuses.append(status)
+            return False, written
+        return True, written
 
     return run
 

@@ -20,9 +20,9 @@ from ..base.dtypes import DType
 from ..base.errors import MXNetError
 from ..base.outside import is_from_outside
 from ..graph.node import Node, Shape
-from ..graph.operator import Array
+from ..graph.operator import Array, item_operator
 from . import kernel_cache, memory_pool, packed_operands
-from .called import function_of_node
+from .called import function_of_node, needs_numpy
 from .donation import Donation
 from .driver import Row, can_launch, prepare
 from .launcher import MOST_ON_STACK
@@ -45,6 +45,7 @@ __all__ = [
 Segment = Callable[[list[Any]], None]
 
 _ARRAY = np.ndarray
+_ITEM = item_operator()
 _BYTE = np.dtype(np.uint8)
 #: number of the flag among the arrays of a row, after the numbers and the arena
 _FLAG = 2
@@ -141,6 +142,7 @@ class RecipeProgram:
         "_exchanges",
         "_fixed",
         "_kept_slots",
+        "_needs_numpy",
         "_noted",
         "_on_stack",
         "_packed",
@@ -165,6 +167,7 @@ class RecipeProgram:
         """Prepare to run a recipe, given the kernels that it refers to by number."""
         self._used = kernels
         self._uses_numpy = recipe.uses_numpy
+        self._needs_numpy = any([isinstance(step, NumpyStep) and needs_numpy(step.node) for step in recipe.steps])
         self._sets_flag = recipe.sets_flag
         room = memory_pool.room_for(recipe.arena_bytes) if recipe.arena_bytes else 0
         self._arena_room = room
@@ -226,7 +229,7 @@ class RecipeProgram:
             values[len(inputs) + 1] = memory_pool.allocate((self._arena_room,), _BYTE, self._arena_room)
         if note is not None:
             self._run_parts(values, note)
-        elif self._uses_numpy:
+        elif self._needs_numpy:
             with np.errstate(all="ignore"):
                 for segment in self._segments:
                     segment(values)
@@ -417,6 +420,8 @@ def _row(step: RowStep, kernels: Sequence[kernel_cache.Kernel], sets_flag: bool,
 def _call(step: NumpyStep) -> Segment:
     """Return the segment of a call of NumPy."""
     node, target, sources, done = step
+    if node.operator is _ITEM:
+        return _take_item(step)
     function = function_of_node(node)
     single = node.outputs is None
 
@@ -432,6 +437,19 @@ def _call(step: NumpyStep) -> Segment:
             values[slot] = None
 
     return call
+
+
+def _take_item(step: NumpyStep) -> Segment:
+    """Return the segment that takes one of several results."""
+    node, target, (source,), done = step
+    index = node.attributes[0]
+
+    def take(values: list[Any]) -> None:
+        values[target] = _as_contiguous(values[source][index])
+        for slot in done:
+            values[slot] = None
+
+    return take
 
 
 def _alias(step: AliasStep) -> Segment:

@@ -31,8 +31,11 @@ class Filling(enum.Enum):
     """Those of another matrix, times a number."""
     LOWER = "lower"
     """Those of another matrix up to the diagonal, and zeros."""
+    PADDED = "padded"
+    """Those of another matrix, and zeros up to the distance of rows."""
     IDENTITY = "identity"
     """Ones on the diagonal, and zeros."""
+    ZERO = "zero"
 
 
 def fill(launches: Launches, filling: Filling, data: View, out: View, sizes: tuple[int, int], alpha: float = 1) -> None:
@@ -90,7 +93,9 @@ class Fill:
             def vector(column: Index) -> None:
                 left = e.minus(columns, column)
                 mask = e.below(left)
-                if self.filling is Filling.IDENTITY:
+                if self.filling is Filling.ZERO:
+                    value = e.zeros()
+                elif self.filling is Filling.IDENTITY:
                     here = e.relation("eq", e.steps(INT64), e.splat(e.minus(row, column), INT64))
                     value = e.select(here, e.constant(1, self.dtype), e.zeros())
                 else:
@@ -98,12 +103,13 @@ class Fill:
                 if self.filling is Filling.LOWER:
                     value = e.select(e.below(e.minus(e.plus(row, "1"), column)), value, e.zeros())
                 e.when(
-                    e.test("sge", left, str(e.lanes)),
+                    "true" if self.filling is Filling.PADDED else e.test("sge", left, str(e.lanes)),
                     lambda: e.store(out, column, value),
                     lambda: e.store_where(out, column, value, mask),
                 )
 
-            e.for_each("0", columns, vector, str(e.lanes))
+            stop = _WORDS.index(e, "out_row") if self.filling is Filling.PADDED else columns
+            e.for_each("0", stop, vector, str(e.lanes))
 
         e.for_each("%lo", "%hi", task)
         return e.text()

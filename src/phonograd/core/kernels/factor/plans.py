@@ -13,7 +13,7 @@ from ...base.dtypes import INT64, DType
 from ...graph.node import Node, Shape
 from ..launch import Plan
 from ..target import Machine
-from . import cholesky, lu
+from . import cholesky, eigen, lq, lu, singular
 from .blocks import SMALL, Launches, View
 from .determinant import determinants
 from .moves import Filling, fill, mirror
@@ -32,9 +32,12 @@ class CalledPlan(NamedTuple):
     results: tuple[tuple[str, Shape, DType], ...]
 
 
-def plan(node: Node, routine: str, machine: Machine, attributes: dict[str, Any]) -> CalledPlan:
-    """Return the plan of a node, given the name of its routine and the operator's parameters."""
-    made: CalledPlan = _ROUTINES[routine](node, machine, **attributes)
+def plan(node: Node, routine: str, machine: Machine, attributes: dict[str, Any]) -> CalledPlan | None:
+    """Return the plan of a node, given the name of its routine and the operator's parameters.
+
+    It is None if there are no kernels for the size of the matrices.
+    """
+    made: CalledPlan | None = _ROUTINES[routine](node, machine, **attributes)
     return made
 
 
@@ -112,6 +115,52 @@ def _factorize_by_rows(node: Node, machine: Machine) -> tuple[Launches, View, tu
     return launches, factors, results
 
 
+def _gelqf(node: Node, machine: Machine) -> CalledPlan:
+    launches, length = _launches(node, machine)
+    assert node.outputs is not None
+    (out_shape, dtype), (lower_shape, _) = node.outputs
+    rows = lower_shape[-1]
+    data, out, lower = _view("A", rows, length), _view("out", rows, length), _view("lower", rows, rows)
+    results: list[tuple[str, Shape, DType]] = [("out", out_shape, dtype), ("lower", lower_shape, dtype)]
+    if length <= SMALL:
+        lq.factorize_small(launches, data, out, lower, (rows, length))
+        return CalledPlan(launches.plan(), tuple(results))
+    lead, distance = out_shape[:-2], lu.padded(length, dtype)
+    widths = {"work": distance, "vectors": distance, "triangle": lq.BLOCK, "product": lq.BLOCK, "turned": lq.BLOCK}
+    work, *others = (_view(name, rows, width) for name, width in widths.items())
+    fill(launches, Filling.PADDED, data, work, (rows, length))
+    for zeros, width in ((others[0], distance), (others[1], lq.BLOCK)):
+        fill(launches, Filling.ZERO, zeros, zeros, (rows, width))
+    fill(launches, Filling.IDENTITY, out, out, (rows, length))
+    lq.factorize(launches, work, out, tuple(others), (rows, length))
+    fill(launches, Filling.LOWER, work, lower, (rows, rows))
+    results += [(name, (*lead, rows, width), dtype) for name, width in widths.items()]
+    return CalledPlan(launches.plan(), tuple(results))
+
+
+def _syevd(node: Node, machine: Machine) -> CalledPlan | None:
+    launches, size = _launches(node, machine)
+    if size > SMALL:
+        return None
+    eigen.decompose(launches, _view("A", size, size), _view("out", size, size), size)
+    assert node.outputs is not None
+    (vectors, dtype), (values, _) = node.outputs
+    return CalledPlan(launches.plan(), (("out", vectors, dtype), ("values", values, dtype)))
+
+
+def _svd(node: Node, machine: Machine) -> CalledPlan | None:
+    launches, _ = _launches(node, machine)
+    rows, columns = node.inputs[0].shape[-2:]
+    few = min(rows, columns)
+    if max(rows, columns) > SMALL:
+        return None
+    views = _view("A", rows, columns), _view("out", rows, few), _view("right", few, columns)
+    singular.decompose(launches, *views, (rows, columns))
+    assert node.outputs is not None
+    (left, dtype), (values, _), (right, _) = node.outputs
+    return CalledPlan(launches.plan(), (("out", left, dtype), ("values", values, dtype), ("right", right, dtype)))
+
+
 def _det(node: Node, machine: Machine) -> CalledPlan:
     launches, factors, results = _factorize_by_rows(node, machine)
     determinants(launches, factors, node.inputs[0].shape[-1], logarithms=False)
@@ -152,11 +201,14 @@ def _inverse(node: Node, machine: Machine) -> CalledPlan:
 
 _ROUTINES: dict[str, Any] = {
     "det": _det,
+    "gelqf": _gelqf,
     "inverse": _inverse,
     "potrf": _potrf,
     "potri": _potri,
     "slogdet": _slogdet,
     "solve": _solve,
+    "svd": _svd,
+    "syevd": _syevd,
     "trsm": _trsm,
 }
 

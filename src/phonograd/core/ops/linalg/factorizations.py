@@ -1,9 +1,9 @@
 """Factorizations of stacks of matrices: Cholesky, LQ, eigenvalues, inverse and determinant.
 
-Kernels factorize matrices in their own precision: Cholesky's algorithm, and Gauss's with partial pivoting. NumPy
-computes the LQ factorization and eigenvalues in double precision, and rounds them once. The symmetric factorizations
-(``potrf``, ``syevd``) read the lower triangle of their argument and return the symmetric gradient: the derivative with
-respect to a symmetric change of the matrix.
+Kernels factorize matrices in their own precision: Cholesky's algorithm, Gauss's with partial pivoting, and reflections
+for the LQ factorization and for the eigenvalues of up to 64 rows. LAPACK finds those of larger matrices. The symmetric
+factorizations (``potrf``, ``syevd``) read the lower triangle of their argument and return the symmetric gradient: the
+derivative with respect to a symmetric change of the matrix.
 
 A matrix without a factorization raises an error when the result is computed; the message gives its index in the stack.
 """
@@ -26,6 +26,7 @@ from ..math.broadcasting import sum_to
 from ..math.comparison import equal
 from ..math.primitives import matmul, reshape_to, select, swap_last
 from ..math.structural import constant, full
+from . import lapack
 from .linalg import (
     extractdiag,
     makediag,
@@ -165,8 +166,9 @@ def _between_inverses(factor: Node, node: Node) -> Node:
 
 def _require_factor(A: Array) -> None:
     """Raise if the diagonal of a factor has a zero."""
-    zeros = np.diagonal(A, 0, -2, -1) == 0
-    if zeros.any():
+    diagonal = A.diagonal(0, -2, -1)
+    if not diagonal.all():
+        zeros = diagonal == 0
         *index, row = (int(position) for position in np.argwhere(zeros)[0])
         raise MXNetError(
             f"potri failed. This may happen when the input matrix is not a Cholesky factorization obtained by a prior "
@@ -208,7 +210,20 @@ def potri_grad(out_grad: Node, out: Node, A: Node) -> Node:
 # -- LQ
 
 
-@operator(name="_linalg_gelqf", aliases=("linalg_gelqf",), cost=lambda node: 2 * _cubic(node))
+def _finish_gelqf(failed: bool, A: Array, out: Array, lower: Array, *others: Array) -> tuple[Array, Array]:
+    """Return the factors; NumPy computes those of numbers whose squares overflow or vanish."""
+    if failed:
+        missing = np.isnan(np.diagonal(lower, 0, -2, -1)).any(axis=-1)
+        out[missing], lower[missing] = gelqf.function(A[missing])
+    return out, lower
+
+
+@operator(
+    name="_linalg_gelqf",
+    aliases=("linalg_gelqf",),
+    cost=lambda node: 2 * _cubic(node),
+    lowering=Called("gelqf", _finish_gelqf),
+)
 def gelqf(A: Array) -> tuple[Array, Array]:
     """Return Q and L with A = L * Q: Q has orthonormal rows, and L is lower triangular.
 
@@ -254,20 +269,35 @@ def gelqf_grad(out_grads: tuple[Node | None, Node | None], outs: tuple[Node, Nod
 # -- eigenvalues
 
 
-@operator(name="_linalg_syevd", aliases=("linalg_syevd",), cost=lambda node: 9 * _cubic(node))
+def _finish_syevd(failed: bool, A: Array, out: Array, values: Array) -> tuple[Array, Array]:
+    """Return eigenvectors and eigenvalues; NumPy computes those of matrices that kernels leave."""
+    if failed:
+        missing = np.isnan(values).any(axis=-1)
+        out[missing], values[missing] = syevd.function(A[missing])
+    return out, values
+
+
+@operator(
+    name="_linalg_syevd",
+    aliases=("linalg_syevd",),
+    cost=lambda node: 9 * _cubic(node),
+    lowering=Called("syevd", _finish_syevd),
+)
 def syevd(A: Array) -> tuple[Array, Array]:
     """Return the eigenvectors U (as rows) and ascending eigenvalues L of symmetric matrices.
 
     ``A = U^T * diag(L) * U``. The largest component of each eigenvector is positive. The eigenvectors have gradients
     if all eigenvalues are distinct; otherwise only the eigenvalues have gradients.
     """
-    wide, finite = _regular(A)
-    values, vectors = np.linalg.eigh(wide)
-    rows = _transpose(vectors)
+    finite = np.asarray(np.isfinite(np.tril(A)).all(axis=(-2, -1), keepdims=True))
+    whole = bool(finite.all())
+    values, vectors = lapack.eigh(A if whole else np.where(finite, A, np.eye(A.shape[-1], dtype=A.dtype)))
+    rows = np.array(_transpose(vectors), A.dtype, order="C")
     if rows.size:
         largest = np.take_along_axis(rows, np.argmax(np.abs(rows), axis=-1)[..., None], axis=-1)
-        rows = np.where(largest < 0, -rows, rows)
-    return np.where(finite, rows, np.nan).astype(A.dtype), np.where(finite[..., 0], values, np.nan).astype(A.dtype)
+        rows *= np.copysign(1, largest)
+    values = values.astype(A.dtype)
+    return (rows, values) if whole else (np.where(finite, rows, np.nan), np.where(finite[..., 0], values, np.nan))
 
 
 @syevd.infer
@@ -281,18 +311,18 @@ def syevd_shape(A: Node) -> list[Spec]:
 def syevd_grad(out_grads: tuple[Node | None, Node | None], outs: tuple[Node, Node], A: Node) -> Node:
     vectors_grad, values_grad = out_grads
     vectors, values = outs
-    inner = None
+    size = values.shape[-1]
+    if vectors_grad is None:
+        assert values_grad is not None
+        scaled = vectors * reshape_to(values_grad, (*values.shape[:-1], size, 1))
+        return _symmetric(matmul(swap_last(vectors), scaled))
+    rows = reshape_to(values, (*values.shape[:-1], size, 1))
+    columns = reshape_to(values, (*values.shape[:-1], 1, size))
+    turned = matmul(vectors, swap_last(vectors_grad))
+    # the diagonal must not be divided by its gap of zero: higher orders would give 0 * infinity
+    inner = (turned - single(makediag(extractdiag(turned)))) / (columns - rows + _identity(A))
     if values_grad is not None:
-        inner = single(makediag(values_grad))
-    if vectors_grad is not None:
-        size = values.shape[-1]
-        rows = reshape_to(values, (*values.shape[:-1], size, 1))
-        columns = reshape_to(values, (*values.shape[:-1], 1, size))
-        turned = matmul(vectors, swap_last(vectors_grad))
-        # the diagonal must not be divided by its gap of zero: higher orders would give 0 * infinity
-        turned = (turned - single(makediag(extractdiag(turned)))) / (columns - rows + _identity(A))
-        inner = turned if inner is None else inner + turned
-    assert inner is not None
+        inner = single(makediag(values_grad)) + inner
     return _symmetric(matmul(matmul(swap_last(vectors), inner), vectors))
 
 
@@ -327,7 +357,7 @@ def _upper_diagonal(lu: Array) -> Array:
     name="_linalg_inverse",
     aliases=("linalg_inverse",),
     cost=lambda node: 2 * _cubic(node),
-    lowering=Called("inverse", _check_inverse),
+    lowering=Called("inverse", _check_inverse, computes=True),
 )
 def inverse(A: Array) -> Array:
     """Return the inverse of square matrices."""
@@ -397,7 +427,7 @@ def _finish_cofactors(failed: bool, A: Array, inverted: Array, lu: Array, pivots
     return out
 
 
-@operator(cost=lambda node: 2 * _cubic(node), lowering=Called("inverse", _finish_cofactors))
+@operator(cost=lambda node: 2 * _cubic(node), lowering=Called("inverse", _finish_cofactors, computes=True))
 def _cofactors(A: Array) -> Array:
     """Return the cofactor matrices: determinant times transposed inverse, where the inverse exists."""
     wide, finite = _regular(A)

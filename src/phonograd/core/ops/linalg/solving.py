@@ -1,6 +1,7 @@
 """Linear systems and singular values of stacks of matrices, for ``mx.np.linalg``.
 
-Kernels solve systems in the precision of the data. NumPy computes singular values in double precision, rounded once.
+Kernels solve systems, and find the singular values of matrices of up to 64 rows and columns. LAPACK finds those of
+larger ones. All of them compute in the precision of the data.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from ...graph.operator import Array, Spec, operator, single
 from ...lower.lowering import Called
 from ..math.primitives import matmul, reshape_to, swap_last
 from ..math.structural import full
+from . import lapack
 from .linalg import extractdiag, makediag, require_matrices, require_square
 
 __all__ = ["solve", "svd"]
@@ -65,19 +67,28 @@ def solve_grad(out_grad: Node, out: Node, A: Node, B: Node) -> tuple[Node, Node]
     return -matmul(turned, swap_last(out)), turned
 
 
-@operator(name="_npi_svd", cost=lambda node: 20 * _products(node))
+def _finish_svd(failed: bool, A: Array, out: Array, values: Array, right: Array) -> tuple[Array, Array, Array]:
+    """Return the decomposition; NumPy computes that of matrices that kernels leave."""
+    if failed:
+        missing = np.isnan(values).any(axis=-1)
+        out[missing], values[missing], right[missing] = svd.function(A[missing])
+    return out, values, right
+
+
+@operator(name="_npi_svd", cost=lambda node: 20 * _products(node), lowering=Called("svd", _finish_svd))
 def svd(A: Array) -> tuple[Array, Array, Array]:
     """Return the singular value decomposition U, S, V of matrices: A = U * diag(S) * V, S descending.
 
     The columns of U and the rows of V are orthonormal; the largest component of each row of V is positive. The
     singular values always have gradients. U and V have gradients if all singular values are distinct and nonzero.
     """
-    left, values, right = np.linalg.svd(A.astype(np.float64), full_matrices=False)
+    left, values, right = [np.asarray(part, A.dtype, order="C") for part in lapack.svd(A)]
     if right.size:
         largest = np.take_along_axis(right, np.argmax(np.abs(right), axis=-1)[..., None], axis=-1)
-        right = np.where(largest < 0, -right, right)
-        left = np.where(np.swapaxes(largest, -1, -2) < 0, -left, left)
-    return left.astype(A.dtype), values.astype(A.dtype), right.astype(A.dtype)
+        sign = np.copysign(A.dtype.type(1), largest)
+        right *= sign
+        left *= np.swapaxes(sign, -1, -2)
+    return left, values, right
 
 
 @svd.infer
@@ -93,6 +104,9 @@ def svd_grad(out_grads: tuple[Node | None, ...], outs: tuple[Node, Node, Node], 
     left_grad, values_grad, right_grad = out_grads
     left, values, right = outs
     few = values.shape[-1]
+    if left_grad is None and right_grad is None:
+        assert values_grad is not None
+        return matmul(left * reshape_to(values_grad, (*values.shape[:-1], 1, few)), right)
     column, row = (reshape_to(values, (*values.shape[:-1], *place)) for place in ((few, 1), (1, few)))
     one = single(makediag(full(values.shape, 1, A.dtype, A.context)))
     inner = None if values_grad is None else single(makediag(values_grad))
