@@ -10,6 +10,7 @@ value, large results, and all calls that fail. They become nodes, and an error i
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from functools import partial
@@ -49,14 +50,17 @@ _new: Any = object.__new__
 _NDARRAY = np.ndarray
 _QUIETLY = partial(np.errstate, all="ignore")
 _MASK = (1 << 61) - 1
+_serial = itertools.count(1)
 
 
 class _Call:
     """A kind of call as a function of arrays."""
 
-    __slots__ = ("function", "is_list", "nodes", "results", "steps")
+    __slots__ = ("function", "is_list", "nodes", "number", "results", "steps")
 
     def __init__(self, targets: Sequence[Node], program: EagerProgram | None, count: int, is_list: bool) -> None:
+        #: stands for the kind in sequences of calls
+        self.number = next(_serial)
         self.is_list = is_list
         #: the nodes that are computed
         self.nodes: list[Node] = [] if program is None else program.nodes
@@ -81,7 +85,7 @@ class _Call:
     def of_steps(cls, steps: list[tuple[Any, tuple[int, ...]]], count: int, nodes: list[Node]) -> _Call:
         """Return a kind of call whose result is the last of some steps, given the number of arguments."""
         call = cls.__new__(cls)
-        call.steps, call.nodes, call.is_list = steps, nodes, False
+        call.number, call.steps, call.nodes, call.is_list = next(_serial), steps, nodes, False
         call.results = [count + len(steps) - 1]
         call.function = steps[0][0] if len(steps) == 1 and steps[0][1] == tuple(range(count)) else None
         return call
@@ -253,7 +257,7 @@ def _concrete(value: Array, array_class: type[Any]) -> Any:
 
 
 def _note(found: _Call) -> None:
-    NOVELTY.sequence = (NOVELTY.sequence * 1000003 + id(found)) & _MASK
+    NOVELTY.sequence = (NOVELTY.sequence * 1000003 + found.number) & _MASK
     if EVALUATED.listeners:
         EVALUATED.emit("immediate", found.nodes, "the last graphs were all new")
 

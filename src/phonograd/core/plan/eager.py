@@ -177,9 +177,10 @@ class EagerProgram:
                 if is_from_outside(error):
                     raise
                 raise locate_error(error, self._computed[step]) from error
-
         if self._calls is None:
-            self._calls = [call for call in zip(steps, self._places, self._dead) if call[0] is not None]
+            self._calls = [
+                (f, places, dead) for f, places, dead in zip(steps, self._places, self._dead) if f is not None
+            ]
 
     def _repeat(self, values: list[Any]) -> None:
         """Compute all nodes as :meth:`_compute` does; their functions are known, and nothing observes them."""

@@ -179,7 +179,7 @@ def compute_known(trace: Trace, plan: CachedPlan, is_last: bool) -> list[Array] 
     # loops: before Python 3.12, a comprehension takes as long as a call of a function
     inputs = []
     for index, node in plan.inputs:
-        inputs.append(values[node] if index is None else leaves[index])  # noqa: PERF401
+        inputs.append(values[node] if index is None else leaves[index])
     try:
         if plan.is_provisional:
             if plan.spent_ns >= plan.due_ns or active.tiers != "background":
@@ -200,12 +200,12 @@ def compute_known(trace: Trace, plan: CachedPlan, is_last: bool) -> list[Array] 
     if is_last:
         assert plan.results is not None
         for index, number in plan.results:
-            found.append(results[number] if index is None else leaves[index])  # noqa: PERF401
+            found.append(results[number] if index is None else leaves[index])
         return found
     values.update(zip(plan.kept, results))
     trace.position = plan.following
     for index, node in plan.places:
-        found.append(values[node] if index is None else leaves[index])  # noqa: PERF401
+        found.append(values[node] if index is None else leaves[index])
     return found
 
 
