@@ -267,12 +267,23 @@ def _run_one(found: _Call, arrays: Sequence[Array]) -> Array | None:
     _note(found)
     try:
         with _QUIETLY():
-            value = found.function(*arrays)
+            function = found.function
+            if arrays[0].nbytes >= memory_pool.SMALLEST_BLOCK and type(function) is np.ufunc:
+                return _compute_large(found, arrays)
+            value = function(*arrays)
     except Exception as error:
         if is_from_outside(error):
             raise
         return None
     return _own(value, arrays)
+
+
+def _compute_large(found: _Call, arrays: Sequence[Array]) -> Array:
+    """Return the result of an elementwise operator, computed where it stays."""
+    shape, dtype = np.broadcast_shapes(*[array.shape for array in arrays]), found.nodes[-1].dtype
+    out = memory_pool.allocate(shape, dtype, memory_pool.room_for(math.prod(shape) * dtype.itemsize))
+    found.function(*arrays, out=out)
+    return out
 
 
 def _own(value: Any, others: Sequence[Array]) -> Array:
