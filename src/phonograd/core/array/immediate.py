@@ -13,11 +13,11 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..base import float_errors
 from ..base.devices import CPU
 from ..base.dtypes import convert_scalar
 from ..base.errors import MXNetError
@@ -48,7 +48,6 @@ MOST_CALLS = 4096
 
 _new: Any = object.__new__
 _NDARRAY = np.ndarray
-_QUIETLY = partial(np.errstate, all="ignore")
 _MASK = (1 << 61) - 1
 _serial = itertools.count(1)
 
@@ -93,9 +92,13 @@ class _Call:
     def run(self, arrays: Sequence[Array]) -> list[Array]:
         """Return the results, each in memory of its own."""
         values: list[Any] = [*arrays]
-        with _QUIETLY():
+        get, append = values.__getitem__, values.append
+        token = float_errors.ignore()
+        try:
             for function, places in self.steps:
-                values.append(function(*[values[place] for place in places]))
+                append(function(*map(get, places)))
+        finally:
+            float_errors.restore(token)
         found: list[Array] = []
         for number in self.results:
             found.append(_own(values[number], (*arrays, *found)))
@@ -265,13 +268,15 @@ def _note(found: _Call) -> None:
 def _run_one(found: _Call, arrays: Sequence[Array]) -> Array | None:
     """Return the result of a call of one operator; None if it fails: as a node, it fails where its value is needed."""
     _note(found)
+    token = float_errors.ignore()
     try:
-        with _QUIETLY():
-            value = found.function(*arrays)
+        value = found.function(*arrays)
     except Exception as error:
         if is_from_outside(error):
             raise
         return None
+    finally:
+        float_errors.restore(token)
     return _own(value, arrays)
 
 
