@@ -224,7 +224,7 @@ def tiers(name: str) -> Iterator[None]:
 @contextlib.contextmanager
 def promoted() -> Iterator[None]:
     """Plan every graph in the background as soon as it comes back."""
-    with tiers("background"), mock.patch.object(promotion, "_cost_ns", return_value=0):
+    with tiers("background"), mock.patch.object(cache, "planning_ns", return_value=0):
         yield
         promotion.finish()
 

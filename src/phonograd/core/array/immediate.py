@@ -92,10 +92,11 @@ class _Call:
     def run(self, arrays: Sequence[Array]) -> list[Array]:
         """Return the results, each in memory of its own."""
         values: list[Any] = [*arrays]
+        get, append = values.__getitem__, values.append
         token = float_errors.ignore()
         try:
             for function, places in self.steps:
-                values.append(function(*[values[place] for place in places]))
+                append(function(*map(get, places)))
         finally:
             float_errors.restore(token)
         found: list[Array] = []

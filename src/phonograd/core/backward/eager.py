@@ -26,7 +26,8 @@ from ..ops.math.arithmetic import add
 from ..ops.math.structural import LEAF, VARIABLE, leaf
 from ..ops.reduce.accumulation import FEW_PARTS, FEW_PRODUCTS, total
 from ..plan.cache import EVALUATED, MOST_NUMBERS_PER_NODE, exceeds_limit, is_numbered_leaf, note_plans
-from ..plan.eager import Function, compute_into, compute_sparingly, function_of, memory_of, own
+from ..plan.eager import Function, compute_into, compute_sparingly, function_of
+from ..plan.eager_results import memory_of, own
 from ..run import kernel_cache
 from ..run.reference import locate_error, resolve
 from ..trace.evaluation import PROGRESS

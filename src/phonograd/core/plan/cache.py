@@ -36,6 +36,7 @@ __all__ = [
     "is_numbered_leaf",
     "new_cached_plan",
     "note_plans",
+    "planning_ns",
     "repeating",
     "starting_points",
     "waits",
@@ -154,7 +155,7 @@ class CachedPlan:
         #: while it is provisional, the time its runs took, the time from which on it is worth a plan, and the state of
         #: its promotion (see .promotion)
         self.spent_ns = 0
-        self.due_ns = KERNEL_NS + NODE_NS * (0 if self.program is None else self.program.size)
+        self.due_ns = 0 if self.program is None else planning_ns(self.program.size)
         self.promotion: object = None
         #: whether a target is recorded and can still be differentiated
         self.waits = waits(nodes)
@@ -327,6 +328,11 @@ def _after_fork_in_child() -> None:
 
 
 fork.register("machine code of calls", after_in_child=_after_fork_in_child)
+
+
+def planning_ns(size: int) -> int:
+    """Return an estimate of the time that planning a number of nodes takes."""
+    return KERNEL_NS + NODE_NS * size
 
 
 def waits(nodes: Iterable[Node]) -> bool:

@@ -36,7 +36,7 @@ from ..kernels.target import Machine
 from ..lower.lowering import Fused, Gather, Lowering, Random, lowering_of_kind
 from ..lower.pattern import Pattern
 from ..ops.math.structural import LEAF, leaf
-from ..run import kernel_cache, memory_pool
+from ..run import kernel_cache
 from ..run.background import run_apart
 from ..run.called import function_of_node
 from ..run.host import host
@@ -47,9 +47,10 @@ from .assembly import parameters_of
 from .disk import program_for
 from .eager_expansion import Expansions
 from .eager_launch import draw, fold, launch, multiply
+from .eager_results import own_all
 from .expansion import Order, lowerings_of
 
-__all__ = ["EagerProgram", "Function", "compute_into", "function_for_any_shapes", "function_of", "memory_of", "own"]
+__all__ = ["EagerProgram", "Function", "compute_into", "function_for_any_shapes", "function_of"]
 
 #: functions to keep, of either kind: a slice of other elements is another function
 MOST_FUNCTIONS = 8192
@@ -73,7 +74,18 @@ _simple: dict[Any, Lowering] = {}
 class EagerProgram:
     """A :class:`~phonograd.core.run.programs.Program` that computes nodes operator by operator."""
 
-    __slots__ = ("_are_asked", "_calls", "_computed", "_dead", "_places", "_steps", "inputs", "kept", "size")
+    __slots__ = (
+        "_are_asked",
+        "_calls",
+        "_computed",
+        "_dead",
+        "_numbers",
+        "_places",
+        "_steps",
+        "inputs",
+        "kept",
+        "size",
+    )
 
     donatable: tuple[int, ...] = ()
     is_provisional = True
@@ -98,6 +110,7 @@ class EagerProgram:
             for number, node in enumerate(self._computed, len(self.inputs))
             if (keep_all or node in asked) and node.outputs is None and node.operator is not _ABSENT
         ]
+        self._numbers = [number for _, number in self.kept]
         #: whether each of them is a target, and not only kept for later
         self._are_asked = [node in asked for node, _ in self.kept]
         self._places, self._dead = self._place()
@@ -202,22 +215,7 @@ class EagerProgram:
 
     def _own(self, inputs: Sequence[Any], values: Sequence[Any]) -> list[Array]:
         """Return the kept values: contiguous, each in memory of its own."""
-        taken, found = memory_of(inputs), []
-        for (_, number), asked in zip(self.kept, self._are_asked):
-            value = values[number]
-            if (
-                type(value) is np.ndarray
-                and value.base is None
-                and id(value) not in taken
-                and value.nbytes < memory_pool.SMALLEST_BLOCK
-                and value.flags.c_contiguous
-            ):
-                # `own` would do the same
-                taken.add(id(value))
-            else:
-                value = own(value, taken, asked)
-            found.append(value)
-        return found
+        return own_all(inputs, values, self._numbers, self._are_asked)
 
     def _asked_steps(self) -> dict[int, Node]:
         """Return the targets by the step that computes each."""
@@ -311,39 +309,6 @@ def compute_sparingly(
                 if last_uses[source] is node and source in made and source not in kept:
                     # an input may occur twice
                     values.pop(source, None)
-
-
-def memory_of(arrays: Iterable[Any]) -> set[int]:
-    """Return what :func:`own` needs to know of arrays in use."""
-    taken = set()
-    for array in arrays:
-        taken.add(id(array))
-        if array.__class__ is tuple:
-            taken |= memory_of(array)
-        elif array is not None and array.base is not None:
-            taken.add(id(array.base))
-    return taken
-
-
-def own(value: Any, taken: set[int], stays: bool) -> Array:
-    """Return a result as a contiguous array in memory that is not ``taken``, and take it.
-
-    ``stays`` says that a user may keep it for long.
-    """
-    if type(value) is not np.ndarray or not value.flags.c_contiguous:
-        value = np.array(value, order="C")
-    elif value.base is None:
-        if id(value) in taken:
-            value = value.copy()
-    elif id(value.base) in taken or not memory_pool.is_block(value.base) or 2 * value.nbytes < value.base.nbytes:
-        value = value.copy()
-    if stays and value.base is None and value.nbytes >= memory_pool.SMALLEST_BLOCK:
-        # kernels read it faster from aligned memory
-        aligned = memory_pool.allocate(value.shape, value.dtype, memory_pool.room_for(value.nbytes))
-        aligned[...] = value
-        value = aligned
-    taken.add(id(value if value.base is None else value.base))
-    return value  # type: ignore[no-any-return]
 
 
 def _source(node: Node) -> Node:
