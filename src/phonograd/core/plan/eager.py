@@ -46,9 +46,19 @@ from .assembly import parameters_of
 from .disk import program_for
 from .eager_expansion import Expansions
 from .eager_launch import draw, fold, launch, multiply
+from .eager_stacks import WithNumbers
 from .expansion import Order, lowerings_of
 
-__all__ = ["EagerProgram", "Function", "compute_into", "function_for_any_shapes", "function_of", "memory_of", "own"]
+__all__ = [
+    "EagerProgram",
+    "Function",
+    "compute_into",
+    "function_for",
+    "function_for_any_shapes",
+    "function_of",
+    "memory_of",
+    "own",
+]
 
 #: functions to keep, of either kind: a slice of other elements is another function
 MOST_FUNCTIONS = 8192
@@ -187,7 +197,7 @@ class EagerProgram:
 
     def _function(self, step: int) -> Function:
         """Return the function that computes a node."""
-        return _function(self._computed[step])
+        return function_for(self._computed[step])
 
     def _observe(self, step: int, function: Function, values: list[Any], note: Note) -> None:
         start = perf_counter_ns()
@@ -227,7 +237,7 @@ def compute_into(values: dict[Node, Any], wanted: Iterable[Node], leaves: Sequen
                     stack.pop()
                     recipe = node.recipe
                     function = None if recipe is None else recipe.function
-                    values[node] = (function or _function(node))(*arrays)
+                    values[node] = (function or function_for(node))(*arrays)
         except kernel_cache.CompilerLost:
             raise
         except Exception as error:
@@ -253,7 +263,7 @@ def compute_sparingly(
         for node in computed:
             sources = [_source(source) for source in node.inputs]
             try:
-                values[node] = _function(node)(*[values[source] for source in sources])
+                values[node] = function_for(node)(*[values[source] for source in sources])
             except kernel_cache.CompilerLost:
                 raise
             except Exception as error:
@@ -314,7 +324,7 @@ def _part(node: Node) -> Part:
 # -- functions
 
 
-def _function(node: Node) -> Function:
+def function_for(node: Node) -> Function:
     """Return the function that computes a node."""
     recipe = node.recipe
     if recipe is None:
@@ -492,7 +502,7 @@ class _Maker:
         if ufunc is None:
             self._plan(node)
         else:
-            self.function = (lambda *arrays: ufunc(*arrays, *numbers)) if numbers else ufunc
+            self.function = WithNumbers(ufunc, numbers) if numbers else ufunc
 
     def fold(self, node: Node, expression: Node, lowering: Lowering, axes: Shape) -> None:
         """Launch the kernel that combines elements, or a plan where it is divided into parts."""
