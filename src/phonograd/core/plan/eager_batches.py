@@ -8,13 +8,13 @@ order, its stack is an operand as it is; otherwise, inputs are gathered. See doc
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
 from ..graph.node import Node, type_of
-from ..graph.operator import ABSENT, REGISTRY, Array, Operator, item_operator
+from ..graph.operator import ABSENT, REGISTRY, Array, item_operator
 from ..ops.math.structural import REPEAT_CALL, VARIABLE
 from ..run.reference import resolve
 from .eager import function_for
@@ -165,7 +165,7 @@ class Batches:
         group = self.group_of.get(first)
         if group is not None and sources == group.members:
             return group.value, True
-        if len(sources) > 1 and sources.count(first) == len(sources) or group is None and len(sources) == 1:
+        if (len(sources) > 1 and sources.count(first) == len(sources)) or (group is None and len(sources) == 1):
             return self._value(first, known), False
         if group is not None:
             places = group.places
