@@ -26,6 +26,8 @@ import numpy as onp
 import phonograd as mx
 from phonograd import autograd, gluon, nd, np, npx, settings, sym
 from phonograd.core.array.handle import node_in
+from phonograd.core.backward import eager, eager_batches
+from phonograd.core.derive import gradient
 from phonograd.core.kernels.matmul import gemm
 from phonograd.core.plan import cache, loops, partition, promotion
 from phonograd.core.trace import novelty
@@ -241,6 +243,20 @@ def immediate() -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def batched() -> Iterator[None]:
+    """Run equal operators of every new record together, however few there are."""
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(tiers("blocking"))
+        stack.enter_context(mock.patch.object(eager_batches, "LEAST_NODES", 1))
+        stack.enter_context(mock.patch.object(eager_batches, "LEAST_WIDTH", 0.0))
+        stack.enter_context(mock.patch.object(eager_batches, "MOST_SKIPPED", 0))
+        # every record counts as new
+        eager._seen.clear()
+        gradient._memory.clear()
+        yield
+
+
+@contextlib.contextmanager
 def planned_anew(**changes: Any) -> Iterator[None]:
     """Change settings, and make plans anew instead of reading them from the disk."""
     with settings.override(cache_directory="", **changes):
@@ -262,6 +278,7 @@ CONDITIONS: dict[str, Callable[[], Any]] = {
     "one thread": lambda: divided(1),
     "three threads": lambda: divided(3),
     "eager": lambda: tiers("blocking"),
+    "batched": batched,
     "planned": lambda: tiers("plan"),
     "promoted": promoted,
     "immediate": immediate,

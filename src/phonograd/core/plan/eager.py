@@ -48,9 +48,17 @@ from .disk import program_for
 from .eager_expansion import Expansions
 from .eager_launch import draw, fold, launch, multiply
 from .eager_results import own_all
+from .eager_stacks import WithNumbers
 from .expansion import Order, lowerings_of
 
-__all__ = ["EagerProgram", "Function", "compute_into", "function_for_any_shapes", "function_of"]
+__all__ = [
+    "EagerProgram",
+    "Function",
+    "compute_into",
+    "function_for",
+    "function_for_any_shapes",
+    "function_of",
+]
 
 #: functions to keep, of either kind: a slice of other elements is another function
 MOST_FUNCTIONS = 8192
@@ -232,7 +240,7 @@ class EagerProgram:
 
     def function(self, step: int) -> Function:
         """Return the function that computes a node."""
-        return _function(self._computed[step])
+        return function_for(self._computed[step])
 
     def _observe(self, step: int, function: Function, values: list[Any], note: Note) -> None:
         start = perf_counter_ns()
@@ -272,7 +280,7 @@ def compute_into(values: dict[Node, Any], wanted: Iterable[Node], leaves: Sequen
                     stack.pop()
                     recipe = node.recipe
                     function = None if recipe is None else recipe.function
-                    values[node] = (function or _function(node))(*arrays)
+                    values[node] = (function or function_for(node))(*arrays)
         except kernel_cache.CompilerLost:
             raise
         except Exception as error:
@@ -298,7 +306,7 @@ def compute_sparingly(
         for node in computed:
             sources = [_source(source) for source in node.inputs]
             try:
-                values[node] = _function(node)(*[values[source] for source in sources])
+                values[node] = function_for(node)(*[values[source] for source in sources])
             except kernel_cache.CompilerLost:
                 raise
             except Exception as error:
@@ -326,7 +334,7 @@ def _part(node: Node) -> Part:
 # -- functions
 
 
-def _function(node: Node) -> Function:
+def function_for(node: Node) -> Function:
     """Return the function that computes a node."""
     recipe = node.recipe
     if recipe is None:
@@ -504,7 +512,7 @@ class _Maker:
         if ufunc is None:
             self._plan(node)
         else:
-            self.function = (lambda *arrays: ufunc(*arrays, *numbers)) if numbers else ufunc
+            self.function = WithNumbers(ufunc, numbers) if numbers else ufunc
 
     def fold(self, node: Node, expression: Node, lowering: Lowering, axes: Shape) -> None:
         """Launch the kernel that combines elements, or a plan where it is divided into parts."""

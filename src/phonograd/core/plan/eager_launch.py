@@ -179,8 +179,11 @@ def fold(operator: str, shape: Shape, axes: Shape, out_shape: Shape, dtype: DTyp
     None is returned for sums that are divided into parts, and for arrays without elements.
     """
     kinds, extents = _merge(shape, axes)
-    if REDUCED not in kinds or 0 in shape:
+    if 0 in shape:
         return None
+    if REDUCED not in kinds:
+        # each element alone is combined with nothing
+        return lambda array: array.reshape(out_shape)
     strides = _contiguous(extents)
     if math.prod(extents) <= CHUNK_ELEMENTS:
         kernel, axis = _small_fold(operator, kinds, dtype)

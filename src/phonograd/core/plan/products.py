@@ -35,6 +35,7 @@ __all__ = [
     "Product",
     "Sum",
     "is_large",
+    "keeps_bits_of_rows",
     "panels_of",
     "plan_new_product",
     "plan_product",
@@ -246,6 +247,12 @@ def plan_rounded_product(lhs: Pattern, rhs: Pattern, dtype: DType, out: DType) -
     """Return how to multiply two matrices for a result of 16 bits: the float32 product, rounded."""
     sizes = lhs.shape[0], lhs.shape[1], rhs.shape[1]
     return rounded_product(sizes, Matrices(*lhs.strides), Matrices(*rhs.strides), out, gemm_for(dtype, host()))
+
+
+def keeps_bits_of_rows(rows: int, terms: int, columns: int) -> bool:
+    """Return whether each row of a product of these sizes has the bits of the product of this row alone."""
+    # products by parts add up in another order, and only those of many rows are computed this way
+    return not (host().matrix_unit and is_worth((rows, terms, columns)))
 
 
 def plan_new_product(lhs: Pattern, rhs: Pattern, dtype: DType) -> Product | None:
