@@ -139,7 +139,6 @@ PARAMETERS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.usefixtures("halves")
 @pytest.mark.parametrize("name", [name for name in ELEMENTWISE if len(REGISTRY[name].input_names) == 1])
 def test_every_float16_number(name: str) -> None:
     # computed in float32 and rounded
