@@ -78,6 +78,8 @@ class HybridBlock(Block):
     def __init__(self, prefix: str | None = None, params: ParameterDict | None = None) -> None:
         super().__init__(prefix=prefix, params=params)
         self._active = False
+        #: whether a block that cannot be replayed causes no warning
+        self._captures_quietly = False
         self._flags: dict[str, Any] = {}
         self._operator_hook: tuple[OperatorHook, bool] | None = None
         self._clear_cached_op()
@@ -255,7 +257,8 @@ class HybridBlock(Block):
                 return self._run_unaliased(context, *args)
             if any([child._has_checkpoints() for child in self._children.values()]):
                 return self._run_unaliased(context, *args)
-            self._compiled, self._compiled_for = Compiled(self._run_unaliased), replacements()
+            self._compiled_for = replacements()
+            self._compiled = Compiled(self._run_unaliased, self._captures_quietly)
             # the name in warnings and profiles
             self._compiled.__dict__["__qualname__"] = self._name
         return self._compiled(context, *args)
