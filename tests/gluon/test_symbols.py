@@ -426,4 +426,5 @@ def test_imported_blocks_are_replayed(tmp_path: Path) -> None:
     block = gluon.SymbolBlock.imports(str(tmp_path / "net-symbol.json"), ["data"], str(tmp_path / "net-0000.params"))
     for _ in range(3):
         assert block(x).asnumpy().tobytes() == expected.tobytes()
-    assert block._compiled is not None and (block._compiled.captured, block._compiled.repeated) == (1, 2)
+    assert block._compiled is not None
+    assert (block._compiled.captured, block._compiled.repeated) == (1, 2)
