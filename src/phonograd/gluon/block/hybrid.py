@@ -156,6 +156,12 @@ class HybridBlock(Block):
 
     def forward(self, x: Any, *args: Any) -> Any:
         """Return the outputs of ``hybrid_forward`` for arrays or symbols."""
+        if not args and isinstance(x, NDArray) and self._compiled is not None:
+            # most calls of a network repeat another one
+            is_replayed = self._active and LOCAL.trace.allows_shortcuts and not _LISTENERS
+            if is_replayed and not self._keeps_arrays and self._operator_hook is None:
+                result = self._run_compiled(x.context, x)
+                return result if isinstance(result, NDArray) or _CALLS.are_nested else tuples_to_lists(result)
         contexts: dict[Context, None] = {}
         has_symbol = _gather((x, *args), contexts)
         if has_symbol:
