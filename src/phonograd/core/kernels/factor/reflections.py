@@ -153,8 +153,8 @@ class Reflections:
     def unfold(self, vectors: str, factors: str, distance: Index, first: int, rows: Index, stop: Index) -> None:
         """Replace the vectors of reflections by the first rows of their product, whose rows are orthonormal.
 
-        Vector n reflects the elements from ``n + first`` on, and becomes row ``n + first``. Rows before those are of the
-        identity, and are not written.
+        Vector n reflects the elements from ``n + first`` on, and becomes row ``n + first``. Rows before those are rows
+        of the identity, and are not written.
         """
         e = self.routine
 
