@@ -1,4 +1,4 @@
-"""Write the tables of README.md and docs/performance.md: ``python -m benchmarks.report``.
+"""Write the tables of README.md, docs/performance.md and docs/precision.md: ``python -m benchmarks.report``.
 
 A table is between ``<!-- figures: NAME -->`` and ``<!-- end of figures -->`` and depends only on the files in
 ``benchmarks/results``. The tests check that the documents show the last run.
@@ -18,7 +18,7 @@ from benchmarks.workloads_nd import WORKLOADS
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
-PAGES = (ROOT / "README.md", ROOT / "docs" / "performance.md")
+PAGES = (ROOT / "README.md", ROOT / "docs" / "performance.md", ROOT / "docs" / "precision.md")
 TITLES = {"mxnet": "MXNet", "torch": "PyTorch", "jax": "JAX (jit)"}
 MARKED = re.compile(r"(<!-- figures: (\w+) -->\n).*?(<!-- end of figures -->)", re.DOTALL)
 
@@ -328,6 +328,32 @@ def loader(every: dict[str, Results]) -> list[str]:
     return ["", *table(["library", "LeNet alone", "loader alone", "both together", "waits for data"], rows), ""]
 
 
+def precision(every: dict[str, Results]) -> list[str]:
+    """Return time and memory of training steps: a network, a library and a precision per row."""
+    if "precision" not in every:
+        return ["", "`python -m benchmarks.precision --write` has not run on this machine yet.", ""]
+    found = every["precision"]
+    by_case = {(row["network"], row["library"], row["precision"]): row for row in found["rows"]}
+    rows = []
+    for (network, library, dtype), row in by_case.items():
+        cells = [network, TITLES.get(library, library), dtype]
+        if "error" in row:
+            rows.append([*cells, row["error"], *["-"] * 6])
+            continue
+        single, peer = by_case[network, library, "float32"], by_case.get((network, "torch", dtype), {})
+        speed = f"{single['milliseconds'] / row['milliseconds']:.2f}" if "milliseconds" in single else "-"
+        is_compared = library == "phonograd" and "milliseconds" in peer
+        against = f"{peer['milliseconds'] / row['milliseconds']:.2f}" if is_compared else "-"
+        saved = f"{1 - row['activations'] / single['activations']:.0%}" if "activations" in single else "-"
+        time = f"{row['milliseconds']:.0f} ms", str(row["steps"]), speed, against
+        rows.append([*cells, *time, f"{row['megabytes']:.0f} MiB", f"{row['activations']:.1f} MiB", saved])
+    heads = ["network", "library", "precision", "step", "steps", "float32 / this", "PyTorch / ours", "peak"]
+    clock = "processor time" if found["threads"] == 1 else "time on the clock"
+    threads = f"{found['threads']} thread{'s' if found['threads'] > 1 else ''}, {clock}."
+    place = f"{found['machine']['processor']}, {threads}"
+    return ["", *table([*heads, "activations", "saved"], rows), "", place, ""]
+
+
 TABLES: dict[str, Callable[[dict[str, Results]], list[str]]] = {
     "speed": speed,
     "models": models,
@@ -348,6 +374,7 @@ TABLES: dict[str, Callable[[dict[str, Results]], list[str]]] = {
     "functions": lambda every: stored_table(every, "functions"),
     "compiled": lambda every: stored_table(every, "compiled"),
     "attention": attention,
+    "precision": precision,
     "convolution": convolution,
     "loader": loader,
 }

@@ -7,6 +7,8 @@ import pytest
 from hypothesis import settings
 
 import phonograd as mx
+from phonograd.core.trace.novelty import NOVELTY
+from phonograd.core.trace.trace import LOCAL, Trace
 
 # The first use of a graph compiles it, so single examples vary too much in time for a deadline.
 settings.register_profile("local", deadline=None)
@@ -19,3 +21,12 @@ def planned() -> Iterator[None]:
     """Plan every graph at its first evaluation: for tests about plans."""
     with mx.settings.override(tiers="plan"):
         yield
+
+
+@pytest.fixture(autouse=True)
+def known_program() -> None:
+    """Begin each test as a program that is not new all the time: tests before it were."""
+    NOVELTY.forget()
+    if LOCAL.trace.is_immediate:
+        LOCAL.trace.flush(end=True)
+        LOCAL.trace = Trace()

@@ -37,7 +37,7 @@ from .core.base.foreign_names import explain_name
 from .core.events import Range, RecordScope, add_global_callback, remove_callback
 from .core.observe.anomaly import detection
 from .core.trace.flags import FLAGS, OPEN_SCOPES, RECORDING, TRAINING, is_recording, is_training, set_flag
-from .core.trace.trace import LOCAL
+from .core.trace.trace import LOCAL, begin_recording_trace
 from .ndarray.array import NDArray
 
 if TYPE_CHECKING:
@@ -157,6 +157,7 @@ def _before_recording() -> None:
         trace = LOCAL.trace
         if trace.handles or trace.leaves:
             trace.flush(end=True)
+        begin_recording_trace()
 
 
 class _RecordingStateScope:

@@ -28,7 +28,8 @@ from phonograd import autograd, gluon, nd, np, npx, settings, sym
 from phonograd.core.array.handle import node_in
 from phonograd.core.kernels.matmul import gemm
 from phonograd.core.plan import cache, loops, partition, promotion
-from phonograd.core.trace.trace import LOCAL, ready_trace
+from phonograd.core.trace import novelty
+from phonograd.core.trace.trace import LOCAL, ImmediateTrace, Trace, ready_trace
 from phonograd.profiler import profile
 
 from ..core.plan.programs import same_bits
@@ -229,6 +230,17 @@ def promoted() -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def immediate() -> Iterator[None]:
+    """Compute operators that are not recorded when they are called, as in programs that are always new."""
+    LOCAL.trace.flush(end=True)
+    with tiers("background"), mock.patch.object(novelty, "MANY_NEW", 0):
+        LOCAL.trace = ImmediateTrace()
+        yield
+    LOCAL.trace.flush(end=True)
+    LOCAL.trace = Trace()
+
+
+@contextlib.contextmanager
 def planned_anew(**changes: Any) -> Iterator[None]:
     """Change settings, and make plans anew instead of reading them from the disk."""
     with settings.override(cache_directory="", **changes):
@@ -252,6 +264,7 @@ CONDITIONS: dict[str, Callable[[], Any]] = {
     "eager": lambda: tiers("blocking"),
     "planned": lambda: tiers("plan"),
     "promoted": promoted,
+    "immediate": immediate,
     "observed": observed,
     "memory observed": lambda: profile(profile_memory=True, with_stack=True),
 }

@@ -99,10 +99,7 @@ class NDArray(_Base, dense=True):
     @property
     def size(self) -> int:
         """The number of elements."""
-        size = 1
-        for extent in self.shape:
-            size *= extent
-        return size
+        return math.prod(self.shape)
 
     @property
     def ndim(self) -> int:
@@ -138,11 +135,11 @@ class NDArray(_Base, dense=True):
         return self.shape[0]
 
     def __bool__(self) -> bool:
-        size = self.size
+        size = math.prod(self.shape)
         if size == 0:
             return False
         if size == 1:
-            return bool(self._only())
+            return bool(widen(read(self)).item())
         raise ValueError(
             "The truth value of an NDArray with multiple elements is ambiguous. Reduce it first: (x > 0).min() for "
             "all, (x > 0).max() for any element."
@@ -249,7 +246,7 @@ class NDArray(_Base, dense=True):
 
     def asscalar(self) -> Any:
         """Return the value of an array with one element."""
-        if self.size != 1:
+        if math.prod(self.shape) != 1:
             raise ValueError(f"The current array is not a scalar: it has shape {self.shape}. Use asnumpy() or tolist()")
         values = widen(read(self))
         # with more axes, MXNet returns the array

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..core.array import immediate
 from ..core.array.binary import Numbers
 from ..core.array.call import function_of, invoke, write
 from ..core.array.handle import make_result, materialize_if_naive
@@ -110,6 +111,10 @@ def _fill(
 
 def _make_filled(shape: Shape, value: Any, dtype: DType, context: Context, out: Any) -> NDArray:
     trace = ready_trace()
+    if trace.is_immediate and out is None and context is CPU and immediate.is_possible(trace):
+        made = immediate.fill(shape, value, dtype, NDArray)
+        if made is not None:
+            return made  # type: ignore[no-any-return]
     node = _full(shape, value, dtype, context)
     if out is not None:
         return materialize_if_naive(write(out, node, trace))  # type: ignore[no-any-return]

@@ -100,8 +100,7 @@ def test_nothing_is_left_to_python(monkeypatch):
         original = getattr(handle_module, name)
         monkeypatch.setattr(binary, name, lambda *a, f=original, n=name: (calls.append(n), f(*a))[1])
     step()
-    # the number is new to each trace, and what it is multiplied by is there
-    assert calls == ["node_in"]
+    assert calls == []
     assert np.array_equal(w.asnumpy(), before[0] - 2)
     assert np.array_equal(b.asnumpy(), before[1] - 2)
 

@@ -182,3 +182,27 @@ def test_the_number_of_largest_elements_may_change() -> None:
         assert nd.topk(values, k=count).asnumpy().tolist() == list(range(count))
     with pytest.raises(MXNetError, match="k must be smaller than 6"):
         nd.topk(nd.zeros((6,)), k=7)
+
+
+def test_made_up_extents_differ_wherever_they_can() -> None:
+    data = leaf(0, (2, 2, 3, 7), np.dtype(np.float32))
+    # 3 is the only prime number between 2 and 5
+    pattern = generic.pattern_of((data,), (2, 5))
+    assert pattern is not None
+    small, large = generic.made_up_extents(pattern, (2, 5))
+    assert small[3] != large[3]
+    assert small[7] != large[7]
+
+
+def test_adaptive_pooling_of_other_extents_is_differentiated_with_them() -> None:
+    def gradient(rows: int, columns: int) -> Any:
+        x = nd.array(np.ones((2, 2, 5, 7), np.float32))
+        x.attach_grad()
+        with autograd.record():
+            y = nd.contrib.AdaptiveAvgPooling2D(x, output_size=(rows, columns))
+        y.backward()
+        return x.grad.asnumpy()
+
+    for _ in range(2):
+        for rows, columns in [(3, 7), (4, 6), (3, 6), (4, 7)]:
+            np.testing.assert_allclose(gradient(rows, columns).sum(), 4 * rows * columns, rtol=1e-5)

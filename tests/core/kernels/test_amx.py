@@ -1,4 +1,7 @@
-"""Products by parts: as exact as they should be, whatever the numbers are, and the same bits however work is divided."""
+"""Products by parts: as exact as they should be, whatever the numbers are, and the same bits however work is divided.
+
+On processors without a matrix unit, kernels run in an emulation (:mod:`..matrix_unit`); what takes long is left out.
+"""
 
 import os
 import subprocess
@@ -14,11 +17,13 @@ from hypothesis import strategies as st
 
 import phonograd as mx
 from phonograd import settings
+from phonograd.core.base.dtypes import as_array_dtype
 from phonograd.core.kernels.launch import Plan, Reference
 from phonograd.core.kernels.matmul import bf16x3
 from phonograd.core.kernels.matmul.amx import MatrixUnit
 from phonograd.core.kernels.matmul.bf16_split import (
     BLOCK_TERMS,
+    PARTS,
     SCALE,
     TILE_LINES,
     splitting,
@@ -37,7 +42,7 @@ from phonograd.core.run.host import host
 
 from ..plan.plans import run, run_product
 
-pytestmark = pytest.mark.skipif(not host().matrix_unit, reason="this processor has no matrix unit, or none we may use")
+needs_unit = pytest.mark.skipif(not host().matrix_unit, reason="this processor has no matrix unit, or none we may use")
 
 FLOAT32 = np.dtype("float32")
 PLAIN = host()._replace(matrix_unit=False)
@@ -57,13 +62,20 @@ def place(matrix: np.ndarray) -> Matrices:
 
 
 def by_parts_of(
-    lhs: np.ndarray, rhs: np.ndarray, old: np.ndarray | None = None, uses: int = 1, ready: bool = True, **options: Any
+    lhs: np.ndarray,
+    rhs: np.ndarray,
+    old: np.ndarray | None = None,
+    uses: int = 1,
+    ready: bool = True,
+    parts: int = 3,
+    **options: Any,
 ) -> np.ndarray:
     """Return the product of two matrices of any sizes by parts."""
     shape = lhs.shape[0], lhs.shape[1], rhs.shape[1]
     out = Matrices(shape[2], 1)
-    before = split_before(shape, (1, 1), place(lhs), place(rhs), uses) if ready else None
-    plan = product_by_parts(shape, (1, 1), place(lhs), place(rhs), out, None if old is None else out, uses, before)
+    before = split_before(shape, (1, 1), place(lhs), place(rhs), uses) if ready and parts == 3 else None
+    added = None if old is None else out
+    plan = product_by_parts(shape, (1, 1), place(lhs), place(rhs), out, added, uses, before, parts)
     operands = {"lhs": lhs, "rhs": rhs}
     operands = {name: a.T if a.strides[-1] != 4 else a for name, a in operands.items()}
     made = dict(operands)
@@ -133,6 +145,7 @@ def test_special_numbers_have_parts_that_are_not_finite(by_lines: bool) -> None:
 # -- products
 
 
+@needs_unit
 @budget(deadline=None, max_examples=120)
 @given(sizes, depths, sizes, st.booleans(), st.booleans(), st.integers(1, 3))
 def test_products_are_right_and_do_not_depend_on_layout_or_division(
@@ -148,6 +161,7 @@ def test_products_are_right_and_do_not_depend_on_layout_or_division(
     assert np.array_equal(found, by_parts_of(*other, uses=uses, ready=False, pieces=2))
 
 
+@needs_unit
 @pytest.mark.parametrize("shape", [(256, 256, 256), (64, 1120, 96), (128, 96, 128), (300, 2500, 130)])
 def test_errors_are_smaller_than_those_of_single_additions(shape: tuple[int, int, int]) -> None:
     rows, terms, columns = shape
@@ -163,6 +177,7 @@ def test_errors_are_smaller_than_those_of_single_additions(shape: tuple[int, int
     assert np.sqrt(np.mean(found**2)) < 0.75 * np.sqrt(np.mean(plain**2))
 
 
+@needs_unit
 @pytest.mark.parametrize("scale", [2.0**60, 2.0**-60])
 def test_large_and_small_numbers(scale: float) -> None:
     lhs, rhs = numbers((64, 256)), numbers((256, 64), seed=1)
@@ -172,9 +187,10 @@ def test_large_and_small_numbers(scale: float) -> None:
 
 @pytest.mark.parametrize("scales", [(-126, 0), (-63, -63), (-140, 3), (-149, 100), (-75, -70), (100, -160)])
 def test_very_small_numbers_and_results_are_those_of_float32(scales: tuple[int, int]) -> None:
+    shapes = ((64, 500), (500, 96)) if host().matrix_unit else ((17, 70), (70, 33))
     lhs, rhs = [
         np.ldexp(numbers(shape, seed=seed).astype(np.float64), scale).astype(np.float32)
-        for seed, (shape, scale) in enumerate(zip(((64, 500), (500, 96)), scales, strict=True))
+        for seed, (shape, scale) in enumerate(zip(shapes, scales, strict=True))
     ]
     exact = lhs.astype(np.float64) @ rhs.astype(np.float64)
     magnitudes = np.abs(lhs).astype(np.float64) @ np.abs(rhs).astype(np.float64)
@@ -184,6 +200,7 @@ def test_very_small_numbers_and_results_are_those_of_float32(scales: tuple[int, 
         assert np.all(np.abs(found - exact) <= bound)
 
 
+@needs_unit
 @pytest.mark.parametrize("large", [1e24, 1e31, 3e38])
 def test_large_numbers_do_not_disturb_small_ones_beside_them(large: float) -> None:
     lhs, rhs = numbers((64, 128)), numbers((128, 96), seed=1)
@@ -201,6 +218,7 @@ def test_large_numbers_do_not_disturb_small_ones_beside_them(large: float) -> No
     assert np.array_equal(found[np.ix_(rows, columns)], clean[np.ix_(rows, columns)])
 
 
+@needs_unit
 @pytest.mark.parametrize("turned", [False, True])
 @pytest.mark.parametrize("uses", [1, 2])
 def test_sums_that_are_not_finite_are_those_of_single_additions(turned: bool, uses: int) -> None:
@@ -256,6 +274,7 @@ def _is_result(word: object) -> bool:
     return isinstance(word, Reference) and word.operand in ("old", "out")
 
 
+@needs_unit
 @pytest.mark.parametrize("count", [(3, 1), (2, 3)])
 def test_many_matrices(count: tuple[int, int]) -> None:
     rows, terms, columns = shape = 130, 100, 128
@@ -278,6 +297,7 @@ def test_many_matrices(count: tuple[int, int]) -> None:
             assert np.array_equal(found[index], one)
 
 
+@needs_unit
 def test_memory_for_parts_is_bounded_and_changes_no_bits(monkeypatch: pytest.MonkeyPatch) -> None:
     lhs, rhs = numbers((450, 1300), True), numbers((1300, 200), seed=1)
     found = by_parts_of(lhs, rhs)
@@ -298,9 +318,79 @@ def test_memory_for_parts_is_bounded_and_changes_no_bits(monkeypatch: pytest.Mon
         assert np.array_equal(found[number], by_parts_of(many[number], more[number], ready=False))
 
 
+# -- 16 bits
+
+
+def rounded(values: np.ndarray, dtype: str) -> np.ndarray:
+    """Return float32 numbers as 16 bits have them."""
+    with np.errstate(all="ignore"):
+        if dtype == "float16":
+            return values.astype(np.float16).astype(np.float32)
+        return mx.nd.array(values).astype(dtype).astype("float32").asnumpy()
+
+
+def all_numbers(dtype: str) -> np.ndarray:
+    """Return all numbers of 16 bits as float32, in lines."""
+    bits = np.arange(1 << 16, dtype=np.uint16)
+    wide = bits.view(np.float16).astype(np.float32) if dtype == "float16" else bits.astype(np.uint32) << 16
+    return wide.view(np.float32).reshape(256, 256)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_numbers_of_16_bits_have_fewer_parts(dtype: str) -> None:
+    values = all_numbers(dtype)
+    values = np.where(np.abs(values) < 2.0**103, values, 0)
+    found = parts(values, True)
+    count = PARTS[as_array_dtype(dtype)]
+    assert found[:count].any((1, 2)).all()
+    assert not found[count:].any()
+
+
+@pytest.mark.parametrize("uses", [1, 2])
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_products_of_16_bits_have_the_bits_of_all_parts(dtype: str, uses: int) -> None:
+    lhs, rhs = numbers((40, 100)), numbers((100, 48), True, 1)
+    # denormal numbers and sums, large numbers, and those that are not finite
+    lhs[3] *= np.float32(1e-39 if dtype == "bfloat16" else 1e-7)
+    lhs[4] *= np.float32(1e-20)
+    rhs[:, 5] *= np.float32(1e-20)
+    lhs[7, 3], rhs[9, 6], lhs[8, 2], lhs[9, 9] = np.inf, np.nan, 6e4, -3e38 if dtype == "bfloat16" else -6e4
+    rhs[9, 7] = 3e38 if dtype == "bfloat16" else 6e4
+    lhs, rhs = rounded(lhs, dtype), rounded(rhs, dtype)
+    rhs = np.ascontiguousarray(rhs.T).T
+    old = numbers((40, 48), seed=2)
+    count = PARTS[as_array_dtype(dtype)]
+    with np.errstate(all="ignore"):
+        found = by_parts_of(lhs, rhs, uses=uses, parts=count)
+        expected = by_parts_of(lhs, rhs, uses=uses, ready=False)
+        sums = old + expected
+    assert np.isfinite(expected).mean() > 0.9
+    assert np.array_equal(found.view(np.uint32), expected.view(np.uint32))
+    added = by_parts_of(lhs, rhs, old, uses=uses, parts=count, pieces=3)
+    assert np.array_equal(added, sums, equal_nan=True)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_plans_of_16_bits_multiply_as_many_parts_as_there_are(dtype: str) -> None:
+    machine = host()._replace(matrix_unit=True)
+    shape = 64, 128, 160
+    assert is_worth(shape)
+    lhs, rhs = [mx.nd.array(numbers(size)).astype(dtype) for size in (shape[:2], shape[1:])]
+    wide = [each.astype("float32").asnumpy() for each in (lhs, rhs)]
+    how = plan_product(Pattern.contiguous(lhs.shape), Pattern.contiguous(rhs.shape), as_array_dtype(dtype), machine)
+    assert how is not None
+    kernels = [one.structure for one in how.plan.launches]
+    assert MatrixUnit(PARTS[as_array_dtype(dtype)]) in kernels
+    assert MatrixUnit() not in kernels
+    operands = {"lhs": lhs.asnumpy().view(np.uint16), "rhs": rhs.asnumpy().view(np.uint16)}
+    found = run(how.plan, (shape[0], shape[2]), out_dtype=np.float32, pieces=2, **operands)
+    assert np.array_equal(found, by_parts_of(*wide, ready=False))
+
+
 # -- plans
 
 
+@needs_unit
 def test_a_plan_computes_by_parts_unless_settings_forbid_it() -> None:
     lhs, rhs = mx.nd.array(numbers((256, 256))), mx.nd.array(numbers((256, 256), seed=1))
     expected = [run_product(lhs.asnumpy(), rhs.asnumpy(), machine) for machine in (host(), PLAIN)]
@@ -312,6 +402,7 @@ def test_a_plan_computes_by_parts_unless_settings_forbid_it() -> None:
         assert np.array_equal(mx.nd.dot(lhs, rhs * 1).asnumpy(), expected[1])
 
 
+@needs_unit
 def test_gradients_are_those_of_float64() -> None:
     data, weight = numbers((64, 200)), numbers((200, 120), seed=1)
     results = []
@@ -327,6 +418,7 @@ def test_gradients_are_those_of_float64() -> None:
         np.testing.assert_allclose(found, expected, rtol=2e-5, atol=2e-5)
 
 
+@needs_unit
 def test_a_shared_weight_is_split_once() -> None:
     weight = mx.nd.array(numbers((128, 512)))
     states = [mx.nd.array(numbers((32, 128), seed=number)) for number in range(5)]
@@ -366,6 +458,7 @@ print(host().matrix_unit, hashlib.sha256(mx.nd.dot(lhs, rhs).asnumpy().tobytes()
 """
 
 
+@needs_unit
 def test_plans_on_disk_are_not_used_where_the_unit_must_not_be(tmp_path: Path) -> None:
     def found(how: str) -> list[str]:
         environment = {**os.environ, "PHONOGRAD_CACHE_DIRECTORY": str(tmp_path)}
@@ -381,6 +474,7 @@ def test_plans_on_disk_are_not_used_where_the_unit_must_not_be(tmp_path: Path) -
     assert results[0][1] != results[1][1]
 
 
+@needs_unit
 def test_the_unit_can_be_used_by_older_threads_and_after_a_fork() -> None:
     lhs, rhs = mx.nd.array(numbers((256, 300))), mx.nd.array(numbers((300, 256), seed=1))
     expected = mx.nd.dot(lhs, rhs).asnumpy()

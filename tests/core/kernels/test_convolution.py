@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from phonograd.core.kernels.conv import Convolution
+from phonograd.core.kernels.conv.planes import Unfold
 from phonograd.core.kernels.conv.winograd_transforms import Tiling, matrices
 from phonograd.core.kernels.launch import Plan
 from phonograd.core.kernels.target import Machine
@@ -163,6 +164,13 @@ def test_random_convolutions(case: Case, machine: Machine) -> None:
         Case((2, 31, 300), (32, 31, 4), stride=(3,), pad=(2,)),
         Case((1, 64, 61, 70), (28, 64, 1, 1)),
         Case((1, 128, 70, 60), (30, 128, 2, 3), stride=(1, 2)),
+        # kernels as large as the image
+        Case((5, 7, 4, 4), (1, 7, 4, 4)),
+        Case((4, 6, 3, 5), (10, 3, 3, 5), "float64", stride=(2, 1), groups=2),
+        # strided data gradients whose phases are sorted in registers, beginning with each of them
+        Case((2, 6, 17, 20), (6, 1, 3, 3), groups=6, stride=(2, 2), pad=(0, 1)),
+        Case((2, 3, 13, 40), (5, 3, 5, 5), stride=(3, 3), pad=(2, 1)),
+        Case((1, 3, 13, 41), (5, 3, 2, 4), "float64", stride=(2, 3), pad=(1, 2)),
     ],
     ids=repr,
 )
@@ -188,6 +196,9 @@ def test_chosen_convolutions(case: Case, machine: Machine) -> None:
         Case((9, 128, 14, 14), (130, 128, 3, 3)),
         # and larger images than there are tiles for
         Case((2, 121, 50, 47), (130, 121, 3, 3), pad=(1, 1)),
+        # planes of three axes
+        Case((2, 16, 5, 8, 9), (18, 16, 3, 3, 3), pad=(1, 1, 1)),
+        Case((1, 32, 7, 12, 8), (34, 16, 2, 3, 3), stride=(2, 1, 1), dilate=(2, 1, 1), pad=(1, 1, 1), groups=2),
     ],
     ids=repr,
 )
@@ -207,6 +218,17 @@ def test_winograd_is_for_single_precision_and_many_channels() -> None:
 
     assert uses(wide)
     assert not any([uses(wide, 0), uses(double), uses(narrow), uses(strided)])
+
+
+def test_winograd_computes_planes_of_three_axes() -> None:
+    volume = Case((1, 16, 4, 8, 8), (16, 16, 3, 3, 3), pad=(1, 1, 1))
+    for primitive in ("forward", "data", "weight"):
+        kernels = {type(launch.structure) for launch in volume.plan(primitive, Convolution(host())).launches}
+        assert Unfold in kernels
+        kernels = {
+            type(launch.structure) for launch in volume.plan(primitive, Convolution(host(), winograd=0)).launches
+        }
+        assert Unfold not in kernels
 
 
 @pytest.mark.parametrize(

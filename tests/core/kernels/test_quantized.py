@@ -65,12 +65,25 @@ def run(name, machine_arrays, **parameters):
 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8"])
-@pytest.mark.parametrize("sizes", [(1, 5, 3), (7, 33, 17), (130, 257, 50)], ids=str)
+@pytest.mark.parametrize("sizes", [(1, 5, 3), (7, 33, 17), (130, 257, 50), (2, 2050, 9), (389, 12, 16)], ids=str)
 def test_products_are_exact(sizes, dtype):
     rows, terms, columns = sizes
     data, weight = numbers(dtype, rows, terms), numbers("int8", columns, terms)
     expected = data.astype(np.int64) @ weight.astype(np.int64).T
     assert np.array_equal(run("_int8_product", [data, weight]), expected)
+    vectors = [RANDOM.random(columns, np.float32) * 1e-3, RANDOM.normal(size=columns).astype(np.float32) * 9]
+    for out, relu in (("int8", False), ("uint8", True), ("float32", True)):
+        expected = REGISTRY["_int8_product_scaled"].function(data, weight, *vectors, dtype=np.dtype(out), relu=relu)
+        found = run("_int8_product_scaled", [data, weight, *vectors], dtype=out, relu=relu)
+        assert found.dtype == out
+        assert np.array_equal(found, expected)
+
+
+@pytest.mark.parametrize(("dtype", "number"), [("uint8", 255), ("int8", -128)])
+def test_the_largest_sums_of_products_are_exact(dtype, number):
+    # sums of the numbers of both operands need 10 bits, and the products of each operand alone are the largest
+    data, weight = np.full((5, 4096), number, dtype), np.full((9, 4096), -128, "int8")
+    assert np.all(run("_int8_product", [data, weight]) == number * -128 * 4096)
 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8"])

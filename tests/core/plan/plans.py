@@ -15,6 +15,9 @@ from phonograd.core.kernels.target import Machine
 from phonograd.core.lower.pattern import Pattern
 from phonograd.core.plan.products import plan_product
 from phonograd.core.run import kernel_cache
+from phonograd.core.run.host import host
+
+from ..matrix_unit import emulate, uses_matrix_unit
 
 _PROTOTYPE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
 _compiled: dict[Any, tuple[kernel_cache.Kernel, Callable[[int, int, int, int], None]]] = {}
@@ -29,6 +32,8 @@ def compiled(launch: Launch) -> Callable[[int, int, int, int], None]:
     if found is None:
         name = f"planned{len(_compiled)}"
         text = launch.structure.write(name)
+        if uses_matrix_unit(text) and not host().matrix_unit:
+            text = emulate(text)
         with binding.parse_assembly(text) as module:
             module.verify()
         kernel = kernel_cache.compile_text(text, name)

@@ -18,6 +18,7 @@ from ..graph.extension import extend, learn
 from ..graph.node import Node
 from ..graph.operator import NAMES, REGISTRY, Operator
 from ..trace.trace import Trace, ready_trace
+from . import immediate
 from .handle import Handle, assign, materialize_if_naive, new_result, node_in, record_or_detach
 from .observed import LISTENERS, observe_call
 
@@ -92,6 +93,10 @@ def call_binary(
     if listeners:
         return observe_call(declared, (lhs, rhs), None, (), call_binary, (declared, lhs, rhs, array_class, ()))
     trace = ready_trace()
+    if trace.is_immediate and immediate.is_possible(trace):
+        result = immediate.call_binary(declared, lhs, rhs, array_class, trace)
+        if result is not None:
+            return result
     return new_result(operate(declared, lhs, rhs, trace), trace, array_class)
 
 
@@ -143,6 +148,8 @@ def inplace(operator: str | Operator) -> Callable[[Any, Any], Any]:
         if self._readonly:
             raise ValueError(f"trying to {word} a readonly NDArray")
         trace = ready_trace()
+        if trace.is_immediate and immediate.is_possible(trace) and immediate.change(declared, self, other, trace):
+            return self
         node = record_or_detach(operate(declared, self, other, trace), trace)
         if node.shape != self.shape:
             raise MXNetError(

@@ -27,7 +27,8 @@ from ..graph.signature import signature_of, visible
 from ..ops.math.structural import copy_to_context, detach
 from ..trace.flags import FLAGS, RECORDING, TRAINING
 from ..trace.owner import MACHINE_CODE
-from ..trace.trace import Trace, ready_trace
+from ..trace.trace import LOCAL, Trace, ready_trace
+from . import immediate
 from .handle import DENSE, Handle, assign, make, materialize_if_naive, new_result, node_in, record_or_detach
 from .numbers import with_data
 from .observed import LISTENERS, observe_call
@@ -83,6 +84,12 @@ def invoke(
             declared, inputs, _parameters_by_name, given, invoke, (declared, inputs, given, out, extra, ())
         )
     if out is None and not extra and (form := _key_form(declared)) is not None:
+        trace = LOCAL.trace
+        if trace.is_immediate and immediate.is_possible(trace):
+            key = given if not form else _converted(given, form)
+            result = immediate.call(declared, inputs, key, _shown_outputs, trace)
+            if result is not None:
+                return result
         result = _recall(declared, inputs, given, form)
         if result is not None:
             return result
@@ -166,6 +173,14 @@ def _recall(declared: Operator, inputs: tuple[Any, ...], given: tuple[Any, ...],
         return new_result(result, trace, array_class)
     several = declared.several[key] = _several(declared, result, attributes)
     return _make_several(several, trace, array_class)
+
+
+def _converted(given: tuple[Any, ...], form: _KeyForm) -> tuple[Any, ...]:
+    """Return parameters as they stand in the keys of remembered calls."""
+    found = list(given)
+    for place, convert in form:
+        found[place] = convert(found[place])
+    return tuple(found)
 
 
 @functools.cache
@@ -281,6 +296,12 @@ def _remember(
             declared.accepted_parameters[len(nodes), key[len(nodes) :]] = attributes
     except TypeError:  # a list among the arguments: such calls are converted every time
         return
+
+
+def _shown_outputs(declared: Operator, nodes: tuple[Node, ...], attributes: tuple[Any, ...]) -> tuple[int, bool]:
+    """Return the number of outputs of a call that users see, and whether they are a list."""
+    shown = _visible_outputs(declared, len(nodes), attributes)
+    return shown, shown != 1 or declared.visible is None
 
 
 class _Several(NamedTuple):

@@ -373,9 +373,18 @@ def _reread_view(view: Handle, trace: Trace) -> Node:
 
 def read(handle: Handle) -> Array:
     """Return the value of an array, computed first if it is pending; callers must not write to it."""
-    LOCAL.trace.note_read()
-    value, trace, node = handle._buffer, None, None
+    current, value = LOCAL.trace, handle._buffer
+    current.note_read()
+    trace, node = None, None
     if value is None:
+        extras, node = handle._extras, handle._node
+        if node is not None and handle._trace is current and (extras is None or extras.rows is None):
+            # the short path: a pending array of this trace. No other thread brings arrays into it
+            current.flush()
+            value = handle._buffer
+            same = handle._node
+            if value is not None and (same is node or same is None):
+                return value
         if handle._rows is not None:
             if handle._node is None:
                 node_in(handle, LOCAL.trace)

@@ -24,14 +24,15 @@ from ..graph.operator import Array, item_operator
 from ..observe.anomaly import detection
 from ..ops.math.arithmetic import add
 from ..ops.math.structural import LEAF, VARIABLE, leaf
-from ..ops.reduce.accumulation import FEW_PARTS, total
+from ..ops.reduce.accumulation import FEW_PARTS, FEW_PRODUCTS, total
 from ..plan.cache import EVALUATED, MOST_NUMBERS_PER_NODE, exceeds_limit, is_numbered_leaf, note_plans
 from ..plan.eager import Function, compute_into, compute_sparingly, function_of, memory_of, own
 from ..run import kernel_cache
 from ..run.reference import locate_error, resolve
 from ..trace.evaluation import PROGRESS
+from ..trace.novelty import NOVELTY
 from ..trace.trace import Trace
-from .eager_rules import Deferred, gradients_of, values_read
+from .eager_rules import Deferred, gradients_of, join_products, values_read
 
 __all__ = ["EagerGradient", "differentiate_at_once"]
 
@@ -131,6 +132,7 @@ def _run(trace: Trace, head: Node, visited: list[Node], wanted: list[Node], is_l
     statistics.gradients += 1
     statistics.evaluations += 1
     statistics.plans += 1
+    NOVELTY.note_new()
     note_plans()
     known = _Known(trace.values)
     known.leaves = trace.leaves
@@ -255,6 +257,8 @@ def _total(grads: list[Any], node: Node) -> Array:
         for grad in grads[1:]:
             first = plus(first, grad)
         return first  # type: ignore[no-any-return]
+    if len(grads) > FEW_PRODUCTS and all([grad.__class__ is Deferred and grad.is_product for grad in grads]):
+        return join_products(grads)
     # NumPy adds numbers of all types but bfloat16
     adds = len(grads) > FEW_PARTS and node.dtype != BFLOAT16
     if adds and all([grad.__class__ is Deferred and grad.is_part for grad in grads]):

@@ -11,6 +11,8 @@ import operator
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from ..graph.generic import GenericTemplate, insert, is_inserted, pattern_of
 from ..graph.gradient_rules import gradient_attributes, gradient_call
 from ..graph.node import FORGOTTEN, Node, TensorType, new_node, of_one_call, type_of
@@ -19,10 +21,10 @@ from ..graph.templates import Label, Template, Templates
 from ..ops.math.primitives import matmul, swap_last
 from ..ops.math.structural import leaf
 from ..ops.reduce.accumulation import are_few_terms
-from ..plan.eager import EagerProgram, Function, function_for_any_shapes
+from ..plan.eager import EagerProgram, Function, function_for_any_shapes, function_of
 from ..run.reference import resolve
 
-__all__ = ["Deferred", "gradients_of", "values_read"]
+__all__ = ["Deferred", "gradients_of", "join_products", "values_read"]
 
 #: kinds of nodes whose rules are kept
 MOST_KINDS = 8192
@@ -60,6 +62,11 @@ class Deferred:
         """Return whether it is zero outside of a region."""
         return self._operator is _EMBED
 
+    @property
+    def is_product(self) -> bool:
+        """Return whether it is a product of few terms."""
+        return self._operator is _MATMUL
+
     def part(self) -> tuple[tuple[Any, ...], Array]:
         """Return the region where it is not zero, and the values there."""
         _, begin, end, step = self._attributes
@@ -77,6 +84,14 @@ class Deferred:
         made = self._operator.apply((leaf(first, value.shape, value.dtype),), self._attributes)
         assert isinstance(made, Node)
         return made, self._inputs
+
+
+def join_products(grads: Sequence[Deferred]) -> Array:
+    """Return the sum of products of few terms as one product, as :func:`..ops.reduce.accumulation.total` does."""
+    # the reverse pass visits users first; restore the order of the steps
+    data = np.concatenate([grad._inputs[0].T for grad in reversed(grads)])
+    out_grads = np.concatenate([grad._inputs[1] for grad in reversed(grads)])
+    return grads[0]._function(data.T, out_grads)  # type: ignore[no-any-return]
 
 
 class _Rule:
@@ -172,11 +187,16 @@ class _Remade(NamedTuple):
 
     def function(self, arguments: Sequence[Node | None]) -> Function:
         """Return the function for certain arguments."""
-        return _function(self.operator, insert(self.attributes, arguments), self.sources, self.type)
+        attributes = insert(self.attributes, arguments)
+        node = new_node(self.operator, tuple(self.sources), attributes, self.type, None, None)
+        return function_for_any_shapes(node, self.sources)
 
 
 def _function(declared: Operator, attributes: tuple[Any, ...], sources: list[Node], type_: TensorType) -> Function:
-    return function_for_any_shapes(new_node(declared, tuple(sources), attributes, type_, None, None), sources)
+    node = new_node(declared, tuple(sources), attributes, type_, None, None)
+    # if the function holds for any shapes, it is then known, and needs no look-up of shapes
+    function_of(node, sources)
+    return function_for_any_shapes(node, sources)
 
 
 class _RuleMaker:

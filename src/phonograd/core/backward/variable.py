@@ -11,7 +11,9 @@ import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from ..array import immediate
 from ..array.handle import Handle, assign, make, node_in, read
+from ..base.devices import CPU
 from ..base.dtypes import name_of
 from ..base.errors import MXNetError, format_shape
 from ..ops.math.arithmetic import add
@@ -162,10 +164,15 @@ def _make_variable(array: NDArray, owner: Variable) -> None:
 def attach(array: NDArray, grad_req: str = "write", stype: str | None = None) -> None:
     """Make an array a variable with a new gradient buffer of zeros."""
     _check_request(grad_req)
+    zeros: Any = None
     if stype not in (None, "default") or (stype is None and type(array) is not array._result_class):
         zeros = array._zeros_stored(stype or array.stype)
     else:
-        zeros = make(full(array.shape, 0, array._dtype, array.context), LOCAL.trace, array._result_class)
+        trace = LOCAL.trace
+        if trace.is_immediate and array.context is CPU and immediate.is_possible(trace):
+            zeros = immediate.fill(array.shape, 0, array._dtype, array._result_class)
+        if zeros is None:
+            zeros = make(full(array.shape, 0, array._dtype, array.context), trace, array._result_class)
     _make_variable(array, Variable(zeros, grad_req))
 
 

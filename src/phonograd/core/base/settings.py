@@ -209,11 +209,13 @@ class _Active:
     __slots__ = (
         "attentive",
         "executor",
+        "immediate",
         "memory_limit_bytes",
         "naive",
         "node_limit",
         "pending_limit",
         "plan_limit",
+        "tiers",
         "watched",
     )
 
@@ -224,6 +226,7 @@ class _Active:
     def update(self, settings: Settings) -> None:
         """Copy the settings."""
         self.naive = settings.naive
+        self.tiers = settings.tiers
         self.executor = settings.executor
         self.node_limit = settings.node_limit
         self.memory_limit_bytes = settings.memory_limit_bytes
@@ -239,6 +242,13 @@ class _Active:
     def _attend(self) -> None:
         #: whether each operator call must be observed or evaluated at once, so that fast paths are off
         self.attentive = self.naive or self.watched
+        #: whether calls may compute their results without a graph
+        self.immediate = (
+            not self.attentive
+            and self.executor != "reference"
+            and not self.memory_limit_bytes
+            and _current.tiers == "background"
+        )
 
 
 active = _Active()

@@ -139,6 +139,7 @@ class Capture(Trace):
     )
 
     allows_shortcuts = False
+    is_immediate = False
 
     def __init__(self, outer: Trace, arrays: Sequence[Handle], explicit: int) -> None:
         super().__init__()

@@ -41,6 +41,7 @@ __all__ = [
     "is_inserted",
     "made_up_extents",
     "pattern_of",
+    "pattern_of_shapes",
     "with_extents",
 ]
 
@@ -67,27 +68,38 @@ def pattern_of(arguments: Arguments, attributes: tuple[Any, ...]) -> Pattern | N
 
     None is returned if an argument has several outputs, or an extent is very large.
     """
+    parts: list[tuple[Any, Shape]] = []
+    for node in arguments:
+        if node is None:
+            parts.append((None, ()))
+            continue
+        type_ = node.type or type_of(node)
+        if type_.outputs is not None:
+            return None
+        parts.append((type_.family, type_.shape))
+    others = [arguments.index(node) for node in arguments] if len(set(arguments)) != len(arguments) else []
+    return pattern_of_shapes(parts, attributes, others)
+
+
+def pattern_of_shapes(
+    parts: Sequence[tuple[Any, Shape]], attributes: tuple[Any, ...], others: Sequence[int] = ()
+) -> Pattern | None:
+    """Return the pattern of a call, given for each argument what stands for its dtype, and its shape.
+
+    ``others`` is one more part of the key. None is returned if an extent is very large.
+    """
     bounds: Sequence[int] = ()
     numbers: dict[int, int] = {}
     if attributes:
         bounds, numbers = _numbers_of(attributes)
     fixed = len(numbers)
-    key: list[Any] = []
+    key: list[Any] = [*others]
     axes = 0
-    for node in arguments:
-        if node is None:
-            key.append(None)
-            continue
-        type_ = node.type or type_of(node)
-        if type_.outputs is not None:
-            return None
-        shape = type_.shape
+    for family, shape in parts:
         if len(shape) > axes:
             axes = len(shape)
-        key.append(type_.family)
+        key.append(family)
         key.append(tuple([e if e < 2 else numbers.setdefault(e, fixed - 1 - len(numbers)) for e in shape]))
-    if len(set(arguments)) != len(arguments):
-        key += [arguments.index(node) for node in arguments]
     extents = tuple(numbers)[fixed:]
     limit = _LIMITS.get(max(axes, len(extents)), _LIMIT)
     if extents and max(extents) > limit:
@@ -279,19 +291,28 @@ def made_up_extents(pattern: Pattern, attributes: tuple[Any, ...]) -> list[dict[
     small: dict[int, int] = {}
     large: dict[int, int] = {}
     for (below, above), extents in ranges.items():
-        growing = _between(below + 1, above, 1, len(extents), numbers)
-        shrinking = _between(above - 1, below, -1, len(extents), numbers)
-        pairs = list(zip(growing, shrinking))
-        if len(pairs) < len(extents) or (len(pairs) > 1 and any([one == two for one, two in pairs])):
+        count = len(extents)
+        growing = _between(below + 1, above, 1, count, numbers)
+        shrinking = _between(above - 1, below, -1, count, numbers)
+        if any([one == two for one, two in zip(growing, shrinking)]):
+            # there are few primes between these numbers
+            growing = _between(below + 1, above, 1, count, numbers, are_prime=False)
+            shrinking = _between(above - 1, below, -1, count, numbers, are_prime=False)
+        is_only_one = len(growing) == 1 and above - below == 2
+        if len(growing) < count or (any([one == two for one, two in zip(growing, shrinking)]) and not is_only_one):
             return []
         small.update(zip(extents, growing))
         large.update(zip(extents, shrinking))
     return [small, large] if len(pattern.extents) <= _MOST_EXTENTS else []
 
 
-def _between(first: int, end: int, step: int, count: int, excluded: Container[int]) -> list[int]:
+def _between(
+    first: int, end: int, step: int, count: int, excluded: Container[int], are_prime: bool = True
+) -> list[int]:
     """Return some numbers from the first on, prime ones if there are as many: products of them tell their factors."""
     numbers = [number for number in range(first, end, step)[: 64 * count] if number not in excluded]
+    if not are_prime:
+        return numbers[:count]
     primes = [number for number in numbers if all([number % divisor for divisor in range(2, math.isqrt(number) + 1)])]
     return (primes if len(primes) >= count else numbers)[:count]
 

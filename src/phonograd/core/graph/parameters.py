@@ -122,6 +122,8 @@ def _items(value: Any, numbers: tuple[type, ...]) -> list[Any]:
 
 
 def _shape(value: Any) -> tuple[int, ...]:
+    if value.__class__ is tuple and all([extent.__class__ is int for extent in value]):
+        return value
     if isinstance(value, str):
         value = read_shape(value)
     return tuple([_integer(extent) for extent in _items(value, (int, float))])

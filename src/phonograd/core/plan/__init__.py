@@ -8,6 +8,7 @@ of the data:
 ``disk``             plans on disk, shared by all processes of a user
 ``rewrite``          replaces nodes by others that have the same value to the last bit
 ``expansion``        the order of nodes, the lowering of each, and expanded operators
+``conversions``      where values are converted between float32 and 16 bits
 ``grouping``         decides which nodes share a kernel, and the order of kernels and NumPy calls
 ``group``            the nodes of one fused kernel, and the conditions for joining them
 ``fusion``           the group in which a node is computed

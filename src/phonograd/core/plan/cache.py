@@ -53,6 +53,9 @@ PREPARING: Signal[[]] = Signal()
 _SOME_PLANS = 16
 #: the average number of elements of a node above which fusion saves more time than planning takes, an estimate
 MOST_NUMBERS_PER_NODE = 1 << 18
+#: estimates of the time that planning takes: for each node, and for compiling at least one kernel
+NODE_NS = 150_000
+KERNEL_NS = 4_000_000
 #: the share of the limit of nodes that is used while no dropped plan comes back
 _NEW_SHARE = 8
 #: dropped plans that are recognized when they come back, by their signatures
@@ -93,6 +96,7 @@ class CachedPlan:
 
     __slots__ = (
         "donatable",
+        "due_ns",
         "following",
         "inputs",
         "is_provisional",
@@ -147,8 +151,10 @@ class CachedPlan:
         self.used = self.made = 0
         #: a number that equal graphs have in common, and how many nodes it computes
         self.signature = self.size = 0
-        #: while it is provisional, the time its runs took, and the state of its promotion (see .promotion)
+        #: while it is provisional, the time its runs took, the time from which on it is worth a plan, and the state of
+        #: its promotion (see .promotion)
         self.spent_ns = 0
+        self.due_ns = KERNEL_NS + NODE_NS * (0 if self.program is None else self.program.size)
         self.promotion: object = None
         #: whether a target is recorded and can still be differentiated
         self.waits = waits(nodes)

@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 
+from ..base import float_errors
 from ..base.dtypes import compute_dtype, convert_scalar
 from ..base.outside import is_from_outside
 from ..graph.generic import Pattern as ExtentPattern
@@ -72,7 +73,7 @@ _simple: dict[Any, Lowering] = {}
 class EagerProgram:
     """A :class:`~phonograd.core.run.programs.Program` that computes nodes operator by operator."""
 
-    __slots__ = ("_are_asked", "_computed", "_dead", "_places", "_steps", "inputs", "kept", "size")
+    __slots__ = ("_are_asked", "_calls", "_computed", "_dead", "_places", "_steps", "inputs", "kept", "size")
 
     donatable: tuple[int, ...] = ()
     is_provisional = True
@@ -102,6 +103,8 @@ class EagerProgram:
         self._places, self._dead = self._place()
         #: the functions that compute the nodes, as far as they are known; several threads may run the program at once
         self._steps: list[Function | None] = [None] * self.size
+        #: function, places and dead values of each step, from the second run on
+        self._calls: list[tuple[Function, tuple[int, ...], tuple[int, ...]]] | None = None
 
     def _place(self) -> tuple[list[tuple[int, ...]], list[tuple[int, ...]]]:
         """Return for each node the numbers of the values that it reads, and of those that no later one reads."""
@@ -127,6 +130,11 @@ class EagerProgram:
         return places, dead
 
     @property
+    def nodes(self) -> list[Node]:
+        """The nodes that a run computes, in order."""
+        return self._computed
+
+    @property
     def parts(self) -> list[Part]:
         """The operators in order."""
         return [_part(node) for node in self._computed]
@@ -135,7 +143,10 @@ class EagerProgram:
         """Return the values of the kept nodes (see :class:`..run.programs.Program`); no input is written over."""
         values: list[Any] = list(inputs)
         try:
-            self._compute(values, note)
+            if self._calls is not None and note is None:
+                self._repeat(values)
+            else:
+                self._compute(values, note)
         except kernel_cache.CompilerLost as error:
             kernel_cache.disable_compiler(error)
             return self._run_with_numpy(inputs)
@@ -150,7 +161,7 @@ class EagerProgram:
                 for step, (places, last) in enumerate(zip(self._places, self._dead)):
                     function = steps[step]
                     if function is None:
-                        function = steps[step] = self._function(step)
+                        function = steps[step] = self.function(step)
                     if note is None:
                         values.append(function(*[values[place] for place in places]))
                     else:
@@ -166,11 +177,47 @@ class EagerProgram:
                 if is_from_outside(error):
                     raise
                 raise locate_error(error, self._computed[step]) from error
+        if self._calls is None:
+            self._calls = [
+                (f, places, dead) for f, places, dead in zip(steps, self._places, self._dead) if f is not None
+            ]
+
+    def _repeat(self, values: list[Any]) -> None:
+        """Compute all nodes as :meth:`_compute` does; their functions are known, and nothing observes them."""
+        get, append, first = values.__getitem__, values.append, len(values)
+        token = float_errors.ignore()
+        try:
+            for function, places, last in self._calls or ():
+                append(function(*map(get, places)))
+                for place in last:
+                    values[place] = None
+        except kernel_cache.CompilerLost:
+            raise
+        except Exception as error:
+            if is_from_outside(error):
+                raise
+            raise locate_error(error, self._computed[len(values) - first]) from error
+        finally:
+            float_errors.restore(token)
 
     def _own(self, inputs: Sequence[Any], values: Sequence[Any]) -> list[Array]:
         """Return the kept values: contiguous, each in memory of its own."""
-        taken = memory_of(inputs)
-        return [own(values[number], taken, asked) for (_, number), asked in zip(self.kept, self._are_asked)]
+        taken, found = memory_of(inputs), []
+        for (_, number), asked in zip(self.kept, self._are_asked):
+            value = values[number]
+            if (
+                type(value) is np.ndarray
+                and value.base is None
+                and id(value) not in taken
+                and value.nbytes < memory_pool.SMALLEST_BLOCK
+                and value.flags.c_contiguous
+            ):
+                # `own` would do the same
+                taken.add(id(value))
+            else:
+                value = own(value, taken, asked)
+            found.append(value)
+        return found
 
     def _asked_steps(self) -> dict[int, Node]:
         """Return the targets by the step that computes each."""
@@ -185,7 +232,7 @@ class EagerProgram:
         values.update(zip([node for node, _ in program.kept], results))
         return [values[node] for node, _ in self.kept]
 
-    def _function(self, step: int) -> Function:
+    def function(self, step: int) -> Function:
         """Return the function that computes a node."""
         return _function(self._computed[step])
 
@@ -575,11 +622,11 @@ def _copy(node: Node, inputs: Sequence[Node]) -> Node:
     return made
 
 
-def _place(node: Node, lowering: Lowering) -> Function:
-    """Return the function of one step of an expansion, which reads leaves."""
+def _place(node: Node, lowering: Lowering) -> tuple[Function, bool]:
+    """Return the function of one step of an expansion, which reads leaves, and whether it holds for all shapes."""
     maker = _Maker()
     maker.place(node, lowering)
-    return maker.function
+    return maker.function, maker.is_general
 
 
 _expansions = Expansions(_place)

@@ -32,8 +32,8 @@ _ITEM = item_operator()
 _ABSENT = ABSENT.operator
 
 Function = Callable[..., Any]
-#: returns the function of a node that reads leaves, given its lowering
-Place = Callable[[Node, Lowering], Function]
+#: returns the function of a node that reads leaves, given its lowering, and whether it holds for all shapes
+Place = Callable[[Node, Lowering], tuple[Function, bool]]
 
 
 class _Step(NamedTuple):
@@ -147,7 +147,7 @@ class Expansions:
                 function = _output(expression)
             else:
                 leaves = [leaf(number, source.shape, source.dtype) for number, source in enumerate(sources)]
-                function = self._place(_copy(expression, leaves), order.lowerings[step])
+                function, _ = self._place(_copy(expression, leaves), order.lowerings[step])
             calls.append((function, [slots[source] for source in sources]))
             slots[step] = slots[expression] = len(given) + len(calls) - 1
         result = slots[order.source(node)]
@@ -187,11 +187,13 @@ def _run(calls: Sequence[tuple[Function, Sequence[int]]], arrays: Sequence[Any],
 class _AnyExtents:
     """A function of arrays of any extents of one pattern."""
 
-    __slots__ = ("_known", "_place", "_result", "_steps")
+    __slots__ = ("_general", "_known", "_place", "_result", "_steps")
 
     def __init__(self, steps: _Steps, place: Place) -> None:
         self._steps, self._result = steps
         self._place = place
+        #: the functions of steps that hold for all shapes, once they are made
+        self._general: list[Function | None] = [None] * len(self._steps)
         self._known: dict[Any, list[tuple[Function, tuple[int, ...]]]] = {}
 
     def __call__(self, *arrays: Any) -> Any:
@@ -209,9 +211,9 @@ class _AnyExtents:
         """Make the functions for new shapes while they run."""
         values = [*arrays]
         calls: list[tuple[Function, tuple[int, ...]]] = []
-        for step in self._steps:
+        for number, step in enumerate(self._steps):
             inputs = [values[place] for place in step.places]
-            function = self._function(step, arrays, inputs)
+            function = self._general[number] or self._function(number, step, arrays, inputs)
             calls.append((function, step.places))
             values.append(function(*inputs))
         if len(self._known) >= MOST_SHAPES:
@@ -219,7 +221,7 @@ class _AnyExtents:
         self._known[shapes] = calls
         return values[self._result]
 
-    def _function(self, step: _Step, arrays: Sequence[Any], inputs: Sequence[Any]) -> Function:
+    def _function(self, number: int, step: _Step, arrays: Sequence[Any], inputs: Sequence[Any]) -> Function:
         attributes, shape = insert(step.attributes, arrays), insert(step.shape, arrays)
         lowering = step.lowering
         if lowering.only_moves:
@@ -232,7 +234,10 @@ class _AnyExtents:
                 return found
         leaves = tuple([leaf(number, array.shape, array.dtype) for number, array in enumerate(inputs)])
         type_ = tensor_type(shape, step.dtype, leaves[0].context, False, None)
-        return self._place(new_node(step.operator, leaves, attributes, type_, None, None), lowering)
+        function, is_general = self._place(new_node(step.operator, leaves, attributes, type_, None, None), lowering)
+        if is_general and attributes is step.attributes:
+            self._general[number] = function
+        return function
 
 
 def _generalize(node: Node, first: _Steps, given: Sequence[Node], pattern: Pattern) -> _Steps | None:

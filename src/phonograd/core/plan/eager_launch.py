@@ -7,6 +7,7 @@ bits are the same.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -21,9 +22,10 @@ from ..kernels.structure import KEPT, REDUCED, UNIT, Draw, Fold, Load, Parameter
 from ..lower.pattern import Pattern
 from ..run import kernel_cache, memory_pool
 from ..run.driver import Row
+from ..run.kernel_cache import Kernel
 from .assembly import collapse_kept_strides, lanes_for
 from .loops import choose_loops
-from .partition import chunk_of, parts_of, work_of
+from .partition import CHUNK_ELEMENTS, chunk_of, parts_of, work_of
 from .products import plan_new_product
 
 __all__ = ["draw", "fold", "launch", "multiply"]
@@ -94,7 +96,12 @@ def _launch_one(each: Launch, names: Sequence[str], shape: Shape, dtype: DType) 
         else:
             table.append(word)  # type: ignore[arg-type]
     kernel = kernel_cache.kernels({structure: max(extent // chunk, work)})[structure]
-    run_row = Row.of_one(kernel, table, extent, chunk, 2 + len(names)).run
+    return _run_one(Row.of_one(kernel, table, extent, chunk, 2 + len(names)), shape, dtype)
+
+
+def _run_one(row: Row, shape: Shape, dtype: DType) -> Function:
+    """Return the function of a row without scratch memory."""
+    run_row = row.run
     size = math.prod(shape) * dtype.itemsize
     if size < memory_pool.SMALLEST_BLOCK:
 
@@ -162,18 +169,12 @@ def fold(operator: str, shape: Shape, axes: Shape, out_shape: Shape, dtype: DTyp
     if REDUCED not in kinds or 0 in shape:
         return None
     strides = _contiguous(extents)
-    structure = choose_loops(
-        Structure(
-            axes=kinds,
-            lanes=lanes_for([dtype]),
-            loads=(Load(dtype, UNIT),),
-            draws=(),
-            steps=(Fold(operator, 0, dtype),),
-            stores=(Store(1, UNIT, row=True),),
-        ),
-        extents,
-        [strides],
-    )
+    if math.prod(extents) <= CHUNK_ELEMENTS:
+        kernel, axis = _small_fold(operator, kinds, dtype)
+        table = [*extents, 2, 0, *strides, 0, 0, *collapse_kept_strides(kinds, extents)]
+        extent = 1 if axis is None else extents[axis]
+        return _of_contiguous(_run_one(Row.of_one(kernel, table, extent, extent, 3), out_shape, dtype))
+    structure = choose_loops(_fold_structure(operator, kinds, dtype), extents, [strides])
     if parts_of(structure, extents):
         return None
     kept = collapse_kept_strides(kinds, extents)
@@ -181,6 +182,28 @@ def fold(operator: str, shape: Shape, axes: Shape, out_shape: Shape, dtype: DTyp
     axis = structure.range_axis
     each = Launch(structure, words, 1 if axis is None else extents[axis], chunk_of(structure, extents))
     return _of_contiguous(launch([(Plan((each,)), {})], ("data",), out_shape, dtype))
+
+
+def _fold_structure(operator: str, kinds: str, dtype: DType) -> Structure:
+    return Structure(
+        axes=kinds,
+        lanes=lanes_for([dtype]),
+        loads=(Load(dtype, UNIT),),
+        draws=(),
+        steps=(Fold(operator, 0, dtype),),
+        stores=(Store(1, UNIT, row=True),),
+    )
+
+
+@functools.lru_cache(maxsize=256)
+def _small_fold(operator: str, kinds: str, dtype: DType) -> tuple[Kernel, int | None]:
+    """Return the kernel that combines at most one chunk of elements, and the axis of its range.
+
+    With so few elements the loops, and that it is not divided, follow from the kinds of axes.
+    """
+    count = len(kinds)
+    structure = choose_loops(_fold_structure(operator, kinds, dtype), (1,) * count, [(1,) * count])
+    return kernel_cache.kernel(structure), structure.range_axis
 
 
 def draw(operator: str, parameters: Parameters, shape: Shape, dtype: DType) -> Function | None:

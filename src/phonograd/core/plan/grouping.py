@@ -27,6 +27,7 @@ from ..kernels.target import Machine
 from ..lower.pattern import Pattern, contiguous_strides
 from ..run.host import host
 from ..run.reference import resolve
+from .conversions import convert_again, convert_views
 from .expansion import Order
 from .fusion import Fusion
 from .group import ELEMENT, Group, Read, Value, View, WriteTarget, line_strides, squeeze
@@ -68,6 +69,8 @@ def group_nodes(
     assignments = InPlaceAssignments(computed, given, kept, source, refused)
     order = Order(assignments.order, given, source, assignments.chosen, kept)
     if not assignments.chosen:
+        convert_views(order, kept)
+        convert_again(order, given, kept)
         recompute_scores(order, kept)
     grouping = Grouping(order, given, kept, assignments, steady)
     for node in order.nodes:

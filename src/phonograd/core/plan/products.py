@@ -21,7 +21,7 @@ from ..graph.node import Node, Shape
 from ..graph.operator import REGISTRY, Operator
 from ..kernels.convert import in_float32
 from ..kernels.launch import Plan
-from ..kernels.matmul.bf16_split import Split
+from ..kernels.matmul.bf16_split import PARTS, Split
 from ..kernels.matmul.bf16x3 import is_worth, product_by_parts, split_before
 from ..kernels.matmul.gemm import DEPTH, SHARED_ROWS, Matrices, gemm_for, panels, product
 from ..kernels.matmul.packing import Packed
@@ -285,7 +285,7 @@ def _plan(
     if machine.matrix_unit and dtype in HALVES and is_worth(sizes):
         if min(*lhs.strides, *rhs.strides) < 0:
             return None
-        plan = product_by_parts(sizes, count, left, right, result, old, uses)
+        plan = product_by_parts(sizes, count, left, right, result, old, uses, parts=PARTS[dtype])
         return Product(in_float32(plan, {"lhs": _span(lhs), "rhs": _span(rhs)}, 0, dtype, machine))
     if machine.matrix_unit and dtype == FLOAT32 and is_worth(sizes):
         ready = split_before(sizes, count, left, right, uses)

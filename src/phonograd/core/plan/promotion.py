@@ -17,9 +17,6 @@ from .cache import CachedPlan, CacheNode
 
 __all__ = ["describe", "finish", "has_failed", "is_due", "promote", "submit"]
 
-#: estimates of the time that planning takes: for each node, and for compiling at least one kernel
-NODE_NS = 150_000
-KERNEL_NS = 4_000_000
 #: the state of a promotion that has failed: the next evaluation plans while its caller waits, and raises the error
 _FAILED = object()
 
@@ -28,12 +25,7 @@ _queue = Queue()
 
 def is_due(plan: CachedPlan) -> bool:
     """Return whether a provisional plan has run long enough to be worth a plan, and none is being made."""
-    return plan.promotion is not _queue and plan.spent_ns >= _cost_ns(plan)
-
-
-def _cost_ns(plan: CachedPlan) -> int:
-    """Return an estimate of the time that planning takes."""
-    return KERNEL_NS + NODE_NS * plan.size
+    return plan.promotion is not _queue and plan.spent_ns >= plan.due_ns
 
 
 def has_failed(plan: CachedPlan) -> bool:
@@ -47,7 +39,7 @@ def describe(plan: CachedPlan) -> str:
         return "the graph is new"
     if plan.promotion is _queue:
         return "a plan is being made in the background"
-    spent, needed = plan.spent_ns / 1e6, _cost_ns(plan) / 1e6
+    spent, needed = plan.spent_ns / 1e6, plan.due_ns / 1e6
     return f"a plan is not worth its time yet: runs took {spent:.2f} ms, planning takes about {needed:.2f} ms"
 
 

@@ -31,10 +31,12 @@ MORE_READS = 2
 class Copies:
     """Members that another group would compute again, until the planner decides."""
 
-    __slots__ = ("budget", "layouts", "members", "reads")
+    __slots__ = ("budget", "layouts", "members", "reads", "root")
 
-    def __init__(self, budget: float) -> None:
+    def __init__(self, budget: float, root: Member | None = None) -> None:
         self.budget = budget
+        #: a member of the other group that is read from memory
+        self.root = root
         #: each comes after those that it is computed from; the last one is the operand
         self.members: list[Member] = []
         #: layouts of all memory that is read
@@ -140,7 +142,14 @@ class Rematerializer:
             return None
         copies = Copies(_budget(group.space))
         found = self._copy(member, home, group, copies, {})
-        return copies if found is not None and copies.fits(group, MORE_READS + must) else None
+        if found is not None and copies.fits(group, MORE_READS + must):
+            return copies
+        root = None if must else _root(member)
+        if root is None:
+            return None
+        copies = Copies(_budget(group.space), root)
+        found = self._copy(member, home, group, copies, {})
+        return copies if found is not None and copies.fits(group, MORE_READS) else None
 
     def _copy(
         self, member: Member, home: Group, group: Group, copies: Copies, done: dict[Member, Member]
@@ -170,7 +179,8 @@ class Rematerializer:
         if there is not None and (there.role == ELEMENT) == (operand.role == ELEMENT):
             return there
         readable = home.stage < group.stage
-        if operand.role == ELEMENT and (not readable or (self.is_free(operand.node) and not _narrows(operand))):
+        free = operand.role == ELEMENT and operand is not copies.root
+        if free and (not readable or (self.is_free(operand.node) and not _narrows(operand))):
             return self._copy(operand, home, group, copies, done)
         if not readable:
             return None
@@ -223,6 +233,32 @@ class Rematerializer:
                 return None
             operands.append(inner)
         return copies.add(member, operands, read)
+
+
+def _root(member: Member) -> Member | None:
+    """Return the value that a normalized one is computed from with nothing but numbers of rows, or None.
+
+    A normalization has several values of every element that gradients read: centered, scaled, and shifted ones. All of
+    them are cheap if that one is in memory.
+    """
+    root, has_rows = member, False
+    while root.lowering.fused_as is Fused.STEP and not _narrows(root):
+        full = [operand for operand in root.operands if not _is_small(operand, root)]
+        before = full[0] if len(full) == 1 else None
+        if not isinstance(before, Member) or before.view is not None:
+            break
+        if before.node.dtype.itemsize > member.node.dtype.itemsize:
+            break
+        has_rows = has_rows or any([isinstance(each, Member) and each.role != ELEMENT for each in root.operands])
+        root = before
+    return root if has_rows and root is not member else None
+
+
+def _is_small(operand: Member | Read, reader: Member) -> bool:
+    """Return whether an operand has fewer elements than the value that is computed from it."""
+    if isinstance(operand, Member):
+        return operand.role != ELEMENT or operand.node.size < reader.node.size
+    return 0 in operand.strides
 
 
 def _narrows(member: Member) -> bool:

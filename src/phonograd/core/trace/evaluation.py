@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ..base import settings
 from ..base.dtypes import name_of
 from ..base.errors import MXNetError, OutOfMemory, format_shape
-from ..base.outside import is_interrupting
+from ..base.outside import is_from_outside, is_interrupting
 from ..base.settings import active
 from ..base.thread_state import ThreadState, thread_state
 from ..events import COMPILATION, EVALUATION, LISTENING, MEMORY, begin
@@ -39,11 +39,22 @@ from ..plan.cache import (
 )
 from ..run.donation import donate
 from ..run.programs import Progress
+from .novelty import NOVELTY
 
 if TYPE_CHECKING:
     from .trace import Trace
 
-__all__ = ["KEEP", "LAST", "PROGRESS", "Options", "check_reentry", "compute", "evaluate"]
+__all__ = [
+    "KEEP",
+    "LAST",
+    "PROGRESS",
+    "Options",
+    "check_reentry",
+    "compute",
+    "compute_known",
+    "evaluate",
+    "is_calm",
+]
 
 _UNOBSERVED = contextlib.nullcontext()
 
@@ -98,10 +109,14 @@ def compute(trace: Trace, nodes: tuple[Node, ...], plan: CachedPlan | None, opti
     """
     if plan is None:
         plan = _make_plan(trace, nodes, False, options)
-    elif plan.is_provisional:
-        plan = _promote(trace, nodes, plan, options)
-    elif REPEATED.listeners:
-        repeating()
+        if plan.program is not None:
+            NOVELTY.note_new()
+    else:
+        NOVELTY.note_known()
+        if plan.is_provisional:
+            plan = _promote(trace, nodes, plan, options)
+        elif REPEATED.listeners:
+            repeating()
     plan.used = PLANS.tick
     if EVALUATED.listeners:
         _tell_tier(plan)
@@ -135,6 +150,63 @@ def compute(trace: Trace, nodes: tuple[Node, ...], plan: CachedPlan | None, opti
         if lent is None:
             trace.position = plan.following
     return [values[node] if index is None else leaves[index] for index, node in plan.places]
+
+
+def is_calm() -> bool:
+    """Return whether nothing follows evaluations of this thread: no observer, and no detection of anomalies."""
+    return not (
+        active.watched
+        or detection.on
+        or EVALUATED.listeners
+        or PLANNED.listeners
+        or REPEATED.listeners
+        or PROGRESS.get()
+    )
+
+
+def compute_known(trace: Trace, plan: CachedPlan, is_last: bool) -> list[Array] | None:
+    """Return the values of the nodes of a plan as :func:`compute` does, in one frame; None if that cannot do it.
+
+    Evaluations must be calm. The trace has not changed if the result is None: an error is raised by :func:`compute`,
+    which repeats the evaluation, and so is the one of a plan that is to be promoted or that writes over its inputs.
+    """
+    program, leaves, values = plan.program, trace.leaves, trace.values
+    if program is None:
+        plan.used = PLANS.tick
+        return [values[node] if index is None else leaves[index] for index, node in plan.places]
+    if is_last and (plan.donatable or plan.results is None):
+        return None
+    # loops: before Python 3.12, a comprehension takes as long as a call of a function
+    inputs = []
+    for index, node in plan.inputs:
+        inputs.append(values[node] if index is None else leaves[index])
+    try:
+        if plan.is_provisional:
+            if plan.spent_ns >= plan.due_ns or active.tiers != "background":
+                return None
+            start = perf_counter_ns()
+            results = program.run(inputs)
+            plan.spent_ns += perf_counter_ns() - start
+        else:
+            results = program.run(inputs)
+    except Exception as error:
+        if is_from_outside(error):
+            raise
+        return None
+    statistics.evaluations += 1
+    NOVELTY.note_known()
+    plan.used = PLANS.tick
+    found = []
+    if is_last:
+        assert plan.results is not None
+        for index, number in plan.results:
+            found.append(results[number] if index is None else leaves[index])
+        return found
+    values.update(zip(plan.kept, results))
+    trace.position = plan.following
+    for index, node in plan.places:
+        found.append(values[node] if index is None else leaves[index])
+    return found
 
 
 def _tell_tier(plan: CachedPlan) -> None:

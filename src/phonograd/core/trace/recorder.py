@@ -31,6 +31,7 @@ class Recorder:
     point                   ordinary trace                                 captured function
     ======================  =============================================  ===========================================
     ``allows_shortcuts``    True                                           False: everything must be an expression
+    ``is_immediate``        True in programs that are always new           False: everything must be an expression
     ``constant``            no node: the new array holds its memory        a node that stands for the memory
     ``enter_outside``       no node: the memory is bound as a leaf         a node that stands for the array
     ``write_outside``       False: the array names the new node            True: the write is noted
@@ -51,6 +52,8 @@ class Recorder:
     #: whether code may go past the methods of the trace: use the values that arrays have now instead of expressions,
     #: bind memory by machine code, or repeat another captured function
     allows_shortcuts: ClassVar[bool] = True
+    #: whether operators that are not recorded compute their results when they are called
+    is_immediate: ClassVar[bool] = False
 
     def constant(self, data: Array, context: Context) -> Node | None:
         """Return the node of a new array with known values, or None if the array just holds its memory."""

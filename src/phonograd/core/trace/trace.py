@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import operator
 import threading
 import weakref
 from typing import Any
@@ -32,15 +33,16 @@ from ..observe.attribution import Attribution, open_scope
 from ..ops.math.structural import REPEAT_CALL, VARIABLE, leaf, leaf_like, repeat_call
 from ..plan.cache import PLANS, CacheNode, is_numbered_leaf, waits
 from ..run.reference import resolve
-from .evaluation import KEEP, LAST, Options, check_reentry, compute, evaluate
+from .evaluation import KEEP, LAST, Options, check_reentry, compute, compute_known, evaluate, is_calm
 from .flags import is_paused, is_recording
 from .liveness import referenced
+from .novelty import NOVELTY
 from .owner import HANDOVER, MACHINE_CODE, Leaving, Pairs
 from .recorder import Recorder
 from .rng import next_counter
 from .tape import Origin, Tape, Target
 
-__all__ = ["LOCAL", "Trace", "ready_trace", "waitall"]
+__all__ = ["LOCAL", "NUMBERS", "ZERO", "ImmediateTrace", "Trace", "begin_recording_trace", "ready_trace", "waitall"]
 
 #: the class of reentrant locks: threading.RLock is a function, and calling it takes twice as long
 _Lock = type(threading.RLock())
@@ -51,9 +53,15 @@ _FLUSHES_WITH_RECORD = 8
 #: the same while recording is paused: the bits of gradients depend on where traces end, and values stay in memory
 _FLUSHES_WHILE_PAUSED = 1024
 _numbers = itertools.count()
+_node_of = operator.itemgetter(1)
 #: numbers as arrays, by value and dtype: most are needed again in the next trace
 _numbers_converted: dict[Any, Array] = {}
+#: those of them that are floating point. Machine code binds these: no operator converts an array beside them
+NUMBERS: dict[Any, Array] = {}
 _MOST_NUMBERS = 1000
+#: stands for zero in the keys of numbers: 0.0 and -0.0 are equal, but different numbers
+ZERO = "zero"
+_FLOATING = "fV"
 
 
 class Trace(Recorder):
@@ -132,15 +140,17 @@ class Trace(Recorder):
 
     def bind_scalar(self, value: Any, dtype: DType, kind: int, context: Context) -> Node:
         """Return the leaf node of a number, so that a number that changes (a learning rate) changes no plan."""
-        # 0.0 and -0.0 are equal as keys but are different numbers; NaN is never found
-        key = (value, kind) if value else ("zero", math.copysign(1.0, value), kind)
+        key = (value, kind) if value else (ZERO, math.copysign(1.0, value), kind)
         found = self.scalars.get(key)
         if found is None or (found.context is not context and found.context != context):
             data = _numbers_converted.get(key)
             if data is None:
                 if len(_numbers_converted) >= _MOST_NUMBERS:
                     _numbers_converted.clear()
+                    NUMBERS.clear()
                 data = _numbers_converted[key] = convert_scalar(value, dtype)
+                if dtype.kind in _FLOATING:
+                    NUMBERS[key] = data
             found = self.scalars[key] = leaf_like(self._new_leaf(data), data, context)
         return found
 
@@ -210,13 +220,17 @@ class Trace(Recorder):
         pairs = (MACHINE_CODE.live_handles or referenced)(self, self.handles)
         if self.repeats and len(pairs) > 1:
             pairs = list({id(pair[0]): pair for pair in pairs}.values())
+        self._forget_dead(pairs)
+        return pairs
+
+    def _forget_dead(self, pairs: Pairs) -> None:
+        """Forget all handles but the live ones."""
         if LOCAL.trace is self or self.ended:
             dead = len(self.handles) - len(pairs)
             if dead:
                 self.created += dead
                 self.handles = [pair[0] for pair in pairs]
             self.repeats = False
-        return pairs
 
     def prune(self) -> None:
         """Forget dead handles. Called when the list has grown long without a flush."""
@@ -242,8 +256,21 @@ class Trace(Recorder):
         the value of an array that depends on it is needed. The exception of a signal handler is raised at once; pending
         arrays stay pending.
         """
-        with self.lock, _Computing(self) as number:
-            self._flush(end, number)
+        # the scope of `computing` in one frame: every value that a program reads comes through here
+        with self.lock:
+            if self.busy:
+                check_reentry(self)
+            self.busy = True
+            number, is_current = None, getattr(LOCAL, "trace", None) is self
+            if is_current:
+                number, self.thread = self.thread, None
+            try:
+                if not self._flush_known(end, number):
+                    self._flush(end, number)
+            finally:
+                self.busy = False
+                if is_current and not self.ended:
+                    self.thread = number
 
     def computing(self) -> _Computing:
         """Return a scope in which this thread computes values of this trace. The caller holds its lock."""
@@ -256,6 +283,39 @@ class Trace(Recorder):
             # no sequence of plans leads to these values
             self.position = CacheNode()
             self.flush()
+
+    def _flush_known(self, end: bool, number: int | None) -> bool:
+        """Do what :meth:`_flush` does in one frame, for a graph with a plan; return whether that was possible.
+
+        Nothing has changed if it was not. Observers, errors and unusual arrays are left to :meth:`_flush`.
+        """
+        settle = MACHINE_CODE.settle
+        if settle is None or self.ended or self.failed or self.held_rows or not is_calm():
+            return False
+        live = (MACHINE_CODE.live_handles or referenced)(self, self.handles)
+        if self.repeats and len(live) > 1:
+            live = list({id(pair[0]): pair for pair in live}.values())
+        nodes = tuple(map(_node_of, live))
+        plan = self.position.following.get((nodes, settings.active.executor))
+        if plan is None:
+            waiting, values = waits(nodes), self._known(nodes)
+        else:
+            waiting = plan.waits
+            values = compute_known(self, plan, not (waiting or (self.flushes and not end)))
+        if values is None:
+            return False
+        self.flushes += 1
+        if not end:
+            end = not waiting or (self.flushes >= _FLUSHES_WITH_RECORD and not self._is_being_recorded())
+        with HANDOVER:
+            left = settle(self, live, values, end)
+            if end:
+                self._end(left, number)
+        if end:
+            PLANS.trim()
+        else:
+            self._forget_dead(live)
+        return True
 
     def _flush(self, end: bool, number: int | None) -> None:
         if detection.on and self.attribution is not None:
@@ -328,13 +388,14 @@ class Trace(Recorder):
         Recorded handles stay on the tape.
         """
         if getattr(LOCAL, "trace", None) is self:
-            following = Trace()
-            following.thread = number
+            following = ImmediateTrace() if NOVELTY.is_high else Trace()
+            if not following.is_immediate:
+                following.thread = number
             # an exception of a signal handler must not leave an ended trace behind as the current one
             LOCAL.trace = following
             self.ended = True
             if number is not None:
-                MACHINE_CODE.note(following)
+                MACHINE_CODE.note(None if following.is_immediate else following)
         self.ended = True
         failed = self.failed
         for handle in self.held_rows:
@@ -363,6 +424,30 @@ class Trace(Recorder):
         if node in self.made:
             return self.attribution.scope_at(list(self.made).index(node))
         return self.attribution.scope_of(node)
+
+
+class ImmediateTrace(Trace):
+    """The trace of a thread whose program is always new: operators that are not recorded compute at once.
+
+    Calls are Python functions, not machine code, which only makes nodes. Other calls add nodes, as to any trace.
+    """
+
+    __slots__ = ()
+    is_immediate = True
+
+    def note_read(self) -> None:
+        """Note that the program reads a value: a sequence of calls that came back ends this state."""
+        NOVELTY.note_read()
+        if not NOVELTY.is_high:
+            begin_recording_trace()
+
+
+def begin_recording_trace() -> None:
+    """Begin an ordinary trace in the place of an immediate one that is empty."""
+    trace = LOCAL.trace
+    if trace.is_immediate and not trace.handles and not trace.leaves:
+        LOCAL.trace = Trace()
+        ready_trace()
 
 
 def _is_held(handle: Any, node: Node | None) -> bool:
@@ -415,7 +500,12 @@ def ready_trace() -> Trace:
     if trace.busy and is_interrupting(trace):
         # a signal handler has interrupted the evaluation of this trace
         LOCAL.trace = trace = Trace()
-    if MACHINE_CODE.current is not trace and MACHINE_CODE.thread_number is not None and trace.allows_shortcuts:
+    if (
+        MACHINE_CODE.current is not trace
+        and MACHINE_CODE.thread_number is not None
+        and trace.allows_shortcuts
+        and not trace.is_immediate
+    ):
         trace.thread = number = MACHINE_CODE.thread_number()
         MACHINE_CODE.note(trace)
         if LOCAL.leaving is None:

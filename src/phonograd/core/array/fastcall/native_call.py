@@ -41,7 +41,7 @@ from ...ops.math.structural import LATEST, REPEAT_CALL, VARIABLE, variable
 from ...run import kernel_cache
 from ...trace.flags import FLAGS
 from ...trace.owner import HANDOVER
-from ...trace.trace import Trace
+from ...trace.trace import NUMBERS, ZERO, Trace
 from ..extras import ArrayExtras
 from .native_code import DIRECTORY, ENTRY, module_text
 from .native_function import ENTRY_OFFSET, FUNCTION_API, has_declared_layout, make_function, vectorcall_offset
@@ -230,6 +230,10 @@ class Calls:
             HANDOVER.acquire,
             HANDOVER.release,
             TypeError,
+            NUMBERS,
+            ZERO,
+            1.0,
+            -1.0,
         )
         #: the objects that the code refers to; they live as long as the process, because modules refer to the code
         self._kept: list[Any] = [objects, methods]

@@ -8,11 +8,13 @@ change again. ``tests/core/array/test_native_states.py`` runs random programs th
 machine code    its definition in Python
 ==============  =======================================================================================
 ``trace_here``  ``trace.LOCAL.trace``
+``new_leaf``    ``Trace._new_leaf`` and ``structural.leaf_like``, for memory on the CPU
 ``bind``        ``Trace.bind``, for memory on the CPU
 ``slot``        ``Trace.slot``
 ``variable``    ``operators.structural.variable``
 ``enter``       ``handle.enter``, for arrays of this trace and for known values on the CPU
-``operand``     the part of ``operands.operate`` that finds the other operand
+``number_key``  the key of a number in ``Trace.bind_scalar``
+``operand``     the part of ``operands.operate`` that finds the other operand, and ``Trace.bind_scalar``
 ``owned``       ``variable(node, trace.slot(owner))`` for the variable of an array, in ``enter`` and ``rebind``
 ``is_plain``    the condition of the short path of ``handle.rebind``
 ``hold``        ``handle._hold``
@@ -44,8 +46,8 @@ _EQUAL = 2
 def enter_texts(offsets: dict[str, int]) -> list[str]:
     """Return the text of each function, in the order in which they need each other."""
     writers: tuple[Callable[[dict[str, int]], str], ...]
-    writers = (_trace_here, _make_current, _bind, _slot, _variable, _own_node, _enter, _operand, _is_plain, _hold)
-    writers += (_assign, _change, _write, _settle)
+    writers = (_trace_here, _make_current, _new_leaf, _bind, _slot, _variable, _own_node, _enter, _number_key, _operand)
+    writers += (_is_plain, _hold, _assign, _change, _write, _settle)
     return ["@current = internal global ptr null, align 8", *[write(offsets) for write in writers]]
 
 
@@ -77,39 +79,50 @@ def _make_current(offsets: dict[str, int]) -> str:
     return f.text()
 
 
-def _bind(offsets: dict[str, int]) -> str:
-    """Return the function that gives the leaf of some memory in a trace, or null.
+def _new_leaf(offsets: dict[str, int]) -> str:
+    """Return the function that adds memory to the leaves of a trace, and gives its leaf; null if Python has to.
 
-    A leaf that is new to the trace is the leaf of that number that was used last, if it fits.
+    It is the leaf of that number that was used last, if it fits.
     """
+    f = Code("new_leaf", "ptr %trace, ptr %memory", offsets)
+    leaves = f.field("%trace", "leaves")
+    count = f.api("PyList_Size", f"ptr {leaves}", "other")
+    f.leave_unless(f.assign(f"icmp slt i64 {count}, {len(LATEST)}"), "other")
+    node = f.api("PyList_GetItem", f"ptr {f.object('latest')}, i64 {count}", "other")
+    f.leave_if(f.same(node, "none"), "other")
+    f.leave_unless(f.is_equal(f.field(node, "dtype"), f.field("%memory", "memory_dtype")), "other")
+    f.leave_unless(f.same(f.field(node, "context"), "cpu"), "other")
+    shape, extents = f.field(node, "shape"), f.field("%memory", "memory_extents")
+    axes = f.assign(f"load i32, ptr {f.address('%memory', str(offsets['memory_axes']), 'i8')}, align 8")
+    wide = f.assign(f"sext i32 {axes} to i64")
+    length = f.api("PyTuple_Size", f"ptr {shape}", "other")
+    f.leave_unless(f.assign(f"icmp eq i64 {wide}, {length}"), "other")
+
+    def compare(axis: Index, _: list[Value]) -> tuple[()]:
+        extent = f.number(f.item(shape, axis), "other")
+        f.leave_unless(f.assign(f"icmp eq i64 {extent}, {f.load_word(extents, axis)}"), "other")
+        return ()
+
+    f.loop("0", wide, "1", (), compare)
+    f.append(leaves, "%memory", "other")
+    f.give(node)
+    f.end("other", "null")
+    return f.text()
+
+
+def _bind(offsets: dict[str, int]) -> str:
+    """Return the function that gives the leaf of some memory in a trace, or null."""
     f = Code("bind", "ptr %trace, ptr %memory", offsets)
     key = f.api("PyLong_FromVoidPtr", "ptr %memory", "error")
-    bound, leaves = f.field("%trace", "bound"), f.field("%trace", "leaves")
+    bound = f.field("%trace", "bound")
     found = f.api("PyDict_GetItemWithError", f"ptr {bound}, ptr {key}", "drop")
     f.leave_if_null(found, "new")
     f.leave_unless(f.same(f.field(found, "context"), "cpu"), "drop")
     f.release(key)
     f.give(found)
     f.label("new")
-    count = f.api("PyList_Size", f"ptr {leaves}", "drop")
-    f.leave_unless(f.assign(f"icmp slt i64 {count}, {len(LATEST)}"), "drop")
-    node = f.api("PyList_GetItem", f"ptr {f.object('latest')}, i64 {count}", "drop")
-    f.leave_if(f.same(node, "none"), "drop")
-    f.leave_unless(f.is_equal(f.field(node, "dtype"), f.field("%memory", "memory_dtype")), "drop")
-    f.leave_unless(f.same(f.field(node, "context"), "cpu"), "drop")
-    shape, extents = f.field(node, "shape"), f.field("%memory", "memory_extents")
-    axes = f.assign(f"load i32, ptr {f.address('%memory', str(offsets['memory_axes']), 'i8')}, align 8")
-    wide = f.assign(f"sext i32 {axes} to i64")
-    length = f.api("PyTuple_Size", f"ptr {shape}", "drop")
-    f.leave_unless(f.assign(f"icmp eq i64 {wide}, {length}"), "drop")
-
-    def compare(axis: Index, _: list[Value]) -> tuple[()]:
-        extent = f.number(f.item(shape, axis), "drop")
-        f.leave_unless(f.assign(f"icmp eq i64 {extent}, {f.load_word(extents, axis)}"), "drop")
-        return ()
-
-    f.loop("0", wide, "1", (), compare)
-    f.append(leaves, "%memory", "drop")
+    node = f.call("new_leaf", "%trace", "%memory")
+    f.leave_if_null(node, "drop")
     f.insert(bound, key, node, "drop")
     f.release(key)
     f.give(node)
@@ -206,7 +219,7 @@ def _enter(offsets: dict[str, int]) -> str:
 def _operand(offsets: dict[str, int]) -> str:
     """Return the function that gives the node of the operand beside an array of some dtype: an array, or a number.
 
-    Python binds a number that is new to the trace.
+    Python binds a number that was never used beside this dtype, and all numbers beside integers.
     """
     f = Code("operand", "ptr %trace, ptr %own, ptr %other", offsets)
     kind = f.field("%other", "type")
@@ -215,11 +228,38 @@ def _operand(offsets: dict[str, int]) -> str:
     f.give(f.call("enter", "%trace", "%other"))
     f.label("number")
     f.leave_unless(f.is_number(kind), "error")
-    key = f.api("PyTuple_Pack", f"i64 2, ptr %other, ptr {f.field('%own', 'kind')}", "error")
-    scalar = f.api("PyDict_GetItemWithError", f"ptr {f.field('%trace', 'scalars')}, ptr {key}", "drop")
+    key = f.call("number_key", "%other", f.field("%own", "kind"))
+    f.leave_if_null(key, "error")
+    scalars = f.field("%trace", "scalars")
+    known = f.api("PyDict_GetItemWithError", f"ptr {scalars}, ptr {key}", "drop")
+    f.leave_if_null(known, "new")
     f.release(key)
-    f.give(scalar)
+    f.give(known)
+    f.label("new")
+    memory = f.api("PyDict_GetItemWithError", f"ptr {f.object('numbers')}, ptr {key}", "drop")
+    f.leave_if_null(memory, "drop")
+    f.leave_unless(f.same(f.field("%own", "context"), "cpu"), "drop")
+    node = f.call("new_leaf", "%trace", memory)
+    f.leave_if_null(node, "drop")
+    f.insert(scalars, key, node, "drop")
+    f.release(key)
+    f.give(node)
     f.end_dropping(key)
+    return f.text()
+
+
+def _number_key(offsets: dict[str, int]) -> str:
+    """Return the function that gives the key of a number beside a dtype: zeros of both signs are equal numbers."""
+    f = Code("number_key", "ptr %number, ptr %kind", offsets)
+    truth = f.api("PyObject_IsTrue", "ptr %number", "error")
+    f.leave_if(f.assign(f"icmp eq i32 {truth}, 0"), "zero")
+    f.give(f.api("PyTuple_Pack", "i64 2, ptr %number, ptr %kind", "error"))
+    f.label("zero")
+    bits = f.assign(f"bitcast double {f.api('PyFloat_AsDouble', 'ptr %number')} to i64")
+    negative = f.assign(f"icmp slt i64 {bits}, 0")
+    sign = f.assign(f"select i1 {negative}, ptr {f.object('minus_one')}, ptr {f.object('plus_one')}")
+    f.give(f.api("PyTuple_Pack", f"i64 3, ptr {f.object('zero')}, ptr {sign}, ptr %kind", "error"))
+    f.end("error", "null")
     return f.text()
 
 

@@ -38,6 +38,7 @@ _FUNCTIONS = {
     "PyList_Size": _Function("i64", _NEGATIVE),
     "PyList_GetItem": _Function("ptr", _NULL),
     "PyList_New": _Function("ptr", _NULL),
+    "PyFloat_AsDouble": _Function("double", _NEVER),
     "PyLong_AsLongLong": _Function("i64", _MINUS_ONE_OR_NUMBER),
     "PyLong_FromLongLong": _Function("ptr", _NULL),
     "PyLong_FromVoidPtr": _Function("ptr", _NULL),
@@ -81,6 +82,10 @@ OBJECTS = (
     "acquire",
     "release",
     "type_error",
+    "numbers",
+    "zero",
+    "plus_one",
+    "minus_one",
 )
 
 #: functions with any number of arguments: the types of those that are always there

@@ -2,22 +2,24 @@
 
 For each line of the data, the routine adds up in registers the lines of columns that overlap it, tap by tap, each
 shifted by its offset in the window. With a stride along x, elements with the same taps (a *phase*) are summed up
-together in a line of scratch memory first, and then stored in order.
+together. If the routine knows the taps, it sorts the sums of all phases in registers; else it stores each phase to a
+line of scratch memory first.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from ...base.dtypes import DType
 from ...graph.node import Shape
 from ...lower.ir.function_builder import Index, Value
-from ..deinterleave import inside_mask, put_line
+from ..deinterleave import inside_mask, put_line, specialized_stride, unsort
 from ..launch import Reference, Words
 from ..routine import Routine
 from .geometry import Geometry
 
-__all__ = ["ADJOINT_WORDS", "adjoint_values", "collect", "line_buffer", "specialized_taps"]
+__all__ = ["ADJOINT_WORDS", "KnownTaps", "adjoint_values", "collect", "known_taps", "line_buffer"]
 
 #: table words that describe the adjoint; the unnamed words hold the positions of taps
 ADJOINT_WORDS = (
@@ -25,7 +27,7 @@ ADJOINT_WORDS = (
     *("kernel_z", "kernel_y", "kernel_x", "span_z", "span_y", "span_x", "phase_x", "adding"),
 )
 
-#: widest kernel that routines are specialized for, if the stride along x is 1
+#: widest kernel that routines are specialized for
 _MOST_TAPS = 8
 
 #: sums computed side by side
@@ -33,9 +35,30 @@ _CHAINS = 3
 
 #: for each vector of a line, a position and a mask
 _Shifted = list[tuple[Index, Value]]
+#: adds a tap along x to the sums of some vectors: ``tap(x, sums, positions)``
+_Tap = Callable[[Index, list[Value], _Shifted], list[Value]]
 
 #: vectors of a line summed up at once
 _WIDTH = 2
+
+
+class KnownTaps(NamedTuple):
+    """Facts about a kernel along x that a routine is specialized for."""
+
+    stride: int
+    """Stride, or 0 if the routine is not specialized for it."""
+    width: int
+    """Number of taps, or 0 if the routine is not specialized for it."""
+    phase: int
+    """Phase of the first element of a line, if the routine is specialized for strides and taps."""
+
+
+def known_taps(shape: Geometry) -> KnownTaps:
+    """Return what a routine knows about a kernel."""
+    stride, width = specialized_stride(shape.stride[2]), shape.kernel[2]
+    if not stride or width > _MOST_TAPS or (stride > 1 and shape.dilate[2] > 1):
+        return KnownTaps(stride, 0, 0)
+    return KnownTaps(stride, width, shape.pad[2] % stride)
 
 
 def adjoint_values(shape: Geometry, lanes: int, boxes: int) -> dict[str, int | Reference]:
@@ -62,9 +85,7 @@ def line_buffer(shape: Geometry, lanes: int) -> int:
 class _Collect:
     """Writes the routine."""
 
-    def __init__(
-        self, name: str, lanes: int, dtype: DType, words: Words, x_stride: int, x_taps: int, weighted: bool
-    ) -> None:
+    def __init__(self, name: str, lanes: int, dtype: DType, words: Words, known: KnownTaps, weighted: bool) -> None:
         arguments = (
             "ptr %table, ptr noalias %image, ptr noalias %columns, i64 %columns_line, ptr noalias %buffer, "
             "i64 %z, i64 %y, i64 %x, i64 %depth, i64 %height, i64 %width"
@@ -72,8 +93,7 @@ class _Collect:
         arguments += ", ptr noalias %weight, i64 %filters" if weighted else ""
         self.e = e = Routine(name, lanes, dtype, arguments)
         self.number = {word: words.index(e, word) for word in ADJOINT_WORDS}
-        self.x_stride = x_stride
-        self.x_taps = x_taps
+        self.known = known
         self.weighted = weighted
         self.steps: dict[str, str] = {}
         place: Index = "0"
@@ -92,8 +112,13 @@ class _Collect:
                 y_element, y_phase = e.split(e.plus(y, number["pad_y"]), number["stride_y"])
                 target = e.at("%image", e.times(e.plus(e.times(z, number["extent_y"]), y), number["extent_x"]))
                 places = {"z": (z_element, z_phase), "y": (y_element, y_phase)}
-                if self.x_stride == 1:
-                    self._line(target, places)
+                below = e.minus(number["extent_y"], y)
+                lines = e.plus(e.times(e.minus(e.minus(number["extent_z"], z), "1"), number["extent_y"]), below)
+                rest = e.times(lines, number["extent_x"])
+                if self.known.stride == 1:
+                    self._line(target, places, rest)
+                elif self.known.width:
+                    self._sorted_line(target, places, rest)
                 else:
                     self._phases(target, places)
 
@@ -138,8 +163,40 @@ class _Collect:
 
     def _sums(self, places: dict[str, tuple[Index, Index]], first: Index, phase: Index, vectors: int) -> list[Value]:
         """Return the sums of all columns that overlap some vectors of a line, which begin at window ``first``."""
+        e, number, width = self.e, self.number, self.known.width if self.known.stride == 1 else 0
+        # each addition waits for the one before, so several sums run side by side
+        chains = min(max(width, 1), _CHAINS)
+        known = [self._tap_positions(first, str(x), vectors) for x in range(width)]
+
+        def x_taps(partial: list[Value], tap: _Tap) -> list[Value]:
+            if width:
+                found = list(partial)
+                for x, shifted in enumerate(known):
+                    chain = slice(x % chains * vectors, (x % chains + 1) * vectors)
+                    found[chain] = tap(str(x), found[chain], shifted)
+                return found
+
+            def one(x: Index, found: list[Value]) -> list[Value]:
+                if self.known.stride == 1:
+                    return tap(x, found, self._tap_positions(first, x, vectors))
+                meets = e.test("eq", e.load_word(self.steps["x"], e.times(x, "2")), phase)
+                return e.choose(meets, lambda: tap(x, found, self._tap_positions(first, x, vectors)), lambda: found)
+
+            return e.loop("0", number["kernel_x"], "1", partial, one)
+
+        sums = self._lines_of_taps(places, [e.zeros()] * (vectors * chains), x_taps)
+        for chain in range(1, chains):
+            sums[:vectors] = [e.add(a, b) for a, b in zip(sums, sums[chain * vectors : (chain + 1) * vectors])]
+        return sums[:vectors]
+
+    def _lines_of_taps(
+        self,
+        places: dict[str, tuple[Index, Index]],
+        sums: list[Value],
+        x_taps: Callable[[list[Value], _Tap], list[Value]],
+    ) -> list[Value]:
+        """Write the loops over taps along z and y, and over filters: ``x_taps(sums, tap)`` adds the taps along x."""
         e, number = self.e, self.number
-        known = [self._tap_positions(first, str(x), vectors) for x in range(self.x_taps)]
 
         def z_tap(z: Index, plane: Index, partial: list[Value]) -> list[Value]:
             def y_tap(y: Index, line: Index, partial: list[Value]) -> list[Value]:
@@ -148,41 +205,16 @@ class _Collect:
                 if self.weighted:
                     return self._filters(start, row, partial, x_taps)
                 lines = e.at("%columns", e.times(row, "%columns_line"), start)
-                return x_taps(partial, lambda x: e.at(lines, e.times(x, "%columns_line")), None)
+
+                def tap(x: Index, found: list[Value], shifted: _Shifted) -> list[Value]:
+                    here = e.at(lines, e.times(x, "%columns_line"))
+                    return [e.add(value, e.get_where(here, mask, at)) for value, (at, mask) in zip(found, shifted)]
+
+                return x_taps(partial, tap)
 
             return self._taps("y", places["y"], "%height", partial, y_tap)
 
-        def x_taps(
-            partial: list[Value], line: Callable[[Index], str], factor: Callable[[Index], Value] | None
-        ) -> list[Value]:
-            def tap(x: Index, found: list[Value], shifted: _Shifted) -> list[Value]:
-                weight = factor(x) if factor else None
-                terms = [e.get_where(line(x), mask, place) for place, mask in shifted]
-                if weight is None:
-                    return [e.add(value, term) for value, term in zip(found, terms)]
-                return [e.fma(weight, term, value) for value, term in zip(found, terms)]
-
-            if self.x_taps:
-                found = list(partial)
-                for x, shifted in enumerate(known):
-                    chain = slice(x % chains * vectors, (x % chains + 1) * vectors)
-                    found[chain] = tap(str(x), found[chain], shifted)
-                return found
-
-            def one(x: Index, found: list[Value]) -> list[Value]:
-                if self.x_stride == 1:
-                    return tap(x, found, self._tap_positions(first, x, vectors))
-                meets = e.test("eq", e.load_word(self.steps["x"], e.times(x, "2")), phase)
-                return e.choose(meets, lambda: tap(x, found, self._tap_positions(first, x, vectors)), lambda: found)
-
-            return e.loop("0", number["kernel_x"], "1", partial, one)
-
-        # each addition waits for the one before, so several sums run side by side
-        chains = min(max(self.x_taps, 1), _CHAINS)
-        sums = self._taps("z", places["z"], "%depth", [e.zeros()] * (vectors * chains), z_tap)
-        for chain in range(1, chains):
-            sums[:vectors] = [e.add(a, b) for a, b in zip(sums, sums[chain * vectors : (chain + 1) * vectors])]
-        return sums[:vectors]
+        return self._taps("z", places["z"], "%depth", sums, z_tap)
 
     def _tap_positions(self, first: Index, x: Index, vectors: int) -> _Shifted:
         """Return, for each vector, its position in a line of windows at a tap, and the mask of lanes in the line."""
@@ -196,7 +228,7 @@ class _Collect:
         start: Index,
         row: Index,
         sums: list[Value],
-        body: Callable[[list[Value], Callable[[Index], str], Callable[[Index], Value]], list[Value]],
+        x_taps: Callable[[list[Value], _Tap], list[Value]],
     ) -> list[Value]:
         """Write the loop over filters, whose lines are those of gradients times weights."""
         e, number = self.e, self.number
@@ -205,7 +237,13 @@ class _Collect:
         def one(filter_: Index, partial: list[Value]) -> list[Value]:
             source = e.at("%columns", e.times(filter_, "%columns_line"), start)
             numbers = e.at("%weight", e.times(filter_, taps), row)
-            return body(partial, lambda x: source, lambda x: e.get_splat(numbers, x))
+
+            def tap(x: Index, found: list[Value], shifted: _Shifted) -> list[Value]:
+                weight = e.get_splat(numbers, x)
+                terms = [e.get_where(source, mask, place) for place, mask in shifted]
+                return [e.fma(weight, term, value) for value, term in zip(found, terms)]
+
+            return x_taps(partial, tap)
 
         return e.loop("0", "%filters", "1", sums, one)
 
@@ -221,23 +259,64 @@ class _Collect:
 
     # -- lines of data
 
-    def _line(self, target: str, places: dict[str, tuple[Index, Index]]) -> None:
+    def _line(self, target: str, places: dict[str, tuple[Index, Index]], rest: Index) -> None:
+        """Write the sums of a line; ``rest`` elements of the image begin with it."""
         e, number = self.e, self.number
         start, stop = self._meeting("x")
 
         def some(index: Index, vectors: int) -> None:
             first = e.minus(e.plus(index, number["pad_x"]), "%x")
             for vector, value in enumerate(self._sums(places, first, "0", vectors)):
-                at = e.plus(index, str(vector * e.lanes))
-                self._put(target, at, value, e.below(e.minus(stop, at)))
+                self._put_vector(target, e.plus(index, str(vector * e.lanes)), value, stop, rest)
 
         self._vectors(start, stop, some)
 
+    def _put_vector(self, target: str, at: Index, value: Value, stop: Index, rest: Index) -> None:
+        """Store a vector of a line up to ``stop``, or add it to the sums of other boxes.
+
+        Later lines overwrite what is stored beyond the end of a line; masked stores take ten times as long.
+        """
+        e = self.e
+        limit = e.select_index(self.adding, stop, rest)
+
+        def whole() -> None:
+            (total,) = e.choose(self.adding, lambda: [e.add(e.get(target, at), value)], lambda: [value])
+            e.store(target, at, total)
+
+        def part() -> None:
+            self._put(target, at, value, e.below(e.minus(stop, at)))
+
+        e.when(e.test("sle", e.plus(at, str(e.lanes)), limit), whole, part)
+
     def _put(self, target: str, at: Index, value: Value, mask: Value) -> None:
-        """Store a vector of a line, or add it to the sums of other boxes."""
+        """Store a part of a vector of a line, or add it to the sums of other boxes."""
         e = self.e
         (total,) = e.choose(self.adding, lambda: [e.add(e.get_where(target, mask, at), value)], lambda: [value])
         e.store_where(target, at, total, mask)
+
+    def _sorted_line(self, target: str, places: dict[str, tuple[Index, Index]], rest: Index) -> None:
+        """Write the sums of a line, sorting phases in registers; ``rest`` elements of the image begin with it."""
+        e, number, (stride, width, phase) = self.e, self.number, self.known
+        shift = e.quotient(number["pad_x"], str(stride))
+
+        def some(index: Index) -> None:
+            # lane k of vector n belongs to element index + stride * k + n of the line
+            first = e.plus(e.quotient(index, str(stride)), shift)
+            taps = [(n, x, (n + phase - x) // stride) for x in range(width) for n in range(stride)]
+            known = [(n, x, e.plus(first, str(step))) for n, x, step in taps if (n + phase - x) % stride == 0]
+            shifted = [(n, x, (window, inside_mask(e, window, "%width"))) for n, x, window in known]
+
+            def x_taps(partial: list[Value], tap: _Tap) -> list[Value]:
+                found = list(partial)
+                for n, x, position in shifted:
+                    found[n : n + 1] = tap(str(x), found[n : n + 1], [position])
+                return found
+
+            sums = self._lines_of_taps(places, [e.zeros()] * stride, x_taps)
+            for vector, value in enumerate(unsort(e, sums)):
+                self._put_vector(target, e.plus(index, str(vector * e.lanes)), value, number["extent_x"], rest)
+
+        e.for_each("0", number["extent_x"], some, str(stride * e.lanes))
 
     def _phases(self, target: str, places: dict[str, tuple[Index, Index]]) -> None:
         e, number = self.e, self.number
@@ -255,7 +334,7 @@ class _Collect:
 
         e.for_each("0", stride, phase)
         put_line(
-            *(e, self.x_stride, stride, ("%buffer", number["phase_x"]), (pad, width)),
+            *(e, self.known.stride, stride, ("%buffer", number["phase_x"]), (pad, width)),
             lambda place, value, mask: self._put(target, place, value, mask),
             lambda place, value: self._put_one(e.at(target, place), value),
         )
@@ -270,18 +349,10 @@ class _Collect:
         )
 
 
-def specialized_taps(shape: Geometry) -> int:
-    """Return the width of a kernel along x if routines are specialized for it, else 0."""
-    return shape.kernel[2] if shape.stride[2] == 1 and shape.kernel[2] <= _MOST_TAPS else 0
-
-
-def collect(
-    name: str, lanes: int, dtype: DType, words: Words, x_stride: int, x_taps: int, weighted: bool = False
-) -> Routine:
+def collect(name: str, lanes: int, dtype: DType, words: Words, known: KnownTaps, weighted: bool = False) -> Routine:
     """Return the routine that adds up the columns of a box to one channel of data.
 
-    ``x_stride`` and ``x_taps`` are the stride and the width of the kernel along x if the routine is specialized for
-    them, else 0. If ``weighted``, the lines of columns are those of gradients times weights: there is one channel, and
-    some filters.
+    If ``weighted``, the lines of columns are those of gradients times weights: there is one channel, and some filters.
+    With a stride along x, the lines of a box are whole.
     """
-    return _Collect(name, lanes, dtype, words, x_stride, x_taps, weighted).write()
+    return _Collect(name, lanes, dtype, words, known, weighted).write()

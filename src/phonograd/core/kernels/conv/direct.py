@@ -14,7 +14,7 @@ from ...lower.ir.function_builder import Index, Value
 from ..launch import Words
 from ..routine import Routine, module
 from ..scratch import SLOT_WORDS, in_slot
-from .adjoint import ADJOINT_WORDS, collect
+from .adjoint import ADJOINT_WORDS, KnownTaps, collect
 from .padding import FRAME_WORDS, fill
 
 __all__ = ["DIRECT", "SPREAD", "SUMS", "TOTALS", "AddLanes", "DirectConvolution", "DirectDataGrad", "DirectWeightGrad"]
@@ -176,8 +176,7 @@ class DirectDataGrad:
 
     dtype: DType
     lanes: int
-    x_stride: int
-    x_taps: int
+    known: KnownTaps
 
     def write(self, name: str) -> str:
         """Return the module's LLVM IR."""
@@ -202,9 +201,7 @@ class DirectDataGrad:
             )
 
         in_slot(e, SPREAD, lambda slot: e.for_each("%lo", "%hi", lambda index: item(index, slot)))
-        gathering = collect(
-            f"{name}_collect", self.lanes, self.dtype, SPREAD, self.x_stride, self.x_taps, weighted=True
-        )
+        gathering = collect(f"{name}_collect", self.lanes, self.dtype, SPREAD, self.known, weighted=True)
         return module(gathering, e)
 
 

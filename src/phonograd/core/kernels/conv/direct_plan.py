@@ -9,7 +9,7 @@ from ..deinterleave import specialized_stride
 from ..launch import Launch, Plan, Reference
 from ..scratch import Scratch
 from ..target import Machine
-from .adjoint import adjoint_values, line_buffer, specialized_taps
+from .adjoint import adjoint_values, known_taps, line_buffer
 from .depthwise import DEPTHWISE, SIDE, DepthwiseConvolution
 from .direct import DIRECT, SPREAD, SUMS, TOTALS, AddLanes, DirectConvolution, DirectDataGrad, DirectWeightGrad
 from .geometry import Frame, Geometry, box_of, evenly, round_up, steps_of
@@ -120,7 +120,7 @@ def _strided_data_grad(machine: Machine, slots: int, shape: Geometry, dtype: DTy
     values = _sizes(shape)
     values.update(adjoint_values(shape, lanes, boxes=1))
     values.update(scratch.slots((shape.stride[2] * line_buffer(shape, lanes) + lanes) * size))
-    kernel = DirectDataGrad(dtype, lanes, specialized_stride(shape.stride[2]), specialized_taps(shape))
+    kernel = DirectDataGrad(dtype, lanes, known_taps(shape))
     items = shape.batch * shape.groups
     launches = (scratch.clear(), Launch(kernel, SPREAD.fill(values, steps_of(shape)), items, _chunk(shape), shape.work))
     return Plan(launches, scratch.size)

@@ -1,7 +1,8 @@
 """Geometry: sizes of a convolution over three spatial axes, and its division into boxes.
 
 One and two axes become three with leading axes of size one. Adjacent axes that a convolution does not mix (kernel and
-stride 1, no padding) are merged: a 1 by 1 convolution has one long axis.
+stride 1, no padding) are merged: a 1 by 1 convolution has one long axis. If the kernel is as large as the image, all
+elements are channels of one pixel: such a convolution is a product of matrices.
 
 A convolution iterates over *boxes* of windows. The windows of a box are contiguous in the output: a box is a part of a
 line, or some whole lines, or some whole planes.
@@ -96,6 +97,11 @@ def geometry(
             merged.append(axis)
     merged = [(1, 1, 1, 1, 0)] * (3 - len(merged)) + merged
     extent, kernel, stride, dilate, pad = [tuple(values) for values in zip(*merged)]
+    if kernel == extent and not any(pad):
+        # one window is the whole image, and its elements are so many channels
+        ones = (1, 1, 1)
+        channels = data[1] // groups * math.prod(kernel)
+        return Geometry(data[0], groups, channels, filters // groups, ones, ones, ones, ones, pad, ones)
     counts = tuple(
         [(size + 2 * border - gap * (width - 1) - 1) // step + 1 for size, width, step, gap, border in merged]
     )

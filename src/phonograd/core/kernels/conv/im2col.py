@@ -16,7 +16,7 @@ from ...lower.ir.function_builder import Index, Value
 from ..launch import Words
 from ..routine import Routine, module
 from ..scratch import SLOT_WORDS, in_slot
-from .adjoint import ADJOINT_WORDS, collect
+from .adjoint import ADJOINT_WORDS, KnownTaps, collect
 from .microkernels import WIDTH, product
 from .padding import FRAME_WORDS, fill, gather_lines, pack_panels
 
@@ -417,8 +417,7 @@ class Im2colDataGrad(Im2colKernel):
     """
 
     rows: int
-    x_taps: int
-    """Width of the kernel along x if the text is specialized for it, else 0."""
+    known: KnownTaps
     joined: bool = False
 
     def write(self, name: str) -> str:
@@ -485,8 +484,7 @@ class Im2colDataGrad(Im2colKernel):
         body = several if self.joined else item
         in_slot(e, BACKWARD, lambda slot: e.for_each("%lo", "%hi", lambda index: body(index, slot)))
         routines = walk.routines("product", "narrow", rows=self.rows)
-        known = self.x_stride, self.x_taps
-        return module(*routines, collect(f"{name}_collect", self.lanes, self.dtype, BACKWARD, *known), e)
+        return module(*routines, collect(f"{name}_collect", self.lanes, self.dtype, BACKWARD, self.known), e)
 
     def _box(
         self, walk: Im2colWriter, box: Box, slot: str, source: str, weight: str, target: str, channels: Index

@@ -12,8 +12,8 @@ from ..launch import Launch, Plan, Prepared, Reference, align_up
 from ..matmul.gemm import Matrices, gemm_for, product
 from ..scratch import Scratch
 from ..target import Machine
-from . import channels_last_plan, direct_plan, winograd_plan
-from .adjoint import adjoint_values, line_buffer, specialized_taps
+from . import channels_last_plan, direct_plan, planes, winograd_plan
+from .adjoint import adjoint_values, known_taps, line_buffer
 from .few_weights_grad import COMBINE_DOTS, DOTS, CombineDots, FewWeightsGrad
 from .geometry import Frame, Geometry, box_of, evenly, geometry, round_up, steps_of
 from .im2col import BACKWARD, FORWARD, Im2colDataGrad, Im2colForward
@@ -92,8 +92,10 @@ class Convolution:
         shape = geometry(data, weight[0], weight[2:], stride, dilate, pad, groups)
         if not shape.batch:
             return Plan(())
-        tiling = self._tiling(shape, dtype)
-        plan = None if tiling is None else winograd_plan.forward(self.machine, self.slots, shape, tiling)
+        plan = self._winograd_forward(shape, dtype)
+        if plan is None and dtype == FLOAT32:
+            lanes = self.machine.lanes(dtype)
+            plan = planes.forward(lanes, shape, lambda flat: self._winograd_forward(flat, dtype))
         if plan is not None:
             return plan
         if direct_plan.suits(shape):
@@ -119,12 +121,16 @@ class Convolution:
         shape = geometry(data, weight[0], weight[2:], stride, dilate, pad, groups)
         if not shape.batch:
             return Plan(())
-        tiling = self._tiling(shape, dtype)
-        plan = None if tiling is None else winograd_plan.data_grad(self.machine, self.slots, shape, tiling)
+        plan = self._winograd_data_grad(shape, dtype)
+        if plan is None and dtype == FLOAT32:
+            lanes = self.machine.lanes(dtype)
+            plan = planes.data_grad(lanes, shape, lambda flat: self._winograd_data_grad(flat, dtype))
         if plan is not None:
             return plan
         if direct_plan.suits(shape) and shape.channels == 1:
             return direct_plan.data_grad(self.machine, self.slots, shape, dtype)
+        if shape.pointwise and shape.windows == 1:
+            return _one_pixel_data_grad(self.machine, shape, dtype)
         if shape.pointwise:
             # the convolution of gradients with transposed weights
             other = dataclasses.replace(shape, channels=shape.filters, filters=shape.channels)
@@ -148,11 +154,14 @@ class Convolution:
     ) -> Plan:
         """Return the plan of ``_convolution_weight_grad``."""
         shape = geometry(data, out_grad[1], kernel, stride, dilate, pad, groups)
-        tiling = self._tiling(shape, dtype)
-        if tiling is not None and shape.batch:
-            plan = winograd_plan.weight_grad(self.machine, self.slots, shape, tiling)
-            if plan is not None:
-                return plan
+        plan = self._winograd_weight_grad(shape, dtype)
+        if plan is None and dtype == FLOAT32:
+            lanes = self.machine.lanes(dtype)
+            plan = planes.weight_grad(lanes, shape, lambda flat: self._winograd_weight_grad(flat, dtype))
+        if plan is not None:
+            return plan
+        if shape.pointwise and shape.windows == 1 and shape.batch:
+            return _one_pixel_weight_grad(self.machine, shape, dtype)
         if direct_plan.suits(shape):
             return direct_plan.weight_grad(self.machine, self.slots, shape, dtype)
         if dtype == FLOAT32 and shape.batch and channels_last_plan.suits(self.machine, shape):
@@ -160,6 +169,20 @@ class Convolution:
         if shape.filters * shape.channels * shape.taps <= _FEW_WEIGHTS:
             return self._few_weights(shape, dtype)
         return self._weights(shape, dtype)
+
+    # -- Winograd's algorithm
+
+    def _winograd_forward(self, shape: Geometry, dtype: DType) -> Plan | None:
+        tiling = self._tiling(shape, dtype)
+        return None if tiling is None else winograd_plan.forward(self.machine, self.slots, shape, tiling)
+
+    def _winograd_data_grad(self, shape: Geometry, dtype: DType) -> Plan | None:
+        tiling = self._tiling(shape, dtype)
+        return None if tiling is None else winograd_plan.data_grad(self.machine, self.slots, shape, tiling)
+
+    def _winograd_weight_grad(self, shape: Geometry, dtype: DType) -> Plan | None:
+        tiling = self._tiling(shape, dtype) if shape.batch else None
+        return None if tiling is None else winograd_plan.weight_grad(self.machine, self.slots, shape, tiling)
 
     def _tiling(self, shape: Geometry, dtype: DType) -> Tiling | None:
         """Return the tiles of Winograd's algorithm if it is wanted, possible and faster."""
@@ -247,8 +270,8 @@ class Convolution:
         depth = shape.channels * shape.taps
         packing = {"blocks": blocks, "tiles": tiles, "block_rows": lines, "all_rows": depth, "depth": shape.filters}
         packing.update(group_stride=shape.filters * depth, block_stride=lines, row_stride=1, depth_stride=depth)
-        known = shape.plain, specialized_stride(shape.stride[2])
-        kernel = Im2colDataGrad(dtype, lanes, *known, rows, specialized_taps(shape), joined > 0)
+        known = known_taps(shape)
+        kernel = Im2colDataGrad(dtype, lanes, shape.plain, known.stride, rows, known, joined > 0)
         launches = (
             scratch.clear(),
             PackWeights(dtype, lanes, rows, consecutive=True).launch(shape.groups, packed, packing),
@@ -390,6 +413,24 @@ def _product(machine: Machine, slots: int, shape: Geometry, dtype: DType) -> Pla
     sizes, count = (filters, channels, windows), (shape.batch, shape.groups)
     tasks = 2 * slots if windows <= _FEW_WINDOWS else 0
     return product(sizes, count, weight, data, out, kernel, names=("weight", "data"), row_tasks=tasks)
+
+
+def _one_pixel_data_grad(machine: Machine, shape: Geometry, dtype: DType) -> Plan:
+    """Return the plan of the data gradient for images of one pixel: gradients times weights."""
+    filters, channels, groups = shape.filters, shape.channels, shape.groups
+    out_grad, out = Matrices(groups * filters, 1, 0, filters), Matrices(groups * channels, 1, 0, channels)
+    weight = Matrices(channels, 1, 0, filters * channels)
+    sizes, names = (shape.batch, filters, channels), ("out_grad", "weight")
+    return product(sizes, (1, groups), out_grad, weight, out, gemm_for(dtype, machine), names=names)
+
+
+def _one_pixel_weight_grad(machine: Machine, shape: Geometry, dtype: DType) -> Plan:
+    """Return the plan of the weight gradient for images of one pixel: transposed gradients times data."""
+    filters, channels, groups = shape.filters, shape.channels, shape.groups
+    out_grad, data = Matrices(1, groups * filters, 0, filters), Matrices(groups * channels, 1, 0, channels)
+    out = Matrices(channels, 1, 0, filters * channels)
+    sizes, names = (filters, shape.batch, channels), ("out_grad", "data")
+    return product(sizes, (1, groups), out_grad, data, out, gemm_for(dtype, machine), names=names)
 
 
 def _after(launch: Launch, size: int) -> Launch:

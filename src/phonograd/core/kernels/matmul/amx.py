@@ -24,11 +24,11 @@ from .bf16_split import (
     PART_WORDS,
     SCALE,
     TILE_LINES,
-    TILE_WORDS,
     TURNED_WORDS,
     Tile,
     split_routines,
     split_tile,
+    tile_words,
 )
 from .packing import part
 
@@ -61,23 +61,31 @@ WORDS = Words(
 
 @dataclasses.dataclass(frozen=True)
 class MatrixUnit:
-    """The kernel that multiplies split matrices."""
+    """The kernel that multiplies matrices that are split into some parts.
+
+    The bits do not depend on the number of parts, as long as the others would be zero.
+    """
+
+    parts: int = 3
 
     def write(self, name: str) -> str:
         """Return the module's LLVM IR."""
-        multiplying = _multiply_tiles(1), _multiply_tiles(2), _add_sums(), _add_again()
-        return module(*split_routines(), *multiplying, _ask_for_lines(), _write_sums(), _Writer(name).routine)
+        parts = self.parts
+        multiplying = _multiply_tiles(1, parts), _multiply_tiles(2, parts), _add_sums(), _add_again()
+        others = _ask_for_lines(), _write_sums(), _Writer(name, parts).routine
+        return module(*split_routines(parts), *multiplying, *others)
 
 
 class _Writer:
     """Writes the kernel, task by task."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, parts: int) -> None:
         self.routine = e = Routine(name, _LANES, FLOAT32)
+        self.tile_words = tile_words(parts)
         self.sums, self.flag, self.zeros = e.scratch(TASK_ROWS * SIDE // 2), e.scratch(1), e.scratch(SIDE // 2)
         # a single last tile of rows leaves half of these unset, and their results are not read
         self.pass_sums = e.scratch(SIDE * SIDE // 2)
-        self.right_panel = e.scratch(2 * PASS_BLOCKS * TILE_WORDS // 2)
+        self.right_panel = e.scratch(2 * PASS_BLOCKS * self.tile_words // 2)
         self.turned = e.scratch(TURNED_WORDS)
         _configure(e)
         e.clear(self.zeros, str(SIDE))
@@ -145,8 +153,8 @@ class _Writer:
         (column, width), (first, count) = columns, blocks
         there = e.at(self.rhs, self._tile(column, first))
         right = e.assign(f"select i1 {self.ready}, ptr {there}, ptr {self.right_panel}")
-        right_tile = e.times(e.select_index(self.ready, self.blocks, count), str(TILE_WORDS))
-        left_tile = e.times(self.blocks, str(TILE_WORDS))
+        right_tile = e.times(e.select_index(self.ready, self.blocks, count), str(self.tile_words))
+        left_tile = e.times(self.blocks, str(self.tile_words))
         begins, stops = e.test("eq", first, ends[0]), e.test("eq", e.plus(first, count), ends[1])
         adds = e.logical_and(stops, e.assign(f"xor i1 {is_first}, true"))
         is_last = e.logical_and(stops, e.test("eq", ends[1], self.blocks))
@@ -178,7 +186,7 @@ class _Writer:
         """Return the offset of the tile of a line and a block in a split operand."""
         e = self.routine
         place = e.plus(e.times(e.quotient(line, str(TILE_LINES)), self.blocks), block)
-        return e.times(place, str(TILE_WORDS))
+        return e.times(place, str(self.tile_words))
 
     def _sums(self, row: Index) -> str:
         return self.routine.at(self.sums, self.routine.times(row, str(SIDE)))
@@ -210,7 +218,7 @@ class _Writer:
             first_term = e.times(e.plus(first, number), str(BLOCK_TERMS))
             for tile in range(2):
                 first_line = e.plus(column, str(tile * TILE_LINES))
-                to = e.at(self.right_panel, e.times(e.plus(number, e.times(str(tile), count)), str(TILE_WORDS)))
+                to = e.at(self.right_panel, e.times(e.plus(number, e.times(str(tile), count)), str(self.tile_words)))
                 source = e.at(self.whole_rhs, e.times(first_line, line), e.times(first_term, term))
                 lines, terms = e.minus(width, str(tile * TILE_LINES)), e.minus(word("terms"), first_term)
                 split_tile(e, Tile(to, source, line, term, lines, terms), "false", self.turned)
@@ -262,7 +270,7 @@ def _configure(e: Routine) -> None:
     e.line(f"call void @llvm.x86.ldtilecfg(ptr {place})")
 
 
-def _multiply_tiles(height: int) -> Routine:
+def _multiply_tiles(height: int, parts: int) -> Routine:
     """Return the routine that adds up products of some blocks for one or two tiles of rows and 32 columns.
 
     Sums stay in registers between the call that begins a pass and the call that stops it.
@@ -277,6 +285,8 @@ def _multiply_tiles(height: int) -> Routine:
     e.declare("declare void @llvm.x86.tilestored64(i8, ptr, i64)")
     e.declare("declare void @llvm.x86.tdpbf16ps(i8, i8, i8)")
     e.declare("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
+    words = tile_words(parts)
+    pairs = [pair for pair in _PARTS if max(pair) < parts]
     sums = [(row, column) for row in range(height) for column in range(2)]
     places = [e.at("%sums", str(row * TILE_LINES * SIDE + column * _LANES)) for row, column in sums]
 
@@ -289,8 +299,8 @@ def _multiply_tiles(height: int) -> Routine:
     starts = [["%lhs", e.at("%lhs", "%lhs_tile")][:height], ["%rhs", e.at("%rhs", "%rhs_tile")]]
 
     def block(number: Index) -> None:
-        place = e.times(number, str(TILE_WORDS))
-        # a single tile of rows keeps its three parts
+        place = e.times(number, str(words))
+        # a single tile of rows keeps all its parts
         left = 3 if height == 1 else 2
         free = [list(range(len(sums), len(sums) + left)), list(range(len(sums) + left, 8))]
         #: by side, the register that holds a part of a tile
@@ -308,9 +318,9 @@ def _multiply_tiles(height: int) -> Routine:
             return found
 
         # the second operand of the next block comes from the L2 cache: prefetch it meanwhile
-        lines = [(start, TILE_WORDS + word) for start in starts[1] for word in range(0, TILE_WORDS, _LANES)]
-        share = len(lines) // (len(_PARTS) * len(sums))
-        for first, second in _PARTS:
+        lines = [(start, words + word) for start in starts[1] for word in range(0, words, _LANES)]
+        share = len(lines) // (len(pairs) * len(sums))
+        for first, second in pairs:
             for total, (row, column) in enumerate(sums):
                 factors = f"i8 {register(0, row, first)}, i8 {register(1, column, second)}"
                 e.line(f"call void @llvm.x86.tdpbf16ps(i8 {total}, {factors})")

@@ -2,7 +2,8 @@
 
 A bfloat16 is the upper half of a float32: 8 of its 24 bits. The first part of a number is the nearest bfloat16 (ties
 away from zero), the second has the next 8 bits of the remainder, and the third has the rest. Their sum is exactly the
-number. Infinities and NaN have a part that is NaN.
+number. Infinities and NaN have a part that is NaN. Numbers that were 16-bit ones have fewer parts (PARTS): the others
+are zero, and are left out.
 
 A matrix unit flushes inputs and results below 2^-126 to zero. Therefore numbers are multiplied by 2^24 before they are
 split: then no part is that small, not even of the smallest denormal number, and products keep every significant bit.
@@ -10,8 +11,8 @@ Numbers above 2^104 have parts that are not finite.
 
 An operand has *lines* (rows of the first, columns of the second) of *terms*. A tile holds one part of 16 lines of 32
 terms: 1 KB, 16 rows of 16 *pairs* of terms. Term t is paired with t + 16, so that two vectors are combined lane by
-lane. The rows of a tile are lines for the first operand, and pairs for the second. In memory, the three parts of a tile
-are followed by further terms of the same lines, then by further lines. Missing lines and terms are zeros.
+lane. The rows of a tile are lines for the first operand, and pairs for the second. In memory, the parts of a tile are
+followed by further terms of the same lines, then by further lines. Missing lines and terms are zeros.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from __future__ import annotations
 import dataclasses
 from typing import NamedTuple
 
-from ...base.dtypes import FLOAT32, INT32
+from ...base.dtypes import BFLOAT16, FLOAT16, FLOAT32, INT32, DType
 from ...lower.ir.function_builder import Index, Value
 from ..launch import Launch, Reference, Words, align_up
 from ..routine import Routine, module
@@ -28,10 +29,10 @@ from .packing import square_side
 __all__ = [
     "BLOCK_TERMS",
     "PADDED_COLUMNS",
+    "PARTS",
     "PART_WORDS",
     "SCALE",
     "TILE_LINES",
-    "TILE_WORDS",
     "TURNED_WORDS",
     "Split",
     "Splitting",
@@ -39,13 +40,16 @@ __all__ = [
     "split_routines",
     "split_tile",
     "splitting",
+    "tile_words",
     "tiles_of",
 ]
 
 #: lines and terms of a tile
 TILE_LINES, BLOCK_TERMS = 16, 32
-#: 4-byte words of a part, and of the three parts of a tile
-PART_WORDS, TILE_WORDS = 256, 768
+#: 4-byte words of a part of a tile
+PART_WORDS = 256
+#: parts of numbers by the dtype that they have, or had before they were converted: 24, 11 and 8 bits
+PARTS: dict[DType, int] = {FLOAT32: 3, FLOAT16: 2, BFLOAT16: 1}
 #: scale of numbers before they are split: it turns the smallest denormal number into a normal one
 SCALE = 2.0**24
 #: 64-bit words of the buffer in which a tile is transposed
@@ -70,7 +74,9 @@ _WORDS = Words(
 
 @dataclasses.dataclass(frozen=True)
 class Splitting:
-    """The kernel that splits matrices."""
+    """The kernel that splits matrices into some parts."""
+
+    parts: int = 3
 
     def write(self, name: str) -> str:
         """Return the module's LLVM IR."""
@@ -107,7 +113,7 @@ class Splitting:
                 line, term = word("source_line"), word("source_term")
                 place = e.plus(e.times(tile_number, word("blocks")), block_number)
                 tile = Tile(
-                    e.at(split, e.times(place, str(TILE_WORDS))),
+                    e.at(split, e.times(place, str(tile_words(self.parts)))),
                     e.at(source, e.times(first_line, line), e.times(first_term, term)),
                     *(line, term, e.minus(word("lines"), first_line), e.minus(word("terms"), first_term)),
                 )
@@ -116,7 +122,7 @@ class Splitting:
             e.for_each("0", e.times(tiles, blocks), one)
 
         e.for_each("%lo", "%hi", item)
-        return module(*split_routines(), e)
+        return module(*split_routines(self.parts), e)
 
 
 class Tile(NamedTuple):
@@ -130,9 +136,14 @@ class Tile(NamedTuple):
     terms: Index
 
 
-def split_routines() -> list[Routine]:
-    """Return the routines that a module needs to split tiles."""
-    return [_split_rows(), _turn(), _split_partly()]
+def tile_words(parts: int) -> int:
+    """Return the number of 4-byte words of all parts of a tile."""
+    return parts * PART_WORDS
+
+
+def split_routines(parts: int) -> list[Routine]:
+    """Return the routines that a module needs to split tiles into some parts."""
+    return [_split_rows(parts), _turn(), _split_partly(parts)]
 
 
 def split_tile(e: Routine, tile: Tile, by_lines: str, turned: str) -> None:
@@ -159,7 +170,7 @@ def split_tile(e: Routine, tile: Tile, by_lines: str, turned: str) -> None:
     e.when(by_rows, lambda: e.invoke("split_rows", *places, f"i64 {row}"), not_by_rows)
 
 
-def _split_rows() -> Routine:
+def _split_rows(parts: int) -> Routine:
     """Return the routine that splits a whole tile with contiguous rows."""
     arguments = "ptr noalias %to, ptr noalias %source, i64 %half, i64 %row"
     e = Routine("split_rows", _LANES, FLOAT32, arguments, inner=True)
@@ -167,7 +178,7 @@ def _split_rows() -> Routine:
 
     def row(number: Index) -> None:
         place = e.times(number, "%row")
-        _store_parts(e, e.times(number, str(_LANES)), e.get("%source", place), e.get(second, place))
+        _store_parts(e, parts, e.times(number, str(_LANES)), e.get("%source", place), e.get(second, place))
 
     e.for_each("0", str(TILE_LINES), row)
     return e
@@ -198,7 +209,7 @@ def _turn() -> Routine:
     return e
 
 
-def _split_partly() -> Routine:
+def _split_partly(parts: int) -> Routine:
     """Return the routine that splits a tile at an edge of the matrix, or with strides in both directions."""
     arguments = (
         "ptr noalias %to, ptr noalias %source, i64 %half, i64 %row, i64 %lane, i64 %lines, i64 %terms, i1 %by_lines"
@@ -213,18 +224,18 @@ def _split_partly() -> Routine:
             inside = e.test("slt", row, e.select_index(by_lines, "%lines", terms))
             count = e.select_index(inside, e.select_index(by_lines, terms, "%lines"), "0")
             halves.append(e.gather(start, e.times(row, "%row"), "%lane", FLOAT32, e.below(count)))
-        _store_parts(e, e.times(row, str(_LANES)), *halves)
+        _store_parts(e, parts, e.times(row, str(_LANES)), *halves)
 
     e.for_each("0", str(TILE_LINES), rows)
     return e
 
 
-def _store_parts(e: Routine, place: Index, low: Value, high: Value) -> None:
-    """Store the three parts of two vectors, whose lanes are pairs, to a position in the tile ``%to``."""
+def _store_parts(e: Routine, parts: int, place: Index, low: Value, high: Value) -> None:
+    """Store the parts of two vectors, whose lanes are pairs, to a position in the tile ``%to``."""
     low, high = [e.multiply(value, e.constant(SCALE, FLOAT32)) for value in (low, high)]
     upper, half = e.constant(_UPPER, INT32), e.constant(0x8000, INT32)
     shift = e.constant(16, INT32)
-    for part in range(3):
+    for part in range(parts):
         cut = []
         for value in (low, high):
             bits = e.reinterpret(value, INT32)
@@ -233,7 +244,7 @@ def _store_parts(e: Routine, place: Index, low: Value, high: Value) -> None:
             cut.append(bits)
         pairs = e.bits("or", e.bits("lshr", cut[0], shift), e.bits("and", cut[1], upper))
         e.store("%to", e.plus(place, str(part * PART_WORDS)), pairs)
-        if part < 2:
+        if part < parts - 1:
             low, high = [e.subtract(value, e.reinterpret(bits, FLOAT32)) for value, bits in zip((low, high), cut)]
 
 
@@ -259,6 +270,7 @@ def splitting(
     by_lines: bool,
     source: tuple[Reference, int, int, int, int],
     target: Reference,
+    parts: int = 3,
 ) -> Split:
     """Return the launch that splits matrices, and their split layout.
 
@@ -274,12 +286,14 @@ def splitting(
         The operand, and the strides of its lines, terms, and outer and inner matrices.
     target
         Address of the split matrices.
+    parts
+        The number of parts.
     """
     lines, terms = sizes
     begin, line, term, outer, inner = source
     copies = count[0] if outer else 1, count[1] if inner else 1
     tiles, blocks = tiles_of(lines, by_lines), -(-terms // BLOCK_TERMS)
-    one = tiles * blocks * TILE_WORDS
+    one = tiles * blocks * tile_words(parts)
     outer_split, inner_split = one * copies[1] if outer else 0, one if inner else 0
     tile_groups, block_groups = -(-tiles // ITEM_TILES), -(-blocks // ITEM_BLOCKS)
     values: dict[str, int | Reference] = {
@@ -301,5 +315,5 @@ def splitting(
         "split_inner": inner_split,
     }
     items = tile_groups * block_groups * copies[0] * copies[1]
-    launch = Launch(Splitting(), _WORDS.fill(values), items, CHUNK_ITEMS)
+    launch = Launch(Splitting(parts), _WORDS.fill(values), items, CHUNK_ITEMS)
     return Split(launch, target, outer_split, inner_split, align_up(one * copies[0] * copies[1] * 4))

@@ -1,9 +1,10 @@
-"""Products of float32 matrices on a matrix unit (AMX), which multiplies tiles of bfloat16: the plan.
+"""Products of float32 and 16-bit matrices on a matrix unit (AMX), which multiplies tiles of bfloat16: the plan.
 
 Operands are split into three parts each (:mod:`.bf16_split`). Of the nine products of parts, the six largest are added
 up; the other three are below the last bit of a product rounded to float32. The unit adds 32 products to each other
 before it adds them to the sum so far, so sums have fewer roundings than terms. Results are more accurate than those of
-sequential multiply-adds, and faster (docs/decisions/0017).
+sequential multiply-adds, and faster (docs/decisions/0017). Numbers of float16 have two parts, those of bfloat16 have
+one: the other products would be zero, so leaving them out changes no bit.
 
 **The order of a sum** depends on its length alone: blocks of 32 terms in order, in passes of equal length of at most
 384 terms. The passes are added up in sequence: the first three (or fewer), then the next ones, and so on. The division
@@ -21,7 +22,7 @@ from typing import NamedTuple
 
 from ..launch import Launch, Plan, Reference
 from .amx import PASS_BLOCKS, SIDE, TASK_ROWS, WORDS, MatrixUnit
-from .bf16_split import BLOCK_TERMS, TILE_LINES, TILE_WORDS, Split, splitting, tiles_of
+from .bf16_split import BLOCK_TERMS, TILE_LINES, Split, splitting, tile_words, tiles_of
 from .gemm import Matrices
 
 __all__ = ["PASS_TERMS", "Ready", "is_worth", "product_by_parts", "split_before"]
@@ -85,12 +86,12 @@ class _Side(NamedTuple):
         start = first * self.line + box.terms[0] * self.term
         return start + box.outer[0] * self.place.outer + box.inner[0] * self.place.inner
 
-    def split(self, box: _Box, target: Reference, name: str = "") -> Split:
+    def split(self, box: _Box, target: Reference, parts: int, name: str = "") -> Split:
         """Return the splitting of the operand's part in a box."""
         sizes = (box.rows if self.by_lines else box.columns)[1], box.terms[1]
         begin = Reference(name or self.name, 4 * self.start(box))
         source = (begin, self.line, self.term, self.place.outer, self.place.inner)
-        return splitting(sizes, (box.outer[1], box.inner[1]), self.by_lines, source, target)
+        return splitting(sizes, (box.outer[1], box.inner[1]), self.by_lines, source, target, parts)
 
 
 def _sides(lhs: Matrices, rhs: Matrices) -> tuple[_Side, _Side]:
@@ -115,10 +116,10 @@ def split_before(sizes: tuple[int, int, int], count: tuple[int, int], lhs: Matri
     ``uses`` is the number of products that read ``rhs``.
     """
     alone = _is_alone(sizes, uses)
-    boxes = list(_boxes(sizes, count, lhs, None if alone else rhs))
+    boxes = list(_boxes(sizes, count, lhs, None if alone else rhs, 3))
     if len(boxes) > 1:
         return Ready()
-    left, right = [side.split(boxes[0], Reference("out"), "rhs") for side in _sides(lhs, rhs)]
+    left, right = [side.split(boxes[0], Reference("out"), 3, "rhs") for side in _sides(lhs, rhs)]
     by_task = _splits_rows(boxes[0], _tasks(boxes[0], uses))
     return Ready(None if by_task else left, None if alone else right)
 
@@ -132,18 +133,19 @@ def product_by_parts(
     old: Matrices | None = None,
     uses: int = 1,
     ready: Ready | None = None,
+    parts: int = 3,
 ) -> Plan:
     """Return the launches that compute ``out = lhs · rhs``; see :func:`~phonograd.core.kernels.matmul.gemm.product`.
 
     Operands in ``ready``, as returned by :func:`split_before` for the same arguments, are called ``left`` and
-    ``right``.
+    ``right``. Both operands are float32, and have some ``parts``.
     """
     alone, ready, terms = _is_alone(sizes, uses), ready or Ready(), sizes[1]
     sides = _sides(lhs, rhs)
     launches: list[Launch] = []
     scratch_bytes = 0
     before: tuple[_Box, Split] | None = None
-    for box in _boxes(sizes, count, lhs, None if alone or ready.right else rhs):
+    for box in _boxes(sizes, count, lhs, None if alone or ready.right else rhs, parts):
         blocks = _tasks(box, uses)
         left, right, start = ready.left, ready.right, 0
         if right is not None:
@@ -152,18 +154,19 @@ def product_by_parts(
             # columns change less often than rows
             key = box._replace(rows=(0, 0))
             if before is None or before[0] != key:
-                before = key, sides[1].split(box, Reference("scratch"))
+                before = key, sides[1].split(box, Reference("scratch"), parts)
                 launches.append(before[1].launch)
             right, start = before[1], before[1].size
         if left is not None:
             left = left._replace(operand=Reference("left"))
         elif not _splits_rows(box, blocks):
-            left = sides[0].split(box, Reference("scratch", start))
+            left = sides[0].split(box, Reference("scratch", start), parts)
             launches.append(left.launch)
             start += left.size
         old_here = old if box.terms[0] == 0 else out
-        panel = start, _row_tiles(box, blocks[0]) * TILE_WORDS if left is None else 0
-        launches.append(_multiplication(box, _pass_terms(terms), blocks, sides, (left, right), out, old_here, panel))
+        panel = start, _row_tiles(box, blocks[0]) * tile_words(parts) if left is None else 0
+        splits, kernel = (left, right), MatrixUnit(parts)
+        launches.append(_multiplication(kernel, box, _pass_terms(terms), blocks, sides, splits, out, old_here, panel))
         scratch_bytes = max(scratch_bytes, start + 4 * launches[-1].extent * panel[1])
     return Plan(tuple(launches), scratch_bytes)
 
@@ -173,11 +176,13 @@ def _is_alone(sizes: tuple[int, int, int], uses: int) -> bool:
     return uses == 1 and sizes[0] <= ROWS_ALONE
 
 
-def _boxes(sizes: tuple[int, int, int], count: tuple[int, int], lhs: Matrices, rhs: Matrices | None) -> Iterator[_Box]:
+def _boxes(
+    sizes: tuple[int, int, int], count: tuple[int, int], lhs: Matrices, rhs: Matrices | None, parts: int
+) -> Iterator[_Box]:
     """Return the parts of a product whose split operands are not too large; pass None for one that needs no memory."""
     rows, terms, columns = sizes
     box_terms = min(PASSES * _pass_terms(terms), -(-terms // BLOCK_TERMS) * BLOCK_TERMS)
-    line_bytes = box_terms // BLOCK_TERMS * TILE_WORDS * 4 // TILE_LINES
+    line_bytes = box_terms // BLOCK_TERMS * tile_words(parts) * 4 // TILE_LINES
     most_lines = max(SIDE, MOST_SPLIT_BYTES // line_bytes // SIDE * SIDE)
     box_rows, box_columns = min(rows, most_lines), columns if rhs is None else min(columns, most_lines)
     box_inner, box_outer = count[1], count[0]
@@ -200,6 +205,7 @@ def _pass_terms(terms: int) -> int:
 
 
 def _multiplication(
+    kernel: MatrixUnit,
     box: _Box,
     pass_terms: int,
     blocks: tuple[int, int],
@@ -262,7 +268,7 @@ def _multiplication(
     tasks = row_blocks * column_blocks * matrices
     total = rows * terms * columns * matrices
     chunk = max(1, TASK_WORK * tasks // max(1, total))
-    return Launch(MatrixUnit(), WORDS.fill(values), tasks, chunk, total // QUICK_WORK)
+    return Launch(kernel, WORDS.fill(values), tasks, chunk, total // QUICK_WORK)
 
 
 def _tasks(box: _Box, uses: int) -> tuple[int, int]:

@@ -24,7 +24,7 @@ from ...lower.ir.function_builder import Value
 from ..routine import Routine
 from ..target import Machine
 
-__all__ = ["PAIRS", "Dot", "dot_of"]
+__all__ = ["PAIRS", "Dot", "dot_of", "pair_products"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,12 +56,7 @@ class Dot:
         return Value(e.assign(f"call {kind} {name}({', '.join([f'{kind} {v.text}' for v in values])})"), INT32)
 
     def _pairs(self, e: Routine, weights: Value, data: Value, total: Value) -> Value:
-        kind, halves = e.vector_type(INT32), f"<{2 * e.lanes} x i16>"
-        name = {4: "sse2.pmadd.wd", 8: "avx2.pmadd.wd", 16: "avx512.pmaddw.d.512"}[e.lanes]
-        e.declare(f"declare {kind} @llvm.x86.{name}({halves}, {halves})")
-        first, second = [e.assign(f"bitcast {kind} {value.text} to {halves}") for value in (data, weights)]
-        sums = e.assign(f"call {kind} @llvm.x86.{name}({halves} {first}, {halves} {second})")
-        return e.add(total, Value(sums, INT32))
+        return e.add(total, pair_products(e, data, weights))
 
     def _plain(self, e: Routine, weights: Value, data: Value, total: Value) -> Value:
         width = 32 // self.size
@@ -74,6 +69,15 @@ class Dot:
                 operands.append(e.bits(down, top, e.like(value, 32 - width)))
             total = e.add(total, e.multiply(*operands))
         return total
+
+
+def pair_products(e: Routine, first: Value, second: Value) -> Value:
+    """Return the sums of the two products of pairs of int16: ``vpmaddwd``."""
+    kind, halves = e.vector_type(INT32), f"<{2 * e.lanes} x i16>"
+    name = {4: "sse2.pmadd.wd", 8: "avx2.pmadd.wd", 16: "avx512.pmaddw.d.512"}[e.lanes]
+    e.declare(f"declare {kind} @llvm.x86.{name}({halves}, {halves})")
+    operands = [e.assign(f"bitcast {kind} {value.text} to {halves}") for value in (first, second)]
+    return Value(e.assign(f"call {kind} @llvm.x86.{name}({halves} {operands[0]}, {halves} {operands[1]})"), INT32)
 
 
 #: the step that every processor can do

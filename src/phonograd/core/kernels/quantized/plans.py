@@ -28,6 +28,7 @@ from ..scratch import Scratch
 from ..target import Machine
 from . import winograd
 from .convolution import QUANTIZED, QuantizedForward
+from .dense import dense_plan
 from .dots import PAIRS, Dot, dot_of
 from .finish import Finish, finish_rows
 from .words import WordPacking, make_words, pack_words
@@ -86,6 +87,8 @@ class WordGemm(Gemm):
 def _dense(data: Shape, dtype: DType, weight: Shape, finish: Finish, machine: Machine) -> Plan:
     (rows, terms), columns = data, weight[0]
     lanes, dot = machine.lanes(INT32), dot_of(dtype, machine)
+    if dot.instructions == "pmaddwd":
+        return dense_plan((rows, terms, columns), dtype, lanes, finish)
     count = -(-terms // dot.size)
     kernel, sizes = WordGemm(INT32, machine, dot), (rows, count, columns)
     in_panels = terms % dot.size == 0

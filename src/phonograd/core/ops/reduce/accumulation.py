@@ -17,7 +17,7 @@ from ..math.structural import full
 from ..shape.shape import concatenate, stack_nodes
 from ..vision.regions import add_part, assign_step, is_assigned
 
-__all__ = ["FEW_PARTS", "are_few_terms", "total"]
+__all__ = ["FEW_PARTS", "FEW_PRODUCTS", "are_few_terms", "total"]
 
 #: up to this many slices are added as whole arrays, in one kernel
 FEW_PARTS = 8

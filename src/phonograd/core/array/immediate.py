@@ -1,0 +1,405 @@
+"""Immediate calls: operators that compute their results at once, from values to values, without a graph.
+
+Takes calls from :mod:`.call` and :mod:`.binary` while the program of a thread is new all the time
+(:mod:`phonograd.core.trace.novelty`) and does not record. A call is a function of arrays: the eager program
+(:mod:`phonograd.core.plan.eager`) of the expression of leaves that the operator makes of such arguments, so the bits
+are those of every other tier. It is made once for each operator, parameters, dtypes and pattern of extents
+(:mod:`phonograd.core.plan.eager_call`). None is returned for calls that are not for this way: arguments without a
+value, large results, and all calls that fail. They become nodes, and an error is raised where it would be otherwise.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..base.devices import CPU
+from ..base.dtypes import convert_scalar
+from ..base.errors import MXNetError
+from ..base.outside import is_from_outside
+from ..base.settings import active
+from ..graph.generic import Pattern, pattern_of_shapes
+from ..graph.node import FORGOTTEN, Node, of_one_call
+from ..graph.operator import Array, Operator
+from ..observe.anomaly import detection
+from ..ops.math.structural import LEAF, leaf
+from ..plan.cache import EVALUATED, MOST_NUMBERS_PER_NODE, PLANS, eager_is_available
+from ..run import memory_pool
+from ..run.reference import resolve
+from ..trace.flags import FLAGS, RECORDING
+from ..trace.novelty import NOVELTY
+from ..trace.owner import HANDOVER
+from ..trace.trace import Trace
+from .handle import DENSE
+
+if TYPE_CHECKING:
+    from ..plan.eager import EagerProgram
+    from ..plan.eager_call import AnyExtents
+
+__all__ = ["call", "call_binary", "change", "fill", "is_possible"]
+
+#: kinds of calls to keep
+MOST_CALLS = 4096
+
+_new: Any = object.__new__
+_NDARRAY = np.ndarray
+_QUIETLY = partial(np.errstate, all="ignore")
+_MASK = (1 << 61) - 1
+_serial = itertools.count(1)
+
+
+class _Call:
+    """A kind of call as a function of arrays."""
+
+    __slots__ = ("function", "is_list", "nodes", "number", "results", "steps")
+
+    def __init__(self, targets: Sequence[Node], program: EagerProgram | None, count: int, is_list: bool) -> None:
+        #: stands for the kind in sequences of calls
+        self.number = next(_serial)
+        self.is_list = is_list
+        #: the nodes that are computed
+        self.nodes: list[Node] = [] if program is None else program.nodes
+        #: for each of them its function, and the numbers of the values that it reads: those of the arguments come first
+        self.steps: list[tuple[Any, tuple[int, ...]]] = []
+        numbers: dict[Node, int] = {}
+        for node in () if program is None else program.inputs:
+            numbers[node] = node.attributes[0]
+        for number, node in enumerate(self.nodes):
+            places = tuple([numbers[resolve(source)] for source in node.inputs])
+            assert program is not None
+            self.steps.append((program.function(number), places))
+            numbers[node] = count + number
+        #: the number of each result among the values
+        self.results = [node.attributes[0] if node.operator is LEAF else numbers[node] for node in targets]
+        #: the function that computes the only node, if there is one, from the arguments as they are
+        self.function: Any = None
+        if len(self.steps) == 1 and self.results == [count] and self.steps[0][1] == tuple(range(count)):
+            self.function = self.steps[0][0]
+
+    @classmethod
+    def of_steps(cls, steps: list[tuple[Any, tuple[int, ...]]], count: int, nodes: list[Node]) -> _Call:
+        """Return a kind of call whose result is the last of some steps, given the number of arguments."""
+        call = cls.__new__(cls)
+        call.number, call.steps, call.nodes, call.is_list = next(_serial), steps, nodes, False
+        call.results = [count + len(steps) - 1]
+        call.function = steps[0][0] if len(steps) == 1 and steps[0][1] == tuple(range(count)) else None
+        return call
+
+    def run(self, arrays: Sequence[Array]) -> list[Array]:
+        """Return the results, each in memory of its own."""
+        values: list[Any] = [*arrays]
+        with _QUIETLY():
+            for function, places in self.steps:
+                values.append(function(*[values[place] for place in places]))
+        found: list[Array] = []
+        for number in self.results:
+            found.append(_own(values[number], (*arrays, *found)))
+        return found
+
+
+#: kinds of calls; None for those that become nodes
+_calls: dict[Any, _Call | None] = {}
+FORGOTTEN.connect(_calls.clear)
+#: numbers as arrays
+_numbers: dict[Any, Array] = {}
+
+
+def is_possible(trace: Trace) -> bool:
+    """Return whether calls are immediate now."""
+    return trace.is_immediate and active.immediate and not detection.on and not FLAGS.get() & RECORDING
+
+
+def call(declared: Operator, inputs: tuple[Any, ...], given: tuple[Any, ...], outputs: Any, trace: Trace) -> Any:
+    """Return the array (or arrays) of a call, or None if it is to become a node.
+
+    ``given`` are the parameters as they stand in the keys of remembered calls. ``outputs`` returns the number of
+    outputs that users see, and whether they are a list.
+    """
+    array_class = plain = DENSE[0]
+    arrays: list[Any] = []
+    key: list[Any] = [declared, given]
+    for handle in inputs:
+        kind = type(handle)
+        if kind is not plain:
+            if kind not in DENSE:
+                return None
+            array_class = kind
+        array = handle._buffer
+        if type(array) is not _NDARRAY or (
+            (handle._extras is not None or handle._node is not None) and handle.context is not CPU
+        ):
+            return None
+        arrays.append(array)
+        key += (array.shape, array.dtype)
+    kind_of_call = tuple(key)
+    try:
+        found = _calls.get(kind_of_call)
+    except TypeError:
+        # a list among the parameters
+        return None
+    if found is None:
+        if not arrays or kind_of_call in _calls:
+            return None
+        attributes = declared.accepted_parameters.get((len(arrays), given))
+        if attributes is None:
+            return None
+        found = _make(kind_of_call, declared, arrays, attributes, outputs, trace)
+        if found is None:
+            return None
+    if found.function is not None:
+        value = _run_one(found, arrays)
+        return None if value is None else _concrete(value, array_class)
+    values = _run(found, arrays)
+    if values is None:
+        return None
+    made = [_concrete(value, array_class) for value in values]
+    return made if found.is_list else made[0]
+
+
+def call_binary(declared: Operator, lhs: Any, rhs: Any, array_class: type[Any], trace: Trace) -> Any:
+    """Return the array of a binary operator on arrays or an array and a number, or None if it is to become a node."""
+    value = _binary_value(declared, lhs, rhs, trace)
+    return None if value is None else _concrete(value, array_class)
+
+
+def change(declared: Operator, handle: Any, other: Any, trace: Trace) -> bool:
+    """Return whether a binary operator on an array, whose result the array gets, has been computed."""
+    extras = handle._extras
+    if handle._node is not None or (extras is not None and (extras.root is not None or extras.views)):
+        return False
+    before = handle._buffer
+    value = _binary_value(declared, handle, other, trace)
+    if value is None or value.shape != before.shape or value.dtype != before.dtype:
+        return False
+    with HANDOVER:
+        if handle._node is not None or handle._buffer is not before:
+            # another thread has changed it meanwhile
+            return False
+        handle._buffer = value
+    return True
+
+
+def _operand(operand: Any) -> Any:
+    """Return the value of an operand, a number or an array with a value, else None."""
+    kind = type(operand)
+    if kind is float or kind is int:
+        return operand
+    if kind not in DENSE:
+        return None
+    array = operand._buffer
+    if type(array) is not _NDARRAY or (
+        (operand._extras is not None or operand._node is not None) and operand.context is not CPU
+    ):
+        return None
+    return array
+
+
+def _binary_value(declared: Operator, lhs: Any, rhs: Any, trace: Trace) -> Array | None:
+    left, right = _operand(lhs), _operand(rhs)
+    if left is None or right is None:
+        return None
+    if type(left) is not _NDARRAY:
+        if right.dtype.kind != "f":
+            return None
+        left = _number(left, right.dtype)
+    elif type(right) is not _NDARRAY:
+        if left.dtype.kind != "f":
+            return None
+        right = _number(right, left.dtype)
+    key = (declared, left.shape, left.dtype, right.shape, right.dtype)
+    found = _calls.get(key)
+    if found is None:
+        if key in _calls:
+            return None
+        found = _make(key, declared, (left, right), (), None, trace)
+        if found is None:
+            return None
+    if found.function is not None:
+        return _run_one(found, (left, right))
+    values = _run(found, (left, right))
+    return None if values is None else values[0]
+
+
+def fill(shape: tuple[int, ...], value: Any, dtype: Any, array_class: type[Any]) -> Any:
+    """Return an array filled with a number, or None if it is to become a node."""
+    if math.prod(shape) > MOST_NUMBERS_PER_NODE or (type(value) is not int and type(value) is not float):
+        return None
+    NOVELTY.sequence = (NOVELTY.sequence * 1000003 + hash(shape)) & _MASK
+    size = math.prod(shape) * dtype.itemsize
+    if size < memory_pool.SMALLEST_BLOCK:
+        return _concrete(np.full(shape, _number(value, dtype), dtype), array_class)
+    filled = memory_pool.allocate(shape, dtype, memory_pool.room_for(size))
+    filled[...] = _number(value, dtype)
+    return _concrete(filled, array_class)
+
+
+def _number(value: Any, dtype: Any) -> Array:
+    # 0.0 and -0.0 are equal as keys
+    key = (value or repr(value), dtype)
+    found = _numbers.get(key)
+    if found is None:
+        if len(_numbers) >= MOST_CALLS:
+            _numbers.clear()
+        found = _numbers[key] = convert_scalar(value, dtype)
+    return found
+
+
+def _concrete(value: Array, array_class: type[Any]) -> Any:
+    handle = _new(array_class)
+    handle._trace = handle._node = handle._extras = None
+    handle._buffer = value
+    return handle
+
+
+def _note(found: _Call) -> None:
+    NOVELTY.sequence = (NOVELTY.sequence * 1000003 + found.number) & _MASK
+    if EVALUATED.listeners:
+        EVALUATED.emit("immediate", found.nodes, "the last graphs were all new")
+
+
+def _run_one(found: _Call, arrays: Sequence[Array]) -> Array | None:
+    """Return the result of a call of one operator; None if it fails: as a node, it fails where its value is needed."""
+    _note(found)
+    try:
+        with _QUIETLY():
+            value = found.function(*arrays)
+    except Exception as error:
+        if is_from_outside(error):
+            raise
+        return None
+    return _own(value, arrays)
+
+
+def _own(value: Any, others: Sequence[Array]) -> Array:
+    """Return a result as a contiguous array that shares no memory with others; large ones are in the memory pool."""
+    if type(value) is not _NDARRAY:
+        value = np.array(value, order="C")
+    if value.nbytes >= memory_pool.SMALLEST_BLOCK:
+        base = value.base
+        is_own = base is not None and memory_pool.is_block(base) and value.flags.c_contiguous
+        if is_own and base.nbytes < 2 * value.nbytes and not any([other.base is base for other in others]):
+            return value  # type: ignore[no-any-return]
+        made = memory_pool.allocate(value.shape, value.dtype, memory_pool.room_for(value.nbytes))
+        made[...] = value
+        return made
+    if value.base is not None or not value.flags.c_contiguous:
+        return np.array(value, order="C")
+    for other in others:
+        if other is value:
+            return value.copy()
+    return value  # type: ignore[no-any-return]
+
+
+def _run(found: _Call, arrays: Sequence[Array]) -> list[Array] | None:
+    """Return the results of a call; None if it fails."""
+    _note(found)
+    try:
+        return found.run(arrays)
+    except Exception as error:
+        if is_from_outside(error):
+            raise
+        return None
+
+
+#: calls for any extents by operator, attributes and pattern; the extents of a pattern that was seen once; None for
+#: patterns that have none
+_patterns: dict[Any, Any] = {}
+FORGOTTEN.connect(_patterns.clear)
+
+
+def _make(
+    key: Any, declared: Operator, arrays: Sequence[Array], attributes: Any, outputs: Any, trace: Trace
+) -> _Call | None:
+    """Return a new kind of call; None if such calls become nodes."""
+    if declared.autocast is not None or max([array.size for array in arrays]) > MOST_NUMBERS_PER_NODE:
+        return None
+    if len(_calls) >= MOST_CALLS:
+        _calls.clear()
+    pattern = pattern_of_shapes([(array.dtype.num, array.shape) for array in arrays], attributes)
+    among = None if pattern is None else (declared, attributes, pattern.key)
+    if among is not None and (known := _patterns.get(among)).__class__ is _General:
+        return known.call(key, len(arrays))
+    if not trace.handles and not trace.leaves:
+        # nothing is pending whose nodes have to be found again
+        PLANS.trim()
+    if not eager_is_available():
+        return None
+    try:
+        found = _learn(declared, arrays, attributes, outputs, pattern, among)
+    except (MXNetError, ValueError, TypeError, IndexError):
+        # the call as a node raises it
+        return None
+    _calls[key] = found
+    return found
+
+
+def _learn(
+    declared: Operator, arrays: Sequence[Array], attributes: Any, outputs: Any, pattern: Pattern | None, among: Any
+) -> _Call | None:
+    """Return a kind of call for the extents of some arrays, and learn it for all extents of its pattern."""
+
+    def make(leaves: Sequence[Node]) -> Any:
+        with of_one_call():
+            return declared.apply(tuple(leaves), attributes)
+
+    leaves = [leaf(number, array.shape, array.dtype) for number, array in enumerate(arrays)]
+    result = make(leaves)
+    several = type(result) is not Node
+    nodes = tuple(result) if several else (result,)
+    is_list = False
+    if outputs is not None and several:
+        shown, is_list = outputs(declared, nodes, attributes)
+        nodes = nodes[:shown]
+    found = _call_of([resolve(node) for node in nodes], len(arrays), is_list)
+    if pattern is None or several or found is None:
+        return found
+    before = _patterns.get(among, ())
+    if before == ():
+        if len(_patterns) >= MOST_CALLS:
+            _patterns.clear()
+        _patterns[among] = pattern.extents
+    elif before is not None and before != pattern.extents:
+        from ..plan.eager_call import generalize_call
+
+        general = generalize_call(result, leaves, attributes, pattern, make)
+        _patterns[among] = None if general is None else _General(general, found.nodes)
+    return found
+
+
+class _General:
+    """A kind of call for all extents of a pattern."""
+
+    __slots__ = ("_function", "_nodes")
+
+    def __init__(self, function: AnyExtents, nodes: list[Node]) -> None:
+        self._function, self._nodes = function, nodes
+
+    def call(self, key: Any, count: int) -> _Call:
+        """Return the call for new extents, which is remembered with its functions when it has run."""
+
+        def run(*arrays: Array) -> Any:
+            value, steps = self._function.run(arrays)
+            _calls[key] = _Call.of_steps(steps, count, self._nodes)
+            return value
+
+        return _Call.of_steps([(run, tuple(range(count)))], count, self._nodes)
+
+
+def _call_of(targets: list[Node], count: int, is_list: bool) -> _Call | None:
+    """Return the function of arrays that computes nodes of leaves; None if they are to be planned."""
+    wanted = [node for node in targets if node.operator is not LEAF]
+    if not wanted:
+        return _Call(targets, None, count, is_list)
+    # imported late: programs that repeat themselves do not need it
+    from ..plan.eager import EagerProgram
+
+    program = EagerProgram(wanted, lambda node: node.operator is LEAF)
+    nodes = program.nodes
+    if sum([node.size for node in nodes]) > MOST_NUMBERS_PER_NODE * len(nodes):
+        return None
+    return None if any([node.operator.random for node in nodes]) else _Call(targets, program, count, is_list)

@@ -1,0 +1,175 @@
+"""Calls of operators as functions of arrays of any extents, for programs whose shapes are new in every step.
+
+Takes calls from :mod:`phonograd.core.array.immediate`. A call makes an expression of leaves: one node, or those of a
+composite operator. A call of the same pattern with other extents (:mod:`phonograd.core.graph.generic`) makes the same
+nodes with other numbers. So the expression is made for two more, made up, combinations of extents. Where all three
+agree, the call is a sequence of functions, which takes its numbers from the arrays that it is given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from ..base.dtypes import DType
+from ..base.errors import MXNetError
+from ..graph.generic import Differ, Pattern, Unifier, insert, is_inserted, made_up_extents, with_extents
+from ..graph.node import Node, new_node, tensor_type
+from ..graph.operator import ABSENT, Operator
+from ..lower.lowering import Fused, Lowering
+from ..ops.math.structural import LEAF, leaf
+from ..run.reference import resolve
+from .eager import Function, function_for_any_shapes, function_of
+from .eager_launch import fold
+from .expansion import lowerings_of
+
+__all__ = ["AnyExtents", "generalize_call"]
+
+_ABSENT = ABSENT.operator
+
+#: returns the node of a call, given its arguments
+Make = Callable[[Sequence[Node]], Node]
+
+
+class _Step(NamedTuple):
+    """One node of a call."""
+
+    operator: Operator
+    attributes: Any
+    shape: Any
+    dtype: DType
+    places: tuple[int, ...]
+    """The numbers of the values that it reads: those of the arguments, then those of earlier steps."""
+    lowering: Lowering | None = None
+    """How it is computed, if it only moves elements or combines them along axes, or is a constant."""
+
+
+class AnyExtents:
+    """A call as a function of arrays of any extents of one pattern."""
+
+    __slots__ = ("_functions", "_steps")
+
+    def __init__(self, steps: Sequence[_Step], functions: Sequence[Function | None]) -> None:
+        self._steps = steps
+        #: the functions that hold for all extents
+        self._functions = functions
+
+    def run(self, arrays: Sequence[Any]) -> tuple[Any, list[tuple[Function, tuple[int, ...]]]]:
+        """Return the value of the call, and the functions that compute it for arrays of these shapes.
+
+        Each function has the numbers of the values that it reads.
+        """
+        values = [*arrays]
+        calls: list[tuple[Function, tuple[int, ...]]] = []
+        for step, function in zip(self._steps, self._functions):
+            inputs = [values[place] for place in step.places]
+            if function is None:
+                function = _function(step, arrays, inputs)
+            calls.append((function, step.places))
+            values.append(function(*inputs))
+        return values[-1], calls
+
+
+def _function(step: _Step, arrays: Sequence[Any], inputs: Sequence[Any]) -> Function:
+    """Return the function of a step whose attributes depend on the extents of the arrays."""
+    attributes, lowering = insert(step.attributes, arrays), step.lowering
+    if lowering is not None:
+        if lowering.fused_as is not Fused.FOLD:
+            return step.operator.reference(attributes)
+        before = inputs[0].shape
+        axes = lowering.folded_axes(step.operator, attributes, before)
+        assert axes is not None, step.operator
+        found = fold(step.operator.name, before, axes, insert(step.shape, arrays), step.dtype)
+        if found is not None:
+            return found
+    leaves = [leaf(number, array.shape, array.dtype) for number, array in enumerate(inputs)]
+    type_ = tensor_type(insert(step.shape, arrays), step.dtype, leaves[0].context, False, None)
+    return function_of(new_node(step.operator, tuple(leaves), attributes, type_, None, None), leaves)
+
+
+def _steps_of(target: Node, leaves: Sequence[Node]) -> list[_Step] | None:
+    """Return the nodes of an expression of leaves, the target last; None if it has nodes with several outputs.
+
+    Their order follows from the expression alone: interned constants may be older or younger than other nodes.
+    """
+    numbers = {each: number for number, each in enumerate(leaves)}
+    steps: list[_Step] = []
+    stack = [resolve(target)]
+    while stack:
+        node = stack[-1]
+        if node in numbers:
+            stack.pop()
+            continue
+        if node.outputs is not None or node.operator is _ABSENT or node.operator is LEAF:
+            return None
+        sources = [resolve(source) for source in node.inputs]
+        missing = [source for source in sources if source not in numbers]
+        if missing:
+            stack.append(missing[0])
+            continue
+        places = tuple([numbers[source] for source in sources])
+        numbers[node] = len(leaves) + len(steps)
+        steps.append(_Step(node.operator, node.attributes, node.shape, node.dtype, places))
+    return steps or None
+
+
+def generalize_call(
+    target: Node, leaves: Sequence[Node], attributes: tuple[Any, ...], pattern: Pattern, make: Make
+) -> AnyExtents | None:
+    """Return a call for all extents of its pattern, given its node for some leaves; None if there is none."""
+    first = _steps_of(target, leaves)
+    if first is None:
+        return None
+    samples: list[tuple[Sequence[Any], list[_Step]]] = [(leaves, first)]
+    for others in made_up_extents(pattern, attributes):
+        made_up = [
+            leaf(number, each.shape, each.dtype) for number, each in enumerate(with_extents(leaves, others)) if each
+        ]
+        try:
+            found = _steps_of(make(made_up), made_up)
+        except (MXNetError, AssertionError, ValueError, TypeError, IndexError, ZeroDivisionError):
+            # no such call exists: the extents depend on each other
+            return None
+        if found is None or len(found) != len(first):
+            return None
+        samples.append((made_up, found))
+    if len(samples) < 3:
+        return None
+    unifier = Unifier([arguments for arguments, _ in samples])
+    steps: list[_Step] = []
+    for parts in zip(*[each for _, each in samples]):
+        one = parts[0]
+        if any([(part.operator, part.places, part.dtype) != (one.operator, one.places, one.dtype) for part in parts]):
+            return None
+        try:
+            inserted = unifier.unify([part.attributes for part in parts], one.dtype)
+            shape = unifier.unify([part.shape for part in parts], one.dtype)
+        except Differ:
+            return None
+        steps.append(one._replace(attributes=inserted, shape=shape))
+    return AnyExtents(steps, _functions(first, steps, leaves))
+
+
+def _functions(first: Sequence[_Step], steps: list[_Step], leaves: Sequence[Node]) -> list[Function | None]:
+    """Return the functions of steps that hold for all extents, given the steps for certain extents."""
+    nodes = [*leaves]
+    found: list[Function | None] = []
+    for one, step in zip(first, steps, strict=True):
+        below = [leaf(number, nodes[place].shape, nodes[place].dtype) for number, place in enumerate(one.places)]
+        type_ = tensor_type(one.shape, one.dtype, leaves[0].context, False, None)
+        node = new_node(one.operator, tuple(below), one.attributes, type_, None, None)
+        nodes.append(node)
+        lowering = _simple_lowering(node)
+        steps[len(found)] = step._replace(lowering=lowering)
+        is_made_anew = is_inserted(step.attributes) or (lowering is not None and lowering.fused_as is Fused.FOLD)
+        found.append(None if is_made_anew else function_for_any_shapes(node, below))
+    return found
+
+
+def _simple_lowering(node: Node) -> Lowering | None:
+    """Return the lowering of a node if it is all that is needed to compute it."""
+    candidates = lowerings_of(node)
+    if not candidates or candidates[0].is_expansion or candidates[-1].replaces_part:
+        return None
+    first = candidates[0]
+    return first if first.is_constant or first.only_moves or first.fused_as is Fused.FOLD else None

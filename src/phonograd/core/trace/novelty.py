@@ -1,0 +1,73 @@
+"""Novelty: whether a thread runs a program that never repeats itself, so that its calls are computed at once.
+
+Takes the evaluations of a thread from :mod:`phonograd.core.trace.evaluation`: each computes a graph that is new, or one
+that was evaluated before. After several new ones in a row the next trace is immediate
+(:class:`phonograd.core.trace.trace.ImmediateTrace`): operators that are not recorded compute their results when they
+are called (:mod:`phonograd.core.array.immediate`), and no graph is made. A graph is what a repetition is found by. So
+immediate calls are counted in another way: those between two reads of values are a sequence, and sequences that come
+back end the state. See docs/decisions/0018.
+"""
+
+from __future__ import annotations
+
+import threading
+
+from ..base import settings
+
+__all__ = ["NOVELTY"]
+
+#: evaluations of new graphs, less twice those of known ones, from which on a program counts as new
+MANY_NEW = 4
+#: sequences of calls in a row that came back, from which on a program repeats itself
+MANY_AGAIN = 2
+#: sequences to remember
+MOST_SEQUENCES = 1024
+
+
+class _Novelty(threading.local):
+    """What one thread has evaluated of late."""
+
+    def __init__(self) -> None:
+        self._score = 0
+        #: a number for the immediate calls since the last read of a value; 0 for none
+        self.sequence = 0
+        self._sequences: dict[int, None] = {}
+        self._again = 0
+
+    def note_new(self) -> None:
+        """Note the evaluation of a new graph."""
+        if self._score < 2 * MANY_NEW:
+            self._score += 1
+
+    def note_known(self) -> None:
+        """Note the evaluation of a graph that was evaluated before."""
+        if self._score:
+            self._score = max(0, self._score - 2)
+
+    def note_read(self) -> None:
+        """Note that the program reads a value, which ends a sequence of immediate calls."""
+        sequence, self.sequence = self.sequence, 0
+        if not sequence:
+            return
+        if sequence not in self._sequences:
+            self._again = 0
+            if len(self._sequences) >= MOST_SEQUENCES:
+                self._sequences.clear()
+            self._sequences[sequence] = None
+            return
+        self._again += 1
+        if self._again >= MANY_AGAIN:
+            self.forget()
+
+    def forget(self) -> None:
+        """Begin anew: the program is known, until new graphs show otherwise."""
+        self._score = self._again = 0
+        self._sequences.clear()
+
+    @property
+    def is_high(self) -> bool:
+        """Whether the next calls are probably new."""
+        return self._score >= MANY_NEW and settings.active.immediate
+
+
+NOVELTY = _Novelty()

@@ -1,0 +1,95 @@
+"""Calls for any extents: with extents that they were not made from, they are what the operators make."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from phonograd import nd
+from phonograd.core.base.errors import MXNetError
+from phonograd.core.graph.generic import insert, pattern_of, with_extents
+from phonograd.core.graph.node import Node
+from phonograd.core.graph.operator import REGISTRY
+from phonograd.core.ops.math.structural import leaf
+from phonograd.core.plan import eager_call
+from phonograd.core.plan.eager_call import generalize_call
+
+from ...fuzz import ways
+from ..graph.test_generic import OTHERS
+from ..ops.checks import Sample
+from .test_samples import every_sample
+
+
+@every_sample
+def test_steps_hold_for_other_extents(sample: Sample) -> None:
+    declared = REGISTRY[sample.name]
+    if declared.random or declared.numbers or not sample.inputs:
+        return
+    if any([each is None for each in sample.inputs]):
+        return
+    leaves = [leaf(number, each.shape, each.dtype) for number, each in enumerate(sample.inputs)]
+
+    def make(nodes: Any) -> Any:
+        return declared(*nodes, **sample.parameters)
+
+    attributes = declared.attributes_of(sample.parameters)
+    pattern = pattern_of(leaves, attributes)
+    target = make(leaves)
+    if pattern is None or not pattern.extents or type(target) is not Node:
+        return
+    found = generalize_call(target, leaves, attributes, pattern, make)
+    if found is None:
+        return
+    for extents in OTHERS:
+        stand_ins = with_extents(leaves, dict(zip(pattern.extents, extents, strict=False)))
+        other = pattern_of(stand_ins, attributes)
+        if other is None or other[:2] != (pattern.key, extents[: len(pattern.extents)]):
+            continue
+        others = [leaf(number, each.shape, each.dtype) for number, each in enumerate(stand_ins) if each is not None]
+        if max([node.size for node in others]) > 1 << 18:
+            # such calls are not immediate
+            continue
+        expected = eager_call._steps_of(make(others), others)
+        inserted = [
+            step._replace(attributes=insert(step.attributes, others), shape=insert(step.shape, others), lowering=None)
+            for step in found._steps
+        ]
+        assert inserted == expected
+
+
+@pytest.mark.parametrize("name", ["tanh", "log_softmax", "mean", "take", "dot", "Reshape", "broadcast_add"])
+def test_common_operators_are_among_them(name: str) -> None:
+    chance = np.random.default_rng(0)
+    calls: dict[str, Any] = {
+        "take": lambda x: nd.take(x, nd.array([1.0, 0.0])),
+        "dot": lambda x: nd.dot(x, x, transpose_b=True),
+        "Reshape": lambda x: nd.reshape(x, (-1,)),
+        "broadcast_add": lambda x: x + x[:, :1],
+    }
+    call = calls.get(name, getattr(nd, name))
+    declared = REGISTRY[name]
+    with ways.immediate():
+        from phonograd.core.array import immediate
+
+        for shape in [(3, 4), (5, 7), (8, 9)]:
+            call(nd.array(chance.normal(size=shape)))
+            call(nd.array(chance.normal(size=shape)))
+        found = [value for key, value in immediate._patterns.items() if key[0] is declared]
+    assert "_General" in [type(each).__name__ for each in found]
+
+
+def test_calls_that_do_not_exist_for_made_up_extents_have_none() -> None:
+    leaves = [leaf(0, (4, 6), np.dtype("float32"))]
+    declared = REGISTRY["Reshape"]
+
+    def make(nodes: Any) -> Any:
+        if nodes[0].shape != (4, 6):
+            raise MXNetError("no")
+        return declared(*nodes, shape=(6, 4))
+
+    attributes = declared.attributes_of({"shape": (6, 4)})
+    pattern = pattern_of(leaves, ())
+    assert pattern is not None
+    assert generalize_call(make(leaves), leaves, attributes, pattern, make) is None
