@@ -15,6 +15,7 @@ from ...lower.ir.function_builder import Index, Value
 from ..launch import Launch, Reference, Words
 from ..routine import Routine
 from .blocks import SMALL, Launches, View, half_of, lanes_of
+from .reflections import first_of_largest
 from .substitution import solve
 
 __all__ = ["Exchange", "ExchangeColumns", "Panel", "exchange", "exchange_columns", "factorize", "padded"]
@@ -283,17 +284,4 @@ class _Writer:
 
         first = e.splat(e.assign(f"trunc i64 {column} to i32"), INT32)
         best = e.loop(column, self.rows, str(e.lanes), [nothing, first], candidates)
-        distance = e.lanes // 2
-        while distance:
-            order = [lane ^ distance for lane in range(e.lanes)]
-            sizes, numbers = (e.shuffle(value, value, order) for value in best)
-            is_larger, is_equal = e.relation("gt", sizes, best[0]), e.relation("eq", sizes, best[0])
-            is_earlier = e.relation("lt", numbers, best[1])
-            # a lane takes an equal size over only with the smaller number
-            best = [
-                e.select(is_larger, sizes, best[0]),
-                e.select(is_larger, numbers, e.select(is_equal, e.select(is_earlier, numbers, best[1]), best[1])),
-            ]
-            distance //= 2
-        chosen = e.assign(f"extractelement {e.vector_type(INT32)} {best[1].text}, i64 0")
-        return e.assign(f"sext i32 {chosen} to i64")
+        return first_of_largest(e, best)

@@ -14,10 +14,10 @@ from ...lower.ir.function_builder import Index, Value
 from ..routine import Routine
 from .blocks import SMALL
 
-__all__ = ["FIXED_BYTES", "Reflections"]
+__all__ = ["Reflections", "first_of_largest"]
 
 #: bytes of a vector, on every processor
-FIXED_BYTES = 32
+_BYTES = 32
 #: rows that are reflected together
 _GROUP = 4
 
@@ -38,7 +38,7 @@ class Reflections:
     @staticmethod
     def lanes(dtype: DType) -> int:
         """Return the elements of a vector."""
-        return FIXED_BYTES // dtype.itemsize
+        return _BYTES // dtype.itemsize
 
     def number(self, number: float) -> Value:
         """Return a number in every lane."""
@@ -153,8 +153,8 @@ class Reflections:
     def unfold(self, vectors: str, factors: str, distance: Index, first: int, rows: Index, stop: Index) -> None:
         """Replace the vectors of reflections by the first rows of their product, whose rows are orthonormal.
 
-        Vector n reflects the elements from ``n + first`` on, and becomes row ``n + first``. The rows before it are
-        those of the identity, and are not written.
+        Vector n reflects the elements from ``n + first`` on, and becomes row ``n + first``. Rows before those are rows
+        of the identity, and are not written.
         """
         e = self.routine
 
