@@ -28,7 +28,7 @@ from ..graph.node import FORGOTTEN, Node, of_one_call
 from ..graph.operator import Array, Operator
 from ..observe.anomaly import detection
 from ..ops.math.structural import LEAF, leaf
-from ..plan.cache import EVALUATED, MOST_NUMBERS_PER_NODE, PLANS, eager_is_available
+from ..plan.cache import EVALUATED, MOST_NUMBERS_PER_NODE, PLANNED, PLANS, eager_is_available
 from ..run import memory_pool
 from ..run.reference import resolve
 from ..trace.flags import FLAGS, RECORDING
@@ -114,7 +114,12 @@ _numbers: dict[Any, Array] = {}
 
 def is_possible(trace: Trace) -> bool:
     """Return whether calls are immediate now."""
-    return trace.is_immediate and active.immediate and not detection.on and not FLAGS.get() & RECORDING
+    return (
+        trace.is_immediate
+        and active.immediate
+        and not (detection.on or PLANNED.listeners)
+        and not FLAGS.get() & RECORDING
+    )
 
 
 def call(declared: Operator, inputs: tuple[Any, ...], given: tuple[Any, ...], outputs: Any, trace: Trace) -> Any:
