@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Container, Iterable, Sequence
 from typing import Any
 
-from ..base import fork, settings
+from ..base import fork, processor, settings
 from ..base.signals import Signal
 from ..graph.node import FORGOTTEN, Node, statistics
 from ..graph.operator import REGISTRY
@@ -51,8 +51,6 @@ REPEATED: Signal[[]] = Signal()
 #: emitted once before that, by a helper while the program goes on
 PREPARING: Signal[[]] = Signal()
 _SOME_PLANS = 16
-#: the average number of elements of a node above which fusion saves more time than planning takes, an estimate
-MOST_NUMBERS_PER_NODE = 1 << 18
 #: the share of the limit of nodes that is used while no dropped plan comes back
 _NEW_SHARE = 8
 #: dropped plans that are recognized when they come back, by their signatures
@@ -231,7 +229,9 @@ def _eager_program(wanted: list[Node], known: Container[Node], keep_all: bool) -
     note_plans()
     ordered = order(wanted, known.__contains__)
     size = len(ordered[1])
-    if sum([math.prod(node.shape) for node in ordered[1]]) > MOST_NUMBERS_PER_NODE * size or exceeds_limit(ordered[1]):
+    if sum(
+        [math.prod(node.shape) for node in ordered[1]]
+    ) > processor.choices().numbers_per_node * size or exceeds_limit(ordered[1]):
         return None
     return found[0](wanted, known.__contains__, keep_all, ordered)
 

@@ -10,16 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..base import fork, settings
+from ..base import fork, processor, settings
 from ..run import thread_pool
 from ..run.background import Queue
 from .cache import CachedPlan, CacheNode
 
 __all__ = ["describe", "finish", "has_failed", "is_due", "promote", "submit"]
 
-#: estimates of the time that planning takes: for each node, and for compiling at least one kernel
-NODE_NS = 150_000
-KERNEL_NS = 4_000_000
 #: the state of a promotion that has failed: the next evaluation plans while its caller waits, and raises the error
 _FAILED = object()
 
@@ -33,7 +30,8 @@ def is_due(plan: CachedPlan) -> bool:
 
 def _cost_ns(plan: CachedPlan) -> int:
     """Return an estimate of the time that planning takes."""
-    return KERNEL_NS + NODE_NS * plan.size
+    choices = processor.choices()
+    return choices.kernel_ns + choices.node_ns * plan.size
 
 
 def has_failed(plan: CachedPlan) -> bool:
