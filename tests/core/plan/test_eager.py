@@ -16,6 +16,7 @@ import pytest
 
 import phonograd as mx
 from phonograd import autograd, nd, profiler, settings
+from phonograd.core.base import processor
 from phonograd.core.base.dtypes import FLOAT32
 from phonograd.core.base.errors import MXNetError
 from phonograd.core.graph.node import statistics
@@ -164,7 +165,7 @@ def test_it_can_be_switched_off() -> None:
 
 
 def test_large_arrays_are_planned() -> None:
-    x = nd.ones((2 * cache.MOST_NUMBERS_PER_NODE,))
+    x = nd.ones((2 * processor.choices().numbers_per_node,))
     for _ in range(PLENTY):
         x = x + 1
     assert not is_eager(x)

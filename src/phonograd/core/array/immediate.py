@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..base import float_errors
+from ..base import float_errors, processor
 from ..base.devices import CPU
 from ..base.dtypes import convert_scalar
 from ..base.errors import MXNetError
@@ -28,7 +28,7 @@ from ..graph.node import FORGOTTEN, Node, of_one_call
 from ..graph.operator import Array, Operator
 from ..observe.anomaly import detection
 from ..ops.math.structural import LEAF, leaf
-from ..plan.cache import EVALUATED, MOST_NUMBERS_PER_NODE, PLANNED, PLANS, eager_is_available
+from ..plan.cache import EVALUATED, PLANNED, PLANS, eager_is_available
 from ..run import memory_pool
 from ..run.reference import resolve
 from ..trace.flags import FLAGS, RECORDING
@@ -235,7 +235,7 @@ def _binary_value(declared: Operator, lhs: Any, rhs: Any, trace: Trace) -> Array
 
 def fill(shape: tuple[int, ...], value: Any, dtype: Any, array_class: type[Any]) -> Any:
     """Return an array filled with a number, or None if it is to become a node."""
-    if math.prod(shape) > MOST_NUMBERS_PER_NODE or (type(value) is not int and type(value) is not float):
+    if math.prod(shape) > processor.choices().numbers_per_node or (type(value) is not int and type(value) is not float):
         return None
     NOVELTY.sequence = (NOVELTY.sequence * 1000003 + hash(shape)) & _MASK
     size = math.prod(shape) * dtype.itemsize
@@ -336,7 +336,7 @@ def _make(
     key: Any, declared: Operator, arrays: Sequence[Array], attributes: Any, outputs: Any, trace: Trace
 ) -> _Call | None:
     """Return a new kind of call; None if such calls become nodes."""
-    if declared.autocast is not None or max([array.size for array in arrays]) > MOST_NUMBERS_PER_NODE:
+    if declared.autocast is not None or max([array.size for array in arrays]) > processor.choices().numbers_per_node:
         return None
     if len(_calls) >= MOST_CALLS:
         _calls.clear()
@@ -420,6 +420,6 @@ def _call_of(targets: list[Node], count: int, is_list: bool) -> _Call | None:
 
     program = EagerProgram(wanted, lambda node: node.operator is LEAF)
     nodes = program.nodes
-    if sum([node.size for node in nodes]) > MOST_NUMBERS_PER_NODE * len(nodes):
+    if sum([node.size for node in nodes]) > processor.choices().numbers_per_node * len(nodes):
         return None
     return None if any([node.operator.random for node in nodes]) else _Call(targets, program, count, is_list)

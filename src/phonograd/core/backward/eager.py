@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ..base import settings
+from ..base import processor, settings
 from ..base.dtypes import BFLOAT16, convert_scalar
 from ..base.outside import is_from_outside
 from ..derive.gradient import call_of, order_users_first
@@ -25,7 +25,7 @@ from ..observe.anomaly import detection
 from ..ops.math.arithmetic import add
 from ..ops.math.structural import LEAF, VARIABLE, leaf
 from ..ops.reduce.accumulation import FEW_PARTS, FEW_PRODUCTS, total
-from ..plan.cache import EVALUATED, MOST_NUMBERS_PER_NODE, exceeds_limit, is_numbered_leaf, note_plans
+from ..plan.cache import EVALUATED, exceeds_limit, is_numbered_leaf, note_plans
 from ..plan.eager import Function, compute_into, compute_sparingly, function_of
 from ..plan.eager_batches import Batches
 from ..plan.eager_results import memory_of, own
@@ -85,7 +85,7 @@ def differentiate_at_once(trace: Trace, head: Node, is_fit: Callable[[list[Node]
         return None
     _seen.add(head)
     numbers = sum([math.prod(node.shape) for node in visited])
-    if numbers > MOST_NUMBERS_PER_NODE * len(visited) or exceeds_limit(visited):
+    if numbers > processor.choices().numbers_per_node * len(visited) or exceeds_limit(visited):
         return None
     with trace.lock:
         wanted = list(dict.fromkeys([resolve(node) for _, node in trace.live()]))

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..base import settings
+from ..base import processor, settings
 from ..base.dtypes import FLOAT32, HALVES, DType, compute_dtype
 from ..graph.node import Node, Shape
 from ..graph.operator import REGISTRY, Operator
@@ -52,11 +52,6 @@ __all__ = [
 ENOUGH_USES = 3
 #: rows of all such products together for which a matrix is copied to panels although it can be read as it is
 ENOUGH_ROWS = 512
-
-#: bytes of a product above which it is worth dividing into blocks of rows: smaller ones stay in a cache anyway
-LARGE_BYTES = 1 << 20
-#: size of a float32 copy that is worth reading 16 bits at a time: a small one stays in a cache
-LEAST_WIDENED_BYTES = 1 << 20
 
 _ADD, _CAST = REGISTRY["broadcast_add"], REGISTRY["_cast"]
 
@@ -160,7 +155,7 @@ def widenings_of_operands(order: Order, kept: Iterable[Node]) -> set[Node]:
 
 
 def _is_large_widening(node: Node) -> bool:
-    return node.dtype == FLOAT32 and node.size * FLOAT32.itemsize >= LEAST_WIDENED_BYTES
+    return node.dtype == FLOAT32 and node.size * FLOAT32.itemsize >= processor.choices().near_bytes
 
 
 def _read_by_other_kernels(order: Order, node: Node) -> Sequence[Node]:
@@ -231,7 +226,7 @@ def is_large(shape: Shape, terms: int, itemsize: int) -> bool:
         return False
     rows, columns = shape[-2:]
     larger = min(rows, columns) > 1 and rows * columns >= terms * (rows + columns)
-    return larger and math.prod(shape) * itemsize >= LARGE_BYTES
+    return larger and math.prod(shape) * itemsize >= processor.choices().near_bytes
 
 
 def sums_in_order(sizes: tuple[int, int, int], dtype: DType, machine: Machine) -> bool:
