@@ -285,8 +285,8 @@ def _are_same(one: list[Any], two: list[Any]) -> bool:
     if len(one) != len(two):
         return False
     for first, second in zip(one, two, strict=True):
-        if not isinstance(first, np.ndarray):
-            if first != second:
+        if not (isinstance(first, np.ndarray) and isinstance(second, np.ndarray)):
+            if first is not second and (type(first), str(first)) != (type(second), str(second)):
                 return False
         elif first.shape != second.shape or first.tobytes() != second.tobytes():
             return False
