@@ -224,12 +224,19 @@ def convert(values: Any, dtype: DType) -> _Array:
     return converted
 
 
+#: numbers below this are finite as float32
+_LARGE = 1e38
+
+
 def convert_scalar(value: Any, dtype: DType) -> np.ndarray[Any, Any]:
     """Return a Python or NumPy number as a 0-d array of the dtype, truncating and wrapping as C does.
 
     >>> int(convert_scalar(300.7, np.dtype("uint8")))
     44
     """
+    if (type(value) is float or type(value) is int) and dtype is FLOAT32 and -_LARGE < value < _LARGE:
+        # the most frequent numbers; a conversion that cannot overflow needs no scope of errstate
+        return np.array(value, FLOAT32)
     kind = dtype.kind
     value = widen(value)
     if kind == "f" or dtype == BFLOAT16:
