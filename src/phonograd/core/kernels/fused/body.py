@@ -223,6 +223,8 @@ class Body:
                     values[number] = e.select(inside, values[number], e.constant(0, load.dtype))
             elif load.access == UNIT and not load.bounds:
                 units.append((number, number, load.dtype))
+            elif load.access == UNIT and self.last not in self.operands[number].bounds:
+                values[number] = self._load_row(number, place, strip)
             else:
                 mask = mask or e.below(strip.left)
                 values[number] = self._load_guarded(number, load, place, strip, mask)
@@ -240,12 +242,23 @@ class Body:
 
     def _bounded_scalar(self, number: int, place: LoopPosition) -> Value:
         """Return one element of a load in every lane, or 0 if it is out of bounds."""
-        e, operand, dtype = self.emitter, self.operands[number], self.structure.loads[number].dtype
-        inside = "true"
-        for axis, bounds in operand.bounds.items():
-            inside = e.assign(f"and i1 {inside}, {self._is_between(place.positions[axis], *bounds)}")
-        offset = place.offsets[number]
+        e, dtype = self.emitter, self.structure.loads[number].dtype
+        inside, offset = self._is_inside(number, place), place.offsets[number]
         return e.choose(inside, lambda: [self._scalar(number, offset, e)], lambda: [e.constant(0, dtype)])[0]
+
+    def _load_row(self, number: int, place: LoopPosition, strip: Strip) -> Value:
+        """Return consecutive elements of a load, or zeros if the line is out of bounds, without a mask."""
+        e, dtype = self.emitter, self.structure.loads[number].dtype
+        inside = self._is_inside(number, place)
+        zeros = e.constant(0, dtype)
+        return e.choose(inside, lambda: self._in_strip([(number, dtype)], place, strip), lambda: [zeros])[0]
+
+    def _is_inside(self, number: int, place: LoopPosition) -> str:
+        """Return whether the line of a load is within all bounds."""
+        inside = "true"
+        for axis, bounds in self.operands[number].bounds.items():
+            inside = self.emitter.assign(f"and i1 {inside}, {self._is_between(place.positions[axis], *bounds)}")
+        return inside
 
     def _is_between(self, position: Index, first: Index, end: Index) -> str:
         e = self.emitter
