@@ -106,7 +106,7 @@ CASES = [
     *[Case(name, mode, "int8", "none") for name in NETWORKS for mode in ("full", "smart")],
     *[Case(name, "full", dtype, "naive") for name in NETWORKS for dtype in ("int8", "uint8", "auto")],
     *[Case(name, "smart", "auto", "naive") for name in NETWORKS],
-    *[Case(name, "full", "auto", "entropy") for name in ("lenet", "residual", "product")],
+    *[Case(name, "full", "auto", "entropy") for name in ("lenet", "residual", "norm")],
     Case("lenet", "full", "auto", "naive", ("conv1",)),
     Case("lenet", "smart", "int8", "none", (), ("FullyConnected",)),
     Case("residual", "full", "auto", "naive", ("add0",)),
