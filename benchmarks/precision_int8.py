@@ -1,17 +1,22 @@
 """int8 inference against float32: this library, PyTorch's quantized path, and onnxruntime.
 
-    python -m benchmarks.precision_int8 [--torch /path/to/python] [--threads 2] [--cpu] [network ...]
+    python -m benchmarks.precision_int8 [--torch /path/to/python] [--threads N] [--write] [network ...]
 
 A first process trains nothing: it makes the networks with random weights, calibrates them on their input, and writes
 files. Each row then runs in a process of its own, several rounds of all rows one after the other. A row shows the
 fastest call in milliseconds, how much faster it is than float32 of the same library, and the peak of its resident
-memory, which includes the library itself. With ``--cpu``, time is that of the processor, for a busy machine.
+memory, which includes the library itself. With ``--threads 1``, time is that of the processor, for a busy machine.
 onnxruntime runs the network that its own quantizer makes of our float32 export (uint8 data, int8 weights per channel).
+
+``--write`` keeps the results and writes the table of docs/quantization.md. It needs both other libraries: ``--torch``
+names a Python with PyTorch, and onnxruntime and onnx are in the environment of this library (``pip install onnx
+onnxruntime``). All of it takes 4 minutes on an idle machine with two cores.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
 import os
 import subprocess
@@ -32,6 +37,7 @@ LIBRARIES = {
     "torch": ("float32", "int8"),
     "onnxruntime": ("float32", "int8"),
 }
+HERE = Path(__file__).parent
 _ROUNDS, _CALLS, _WARM_UP = 2, 20, 6
 #: time that the calls before the measurement, and those of it, may take
 _SECONDS = 2.0
@@ -246,30 +252,40 @@ def _run(python: str, *arguments: str) -> str:
     return done.stdout
 
 
-def table(networks: list[str], torch: str | None, threads: int, by_processor: bool) -> Iterator[str]:
-    """Yield the lines of the table."""
-    yield "| network | library | precision | ms | of float32 | MB |"
-    yield "|---|---|---|---|---|---|"
-    pythons = {name: sys.executable for name in LIBRARIES if name != "torch"}
+def _measured(name: str, pythons: dict[str, str], threads: int, folder: str) -> list[dict[str, Any]]:
+    """Return the rows of a network, each the fastest of several rounds."""
+    _run(sys.executable, "--prepare", name, folder)
+    cases = [(library, kind) for library, kinds in LIBRARIES.items() if library in pythons for kind in kinds]
+    found: dict[tuple[str, str], dict[str, Any]] = {}
+    for _ in range(_ROUNDS):
+        for case in cases:
+            text = _run(pythons[case[0]], "--row", name, *case, folder, "--threads", str(threads))
+            row = json.loads(text.splitlines()[-1])
+            if case not in found or row["milliseconds"] < found[case]["milliseconds"]:
+                found[case] = {"network": name, "library": case[0], "precision": case[1], **row}
+    return [found[case] for case in cases]
+
+
+def _has_onnxruntime() -> bool:
+    return all([importlib.util.find_spec(name) is not None for name in ("onnx", "onnxruntime")])
+
+
+def measure(networks: list[str], torch: str | None, threads: int) -> dict[str, Any]:
+    """Return the results of some networks, and print them."""
+    from benchmarks import machine, report
+
+    pythons = {"phonograd": sys.executable}
+    if _has_onnxruntime():
+        pythons["onnxruntime"] = sys.executable
     if torch:
         pythons["torch"] = torch
+    facts = {**machine.description(), "load_before": machine.load()}
+    results: dict[str, Any] = {"machine": facts, "threads": threads, "rounds": _ROUNDS, "rows": []}
     with tempfile.TemporaryDirectory() as folder:
         for name in networks:
-            _run(sys.executable, "--prepare", name, folder)
-            rows = [(library, kind) for library, kinds in LIBRARIES.items() if library in pythons for kind in kinds]
-            found: dict[tuple[str, str], dict[str, float]] = {}
-            for _ in range(_ROUNDS):
-                for library, kind in rows:
-                    options = ["--threads", str(threads), *(["--cpu"] if by_processor else [])]
-                    text = _run(pythons[library], "--row", name, library, kind, folder, *options)
-                    row = json.loads(text.splitlines()[-1])
-                    before = found.setdefault((library, kind), row)
-                    if row["milliseconds"] < before["milliseconds"]:
-                        found[library, kind] = row
-            for (library, kind), row in found.items():
-                speed = found[library, "float32"]["milliseconds"] / row["milliseconds"]
-                figures = f"{row['milliseconds']:.2f} | {speed:.2f} | {row['megabytes']:.0f}"
-                yield f"| {name} | {library} | {kind} | {figures} |"
+            results["rows"] += _measured(name, pythons, threads, folder)
+    print("\n".join(report.int8({"precision_int8": results})))
+    return results
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -278,19 +294,28 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("networks", nargs="*", default=list(SHAPES), help="networks to measure")
     parser.add_argument("--torch", help="a Python with PyTorch")
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--cpu", action="store_true", help="measure the processor's time; use one thread")
+    parser.add_argument("--write", action="store_true", help="keep the results of all networks and write the page")
     parser.add_argument("--prepare", nargs=2, help=argparse.SUPPRESS)
     parser.add_argument("--row", nargs=4, help=argparse.SUPPRESS)
     given = parser.parse_args(arguments)
     if given.prepare:
         prepare(given.prepare[0], Path(given.prepare[1]))
-    elif given.row:
+        return
+    if given.row:
         name, library, precision, folder = given.row
         call = _RUNS[library](name, precision, Path(folder), given.threads)
-        print(json.dumps(_measure(call, time.process_time if given.cpu else time.perf_counter)))
-    else:
-        for line in table(given.networks, given.torch, given.threads, given.cpu):
-            print(line, flush=True)
+        print(json.dumps(_measure(call, time.process_time if given.threads == 1 else time.perf_counter)))
+        return
+    if unknown := [name for name in given.networks if name not in SHAPES]:
+        parser.error(f"unknown networks {unknown}; they are {', '.join(SHAPES)}")
+    if given.write and (given.networks != list(SHAPES) or not given.torch or not _has_onnxruntime()):
+        parser.error("--write needs all networks, --torch, and onnx and onnxruntime beside this library")
+    results = measure(given.networks, given.torch, given.threads)
+    if given.write:
+        from benchmarks import report
+
+        (HERE / "results" / "precision_int8.json").write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+        report.write_pages()
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Write the tables of README.md, docs/performance.md and docs/precision.md: ``python -m benchmarks.report``.
+"""Write the tables of README.md and of pages in docs: ``python -m benchmarks.report``.
 
 A table is between ``<!-- figures: NAME -->`` and ``<!-- end of figures -->`` and depends only on the files in
 ``benchmarks/results``. The tests check that the documents show the last run.
@@ -18,7 +18,10 @@ from benchmarks.workloads_nd import WORKLOADS
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
-PAGES = (ROOT / "README.md", ROOT / "docs" / "performance.md", ROOT / "docs" / "precision.md")
+PAGES = (
+    ROOT / "README.md",
+    *[ROOT / "docs" / f"{name}.md" for name in ("performance", "precision", "quantization")],
+)
 TITLES = {"mxnet": "MXNet", "torch": "PyTorch", "jax": "JAX (jit)"}
 MARKED = re.compile(r"(<!-- figures: (\w+) -->\n).*?(<!-- end of figures -->)", re.DOTALL)
 
@@ -354,6 +357,25 @@ def precision(every: dict[str, Results]) -> list[str]:
     return ["", *table([*heads, "activations", "saved"], rows), "", place, ""]
 
 
+def int8(every: dict[str, Results]) -> list[str]:
+    """Return time and memory of predictions in float32 and int8: a network, a library and a precision per row."""
+    if "precision_int8" not in every:
+        return ["", "`python -m benchmarks.precision_int8 --write` has not run on this machine yet.", ""]
+    found = every["precision_int8"]
+    by_case = {(row["network"], row["library"], row["precision"]): row for row in found["rows"]}
+    titles = {**TITLES, "onnxruntime": "onnxruntime"}
+    rows = []
+    for (network, library, dtype), row in by_case.items():
+        speed = by_case[network, library, "float32"]["milliseconds"] / row["milliseconds"]
+        own = by_case[network, "phonograd", dtype]["milliseconds"]
+        against = "-" if library == "phonograd" else f"{row['milliseconds'] / own:.2f}"
+        cells = [network, titles.get(library, library), dtype, duration(row["milliseconds"] / 1e3)]
+        rows.append([*cells, f"{speed:.2f}", against, f"{row['megabytes']:.0f} MiB"])
+    heads = ["network", "library", "precision", "prediction", "float32 / this", "this / ours", "peak"]
+    clock = "processor time" if found["threads"] == 1 else "time on the clock"
+    return ["", *table(heads, rows), "", f"{_place(found)} The figures are {clock}.", ""]
+
+
 TABLES: dict[str, Callable[[dict[str, Results]], list[str]]] = {
     "speed": speed,
     "models": models,
@@ -375,6 +397,7 @@ TABLES: dict[str, Callable[[dict[str, Results]], list[str]]] = {
     "compiled": lambda every: stored_table(every, "compiled"),
     "attention": attention,
     "precision": precision,
+    "int8": int8,
     "convolution": convolution,
     "loader": loader,
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 
 import numpy as np
@@ -15,6 +16,7 @@ from phonograd.core.kernels.quantized import plans, winograd
 from phonograd.core.kernels.quantized.dots import Dot, dot_of
 from phonograd.core.kernels.routine import Routine, module
 from phonograd.core.kernels.target import Machine
+from phonograd.core.lower.ir.function_builder import Value
 from phonograd.core.run.host import _dots
 
 RANDOM = np.random.default_rng(0)
@@ -39,20 +41,58 @@ def numbers(dtype, *shape):
     return RANDOM.integers(limits.min, limits.max + 1, shape).astype(dtype)
 
 
-@pytest.fixture(params=["own", "plain", "bytes"])
+@dataclasses.dataclass(frozen=True)
+class EmulatedVnni(Dot):
+    """The steps of VNNI, with each instruction replaced by what its description says.
+
+    ``vpdpbusd`` multiplies four unsigned bytes of its second operand by four signed bytes of the third, ``vpdpwssd``
+    two signed 16-bit numbers of both. The products are added to the first operand, and the sum wraps around.
+    """
+
+    def _call(self, e, name, values):
+        total, data, weights = values
+        kind, count, width = e.vector_type(INT32), e.lanes * self.size, 32 // self.size
+        assert name.startswith("@llvm.x86.avx512.vpdpbusd" if self.size == 4 else "@llvm.x86.avx512.vpdpwssd")
+        wide = []
+        for value, extend in ((data, "zext" if self.size == 4 else "sext"), (weights, "sext")):
+            small = e.assign(f"bitcast {kind} {value.text} to <{count} x i{width}>")
+            wide.append(e.assign(f"{extend} <{count} x i{width}> {small} to <{count} x i32>"))
+        products = e.assign(f"mul <{count} x i32> {wide[0]}, {wide[1]}")
+        for number in range(self.size):
+            places = ", ".join([f"i32 {lane * self.size + number}" for lane in range(e.lanes)])
+            chosen = f"<{count} x i32> {products}, <{count} x i32> poison, <{e.lanes} x i32> <{places}>"
+            total = e.add(total, Value(e.assign(f"shufflevector {chosen}"), INT32))
+        return total
+
+
+INSTRUCTIONS = {
+    "own": (None, dot_of),
+    "plain": (None, lambda dtype, machine: Dot(2, "plain")),
+    "bytes": (None, lambda dtype, machine: Dot(4 if dtype == UINT8 else 2, "plain")),
+    # LLVM divides vectors that are too long for this processor
+    "vnni of 32 bytes": (Machine(32, 16, dots="vnni"), lambda d, m: EmulatedVnni(*dataclasses.astuple(dot_of(d, m)))),
+    "vnni of 64 bytes": (Machine(64, 32, dots="vnni"), lambda d, m: EmulatedVnni(*dataclasses.astuple(dot_of(d, m)))),
+}
+
+
+@pytest.fixture(
+    params=[pytest.param(name, marks=[pytest.mark.slow] * ("64" in name), id=name) for name in INSTRUCTIONS]
+)
 def instructions(request, monkeypatch):
-    """Use the processor's instructions, plain ones, or plain ones on words of four bytes."""
-    kinds = {
-        "own": dot_of,
-        "plain": lambda dtype, machine: Dot(2, "plain"),
-        "bytes": lambda dtype, machine: Dot(4 if dtype == UINT8 else 2, "plain"),
-    }
-    monkeypatch.setattr(plans, "dot_of", kinds[request.param])
-    plans._dense.cache_clear()
-    plans._convolution.cache_clear()
+    """Use the processor's instructions, plain ones, plain ones on words of four bytes, or those of VNNI, emulated."""
+    machine, choose = INSTRUCTIONS[request.param]
+    monkeypatch.setattr(plans, "dot_of", choose)
+    planners = {"_dense": plans._dense, "_convolution": plans._convolution}
+    for planner in planners.values():
+        planner.cache_clear()
+    if machine is not None:
+        monkeypatch.setattr(plans, "_dense", lambda *known: planners["_dense"](*known[:-1], machine))
+        monkeypatch.setattr(
+            plans, "_convolution", lambda *known: planners["_convolution"](*known[:-2], machine, known[-1])
+        )
     yield
-    plans._dense.cache_clear()
-    plans._convolution.cache_clear()
+    for planner in planners.values():
+        planner.cache_clear()
 
 
 def run(name, machine_arrays, **parameters):

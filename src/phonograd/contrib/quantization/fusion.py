@@ -28,6 +28,8 @@ Ranges = Callable[[str], tuple[float, float]]
 
 #: levels of weights: symmetric, and the same as MXNet's
 _WEIGHT_LEVELS = 127.0
+#: the largest bias, in units of the sums
+_MOST_UNITS = 2.0**30
 
 
 class _Quantized(NamedTuple):
@@ -158,6 +160,8 @@ class Fusion:
         self.done.append(entry.name)
         axes = tuple(range(1, weight.ndim))
         limit = np.abs(weight).max(axis=axes) if self.by_channel else np.full(len(weight), np.abs(weight).max())
+        # the bias in units of the sums must fit into int32: tiny weights beside a large bias become zeros
+        limit = np.maximum(limit, np.abs(bias) * _WEIGHT_LEVELS / (data.scale * _MOST_UNITS))
         step = np.where(limit > 0, limit, 1).astype(np.float32) / np.float32(_WEIGHT_LEVELS)
         numbers = np.rint(weight / step.reshape(-1, *(1,) * len(axes))).clip(-127, 127).astype(np.int8)
         needs_real = not self._feeds_quantized((unit.last, 0))

@@ -176,7 +176,8 @@ def calibrate_symbol(symbol: Symbol, ranges: dict[str, tuple[float, float]]) -> 
 
 
 def observed_name(entry: Entry) -> str:
-    """Return the output of the real graph whose range a conversion needs, from its name in the quantized graph."""
+    """Return the output of the real graph whose range a conversion needs."""
     if entry.operator == _QUANTIZE:
-        return entry.name.removesuffix("_quantize")
+        source = entry.inputs[0]
+        return source[0].name if source[0].is_argument else output_name(source)
     return f"{entry.name.removeprefix('requantize_').removeprefix('quantized_')}_output"

@@ -30,7 +30,7 @@ __all__ = ["dequantize", "quantize", "quantize_v2", "requantize"]
 
 #: names of the outputs of every quantized operator
 OUTPUTS = ("output", "min_output", "max_output")
-_RANGE = ("output", "min_range", "max_range")
+_RANGE = ("output0", "output1", "output2")
 
 
 def _extremes(data: Node) -> tuple[Node, Node]:
