@@ -85,7 +85,7 @@ def test_sums_take_the_place_of_what_is_added_to() -> None:
     assert made.memory.arena == 64 * 64 * 4
 
 
-def added(shape: Callable[[Node, Node, Node], Node], *sizes: tuple[int, int]) -> tuple[NativeProgram, int]:
+def added(shape: Callable[[Node, Node, Node], Node], *sizes: tuple[int, ...]) -> tuple[NativeProgram, int]:
     (x, y, z), bindings = leaves(*sizes)
     target = shape(x, y, z)
     assert_same_bits(run([target], bindings), {**bindings, **run_singly([target], bindings)})
@@ -112,6 +112,14 @@ def test_long_sums_are_added_by_themselves() -> None:
     made, parts = added(lambda x, y, z: matmul(x, y) + matmul(x, z), (5, DEPTH + 1), (DEPTH + 1, 6), (DEPTH + 1, 6))
     assert (parts, products_of(made)) == (3, 2)
     assert added(lambda x, y, z: matmul(x, y) + matmul(x, z), (5, DEPTH), (DEPTH, 6), (DEPTH, 6))[1] == 2
+
+
+def test_biases_of_large_results_are_added_by_products() -> None:
+    sizes = (600, 30), (30, 500), (500,)
+    assert added(lambda x, y, z: matmul(x, y) + z, *sizes)[1] == (2 if host().matrix_unit else 1)
+    # an elementwise kernel adds the bias with the rest, and products of many terms are added up first
+    assert added(lambda x, y, z: REGISTRY["tanh"](matmul(x, y) + z), *sizes)[1] == 2
+    assert added(lambda x, y, z: matmul(x, y) + z, (600, DEPTH + 1), (DEPTH + 1, 500), (500,))[1] >= 2
 
 
 def test_a_transposed_operand_of_many_products_is_copied_once() -> None:

@@ -110,6 +110,7 @@ class LibraryKernels:
         for read in (self._in_memory, self._views.in_order):
             views = [read(lhs), read(rhs)]
             facts: dict[str, Any] = {"adds": old is not None, "uses": uses}
+            facts["to_rows"] = old is not None and old.shape != node.shape
             facts |= {"is_steady": views[1].source in self._steady, "second": views[1].source.dtype}
             found = plan_product(views[0].pattern, views[1].pattern, views[0].source.dtype, **facts)
             if found is not None:

@@ -84,17 +84,20 @@ def sums_of_products(order: Order, kept: Iterable[Node]) -> dict[Node, Sum]:
     """Return the sums that are computed together with a product, by their node.
 
     They are those of two products, or of such a sum and a product: gradients of a parameter that is used many times,
-    gates of recurrent layers. A product of several blocks of terms is not among them: its blocks must be added up
-    first.
+    gates of recurrent layers. So are those of a large product and a bias, if no other kernel could add it. A product of
+    several blocks of terms is not among them: its blocks must be added up first.
     """
     lowerings, expressions = order.lowerings, order.expressions
     products = {node: number for number, node in enumerate(order.nodes) if lowerings[node].is_product}
     found: dict[Node, Sum] = {}
-    if len(products) < 2:
+    if not products:
         return found
     readers = _readers(order, kept)
     for node in [node for node in order.nodes if expressions[node].operator is _ADD]:
         first, second = order.sources[node]
+        if first in products and readers[first] == 1 and _is_bias(order, node, first, second):
+            found[node] = Sum(first, second)
+            continue
         if first.shape != second.shape or first not in products or second not in products:
             continue
         old, late = (first, second) if products[first] < products[second] else (second, first)
@@ -104,6 +107,24 @@ def sums_of_products(order: Order, kept: Iterable[Node]) -> dict[Node, Sum]:
                 products[node] = products[late]
                 break
     return found
+
+
+def _is_bias(order: Order, node: Node, product_node: Node, bias: Node) -> bool:
+    """Return whether a large product and a vector are summed, and other products alone read the sum in the plan."""
+    shape = product_node.shape
+    is_large_matrix = len(shape) == 2 and shape[1] > 1 and node.size * node.dtype.itemsize >= LARGE_BYTES
+    if not is_large_matrix or bias.shape not in (shape[1:], (1, *shape[1:])) or host().matrix_unit:
+        return False
+    if len({node.dtype, product_node.dtype, bias.dtype}) > 1 or not _can_be_added(order, product_node):
+        return False
+    sums = {node}
+    for reader in order.nodes:
+        if not sums.isdisjoint(order.sources[reader]):
+            if order.lowerings[reader].is_view:
+                sums.add(reader)
+            elif not order.lowerings[reader].is_product:
+                return False
+    return True
 
 
 def roundings_of_products(order: Order, kept: Iterable[Node]) -> dict[Node, Node]:
@@ -209,15 +230,17 @@ def plan_product(
     uses: int = 1,
     is_steady: bool = False,
     second: DType | None = None,
+    to_rows: bool = False,
 ) -> Product | None:
     """Return how to multiply matrices, or None where the axes before the last two cannot be walked with two strides.
 
     They can for operands that are contiguous. Operands of 16 bits have a float32 product. ``adds`` says whether the
-    product is added to a contiguous ``old``, ``uses`` how many products of few rows read ``rhs``, and ``is_steady``
-    that packing ``rhs`` costs nothing, because it is the same in many runs. ``second`` is the dtype of ``rhs`` if it is
-    another one: 16 bits beside float32, or float32 beside 16 bits.
+    product is added to a contiguous ``old``, and ``to_rows`` whether that is one row, for all rows; ``uses`` how many
+    products of few rows read ``rhs``, and ``is_steady`` that packing ``rhs`` costs nothing, because it is the same in
+    many runs. ``second`` is the dtype of ``rhs`` if it is another one: 16 bits beside float32, or float32 beside 16
+    bits.
     """
-    return _known_plan(lhs, rhs, dtype, machine or host(), adds, uses, is_steady, second or dtype)
+    return _known_plan(lhs, rhs, dtype, machine or host(), adds, uses, is_steady, second or dtype, to_rows)
 
 
 def is_large(shape: Shape, terms: int, itemsize: int) -> bool:
@@ -264,6 +287,7 @@ def _plan(
     uses: int,
     is_steady: bool,
     second: DType,
+    to_rows: bool = False,
 ) -> Product | None:
     rows, terms = lhs.shape[-2:]
     columns = rhs.shape[-1]
@@ -284,6 +308,8 @@ def _plan(
             )
         ]
     old, names = result if adds else None, ("lhs", "rhs")
+    if old is not None and to_rows:
+        old = old._replace(row=0)
     if machine.matrix_unit and dtype in HALVES and is_worth(sizes):
         if min(*lhs.strides, *rhs.strides) < 0:
             return None
