@@ -6,7 +6,7 @@ noisy: only the ratios are meaningful. The table shows peer / phonograd, so abov
 ``MXNET_PYTHON``, ``TORCH_PYTHON`` or ``JAX_PYTHON`` names the Python of a peer. Without it, the Python that ``make
 peers`` installed under ``PEERS_HOME`` (``~/.cache/phonograd-peers``) runs the peer; without either, the peer is
 skipped. PyTorch and MXNet run their workloads eagerly, as phonograd does. Those of JAX are compiled as a whole
-(``jax.jit``), and ``small50-compiled`` is the one workload that phonograd compiles (``mx.compile``) as well.
+(``jax.jit``); :mod:`.compiled` compares steps that both libraries compile.
 
 ``--write`` writes the result with a description of the machine to ``benchmarks/results/comparison.json``, and from
 there into README.md and docs/performance.md (:mod:`benchmarks.report`). Use it for a run of all workloads on an idle

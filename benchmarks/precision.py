@@ -42,7 +42,7 @@ WARM_UP, LEAST_WARM_UP = 6, 2
 #: time that the steps before the measurement may take, and those of it; a first step that takes longer is the only one
 SECONDS = 2.5
 #: time after which a process is stopped
-MOST_SECONDS = 60
+MOST_SECONDS = 90
 
 _WIDTH, _LENGTH = 256, 64
 _SHAPES = {"mlp": (1024, 1024), "lstm": (64, 32, 128), "resnet18": (16, 3, 112, 112), "encoder": (32, _LENGTH, _WIDTH)}

@@ -377,7 +377,6 @@ def module_embedding(jax, words=10_000, width=128, batch=64, length=32):
 
 WORKLOADS = {
     "small50": small50,
-    "small50-compiled": small50,
     "regression": regression,
     "mlp": mlp,
     "lstm": lstm,

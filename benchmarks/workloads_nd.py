@@ -179,27 +179,6 @@ def matmul(mx, size=1024):
     return step
 
 
-def small50_compiled(mx, size=10):
-    """the same inside `mx.compile`, against `jax.jit`"""
-    nd, autograd = mx.nd, mx.autograd
-    x, w = nd.ones((size,)), nd.ones((size,)) * 0.5
-    w.attach_grad()
-
-    @mx.compile
-    def train(x, w):
-        with autograd.record():
-            y = x
-            for _ in range(25):
-                y = nd.tanh(y * w)
-        y.backward()
-
-    def step():
-        train(x, w)
-        w.grad.wait_to_read()
-
-    return step
-
-
 def cross_entropy(mx, batch=256, classes=4096):
     """softmax cross-entropy over 256 x 4096, and backward"""
     nd, autograd = mx.nd, mx.autograd
@@ -539,7 +518,6 @@ def gluon_embedding(mx, words=10_000, width=128, batch=64, length=32):
 
 WORKLOADS = {
     "small50": small50,
-    "small50-compiled": small50_compiled,
     "regression": regression,
     "mlp": mlp,
     "lstm": lstm,
@@ -568,6 +546,6 @@ WORKLOADS = {
     "gluon-embedding": gluon_embedding,
 }
 #: workloads that MXNet cannot run: it refuses to record assignments
-ONLY_PHONOGRAD = {"small50-compiled", "slices-recorded"}
+ONLY_PHONOGRAD = {"slices-recorded"}
 #: workloads with a new graph in each step, which cannot be compiled as a whole
 WITHOUT_JAX = {"trees"}

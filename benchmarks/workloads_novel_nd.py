@@ -119,9 +119,9 @@ def notebook(mx, lines=8):
     return step
 
 
-def trees(mx, leaves=20, words=100, hidden=64):
-    """LSTM cells along another random tree of 20 words in each step, 64 units, and backward"""
-    nd, autograd = mx.nd, mx.autograd
+def _tree_network(mx, words, hidden):
+    """Return the function that runs LSTM cells along a tree."""
+    nd = mx.nd
     table, weight, bias = _variables(mx, [(words, hidden), (2 * hidden, 4 * hidden), (4 * hidden,)])
 
     def state(tree):
@@ -133,10 +133,36 @@ def trees(mx, leaves=20, words=100, hidden=64):
         cell = nd.sigmoid(entrance) * nd.tanh(candidate) + nd.sigmoid(keep) * (left_cell + right_cell)
         return nd.sigmoid(outlet) * nd.tanh(cell), cell
 
+    return state
+
+
+def trees(mx, leaves=20, words=100, hidden=64):
+    """LSTM cells along another random tree of 20 words in each step, 64 units, and backward"""
+    nd, autograd = mx.nd, mx.autograd
+    state = _tree_network(mx, words, hidden)
+
     def step(number):
         with autograd.record():
             out, _ = state(random_tree(random_for("trees", number), words, leaves))
             loss = (out * out).sum()
+        loss.backward()
+        nd.waitall()
+
+    return step
+
+
+def forest(mx, count=32, leaves=20, words=100, hidden=64):
+    """a minibatch of 32 random trees of 10 to 20 words in each step, one after the other, and one backward pass"""
+    nd, autograd = mx.nd, mx.autograd
+    state = _tree_network(mx, words, hidden)
+
+    def step(number):
+        draw = random_for("forest", number)
+        with autograd.record():
+            loss = 0
+            for _ in range(count):
+                out, _ = state(random_tree(draw, words, draw.randint(leaves // 2, leaves)))
+                loss = loss + (out * out).sum()
         loss.backward()
         nd.waitall()
 
@@ -245,6 +271,7 @@ WORKLOADS = {
     "new-shapes": new_shapes,
     "notebook": notebook,
     "trees": trees,
+    "forest": forest,
     "ragged": ragged,
     "varbatch": varbatch,
     "search": search,

@@ -64,7 +64,7 @@ def notebook(torch, lines=8):
     return step
 
 
-def trees(torch, leaves=20, words=100, hidden=64):
+def _tree_network(torch, words, hidden):
     table, weight, bias = parameters = _variables(torch, [(words, hidden), (2 * hidden, 4 * hidden), (4 * hidden,)])
 
     def state(tree):
@@ -76,10 +76,31 @@ def trees(torch, leaves=20, words=100, hidden=64):
         cell = torch.sigmoid(entrance) * torch.tanh(candidate) + torch.sigmoid(keep) * (left_cell + right_cell)
         return torch.sigmoid(outlet) * torch.tanh(cell), cell
 
+    return state, parameters
+
+
+def trees(torch, leaves=20, words=100, hidden=64):
+    state, parameters = _tree_network(torch, words, hidden)
+
     def step(number):
         _clear(parameters)
         out, _ = state(random_tree(random_for("trees", number), words, leaves))
         (out * out).sum().backward()
+
+    return step
+
+
+def forest(torch, count=32, leaves=20, words=100, hidden=64):
+    state, parameters = _tree_network(torch, words, hidden)
+
+    def step(number):
+        draw = random_for("forest", number)
+        _clear(parameters)
+        loss = 0
+        for _ in range(count):
+            out, _ = state(random_tree(draw, words, draw.randint(leaves // 2, leaves)))
+            loss = loss + (out * out).sum()
+        loss.backward()
 
     return step
 
@@ -178,6 +199,7 @@ WORKLOADS = {
     "new-shapes": new_shapes,
     "notebook": notebook,
     "trees": trees,
+    "forest": forest,
     "ragged": ragged,
     "varbatch": varbatch,
     "search": search,

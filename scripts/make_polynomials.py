@@ -7,12 +7,14 @@ error that remains, in units of the last place of the result: what comes on top 
 
 Needs mpmath (which the library does not)::
 
-    python scripts/make_polynomials.py
+    python scripts/make_polynomials.py                 all of them (an hour)
+    python scripts/make_polynomials.py TANH ERFC_ROOT  these only; the others stay as they are
 """
 
 from __future__ import annotations
 
 import pathlib
+import sys
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -142,6 +144,15 @@ def odd_weight(function: Function) -> Function:
     return lambda z: z * mp.sqrt(z) / function(mp.sqrt(z))
 
 
+def tanh_weight(z: Any) -> Any:
+    """Return the weight of the tail of tanh(r): a remainder r above 0.185 occurs only for x above (r - 0.185) / 0.0536.
+
+    n log(2) / 2 falls behind x by 0.0536 x, and the result is 1 - 2 exp(-2 x) (see ``vector_math.tanh``).
+    """
+    least = (mp.sqrt(z) - mpf("0.185")) / mpf("0.0536")
+    return odd_weight(mp.tanh)(z) * mp.exp(-2 * max(least, 0))
+
+
 def cos_tail(z: Any) -> Any:
     """Return (cos(x) - 1 + z / 2) / z**2 as a function of z = x * x."""
     return (mp.cos(mp.sqrt(z)) - 1 + z / 2) / (z * z)
@@ -175,14 +186,14 @@ def erf_tail(z: Any) -> Any:
     return mp.erf(x) / x - 1
 
 
-def erfc_scaled(center: Any) -> Function:
-    """Return exp(x * x) * erfc(x) as a function of x - center."""
-    return lambda u: mp.exp((u + center) ** 2) * mp.erfc(u + center)
+def erfc_root(x: Any) -> Any:
+    """Return the eighth root of erfc(x)."""
+    return mp.root(mp.erfc(x), 8)
 
 
-def erfc_weight(center: Any) -> Function:
+def erfc_root_weight(x: Any) -> Any:
     """Return the weight of the above in 1 - erfc(x)."""
-    return lambda u: mp.exp(-((u + center) ** 2)) / mp.erf(u + center)
+    return 8 * erfc_root(x) ** 7 / mp.erf(x)
 
 
 def _erfinv_ratio(w: Any) -> Any:
@@ -229,7 +240,7 @@ def fits() -> dict[str, Fit]:
         "EXP_WIDE": Fit(
             exp_tail, lambda r: r * r / mp.exp(r), -remainder, remainder, 5, None, "(exp(r) - 1 - r) / r**2", wide=True
         ),
-        "TANH": Fit(odd_tail(mp.tanh), odd_weight(mp.tanh), 0, mpf("0.3025"), 4, 10, "(tanh(x) / x - 1) / x**2"),
+        "TANH": Fit(odd_tail(mp.tanh), tanh_weight, 0, 1, 2, 8, "(tanh(x) / x - 1) / x**2"),
         "SINH": Fit(odd_tail(mp.sinh), odd_weight(mp.sinh), 0, 1, 3, 6, "(sinh(x) / x - 1) / x**2"),
         "LOG": Fit(
             log_tail,
@@ -258,17 +269,10 @@ def fits() -> dict[str, Fit]:
             10,
             "(arctan(t) / t - 1) / t**2",
         ),
-        "ERF": Fit(erf_tail, lambda z: mp.sqrt(z) / mp.erf(mp.sqrt(z)), 0, 1, 6, 12, "erf(x) / x - 1, in x**2"),
-        "ERFC": Fit(
-            erfc_scaled(mpf("2.5")),
-            erfc_weight(mpf("2.5")),
-            mpf("-1.5"),
-            mpf("1.5"),
-            8,
-            None,
-            "exp(x**2) erfc(x), in x - 2.5",
+        "ERF": Fit(
+            erf_tail, lambda z: mp.sqrt(z) / mp.erf(mp.sqrt(z)), 0, mpf("1.21"), 6, 13, "erf(x) / x - 1, in x**2"
         ),
-        "ERFC_WIDE": Fit(erfc_scaled(mpf(3)), erfc_weight(mpf(3)), -2, 3, None, 21, "exp(x**2) erfc(x), in x - 3"),
+        "ERFC_ROOT": Fit(erfc_root, erfc_root_weight, mpf("1.1"), 6, 6, 18, "erfc(x)**(1/8)"),
         "ERFINV_NEAR": _erfinv_near(3.0, 6.0, 10, 23),
         "ERFINV_MIDDLE": _erfinv_far(3.25, 6.0**0.5, 4.1, 9, 20),
         "ERFINV_FAR": _erfinv_far(5.0, 4.1, 6.1, None, 19),
@@ -276,33 +280,27 @@ def fits() -> dict[str, Fit]:
     }
 
 
-def write() -> None:
-    """Write the file."""
-    lines = [
-        '"""Coefficients of the polynomials in the functions beside this file, constant term first.',
-        "",
-        "Written by scripts/make_polynomials.py, which says how. Errors are in units of the last place.",
-        '"""',
-        "",
-        "from __future__ import annotations",
-        "",
-        "from ...dtypes import FLOAT32, FLOAT64, DType",
-        "",
-        "Table = dict[DType, tuple[float, ...]]",
-    ]
-    for name, wanted in fits().items():
-        lines += ["", f"#: {wanted.comment}", f"{name}: Table = {{"]
-        for kind, degree in ((np.float32, wanted.single), (np.float64, wanted.double)):
-            if degree is None:
-                continue
-            found, error = fit(wanted, kind, degree)
-            print(f"{name:14} {kind.__name__} degree {degree:2} error {error:.4f}", flush=True)
-            lines += [f"    # error {error:.4f}", f"    {kind.__name__.upper()}: ("]
-            lines += [f"        {coefficient!r}," for coefficient in found] + ["    ),"]
-        lines += ["}"]
+def _table(name: str, wanted: Fit) -> str:
+    """Return the text of a table of coefficients."""
+    lines = [f"#: {wanted.comment}", f"{name}: Table = {{"]
+    for kind, degree in ((np.float32, wanted.single), (np.float64, wanted.double)):
+        if degree is None:
+            continue
+        found, error = fit(wanted, kind, degree)
+        print(f"{name:14} {kind.__name__} degree {degree:2} error {error:.4f}", flush=True)
+        lines += [f"    # error {error:.4f}", f"    {kind.__name__.upper()}: ("]
+        lines += [f"        {coefficient!r}," for coefficient in found] + ["    ),"]
+    return "\n".join([*lines, "}"])
+
+
+def write(names: list[str]) -> None:
+    """Fit some tables, or all, and write the file with the others as they are."""
     path = ROOT / "src/phonograd/core/lower/vector_math/coefficients.py"
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    head, *tables = path.read_text(encoding="utf-8").rstrip("\n").split("\n\n#: ")
+    before = {table.split("\n")[1].partition(":")[0]: f"#: {table}" for table in tables}
+    after = [before[name] if names and name not in names else _table(name, wanted) for name, wanted in fits().items()]
+    path.write_text("\n\n".join([head, *after]) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
-    write()
+    write(sys.argv[1:])

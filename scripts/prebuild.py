@@ -22,13 +22,14 @@ import numpy as np
 os.environ["PHONOGRAD_CACHE_DIRECTORY"] = ""
 
 import phonograd as mx
+from phonograd.core.base import processor
 from phonograd.core.base.errors import MXNetError
 from phonograd.core.derive.gradient import differentiate
 from phonograd.core.graph.node import Node
 from phonograd.core.graph.operator import REGISTRY
 from phonograd.core.kernels.launch import Written
 from phonograd.core.ops.math.structural import leaf, variable
-from phonograd.core.plan import cache, eager, eager_launch, promotion
+from phonograd.core.plan import eager, eager_launch, promotion
 from phonograd.core.plan.native_program import NativeProgram
 from phonograd.core.run import kernel_cache, objects, prebuilt
 from phonograd.core.run.compiler import Description
@@ -61,7 +62,7 @@ class Collector:
             mock.patch.object(eager._Maker, "evaluate", _bound(self._evaluate)),
             mock.patch.object(kernel_cache, "kernels", self._kernels),
             mock.patch.object(kernel_cache, "precompile"),
-            mock.patch.object(cache, "MOST_NUMBERS_PER_NODE", 1 << 60),
+            mock.patch.object(processor, "choices", return_value=processor.Choices(numbers_per_node=1 << 60)),
             mock.patch.object(promotion, "is_due", return_value=False),
             mock.patch.object(RecipeProgram, "run", _results),
         ]

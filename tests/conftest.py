@@ -1,10 +1,13 @@
-"""Settings for every test: how hypothesis searches."""
+"""Settings for every test: how hypothesis searches, and the same plans on all machines."""
 
 import os
 from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
+
+# before the library reads its settings; processes that tests start inherit it
+os.environ.setdefault("PHONOGRAD_TUNING", "off")
 
 import phonograd as mx
 from phonograd.core.trace.novelty import NOVELTY

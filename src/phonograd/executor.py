@@ -9,11 +9,13 @@ from typing import Any
 import numpy as np
 
 from . import autograd
-from .core.array.handle import assign, is_recorded, make, node_in
+from .core.array.handle import assign, is_recorded, known_value, make, node_in, replace
 from .core.backward.function import record_call, sources_of
 from .core.base.devices import Context, as_context
 from .core.base.docstrings import complete_classes
 from .core.base.errors import MXNetError, nearest
+from .core.capture.compiled import Compiled
+from .core.capture.replay import is_replaceable
 from .core.graph.interface import is_known
 from .core.graph.node import Node
 from .core.ops.math.structural import detach
@@ -83,6 +85,10 @@ class Executor:
         self._recorded: list[NDArray] | None = None
         self._monitor: Callable[[str, NDArray], Any] | None = None
         self._monitor_all = False
+        # Python code of the user must run once in each pass
+        self._is_captured = not self._groups and not symbol._looks_at_values
+        #: predictions, which are captured and replayed
+        self._predict: Compiled[..., list[NDArray]] = Compiled(self._run, quietly=True)
         #: gradients that operators passed to their inputs in a monitored backward pass, by MXNet's names
         self._seen_gradients: list[tuple[str, NDArray]] = []
 
@@ -142,6 +148,13 @@ class Executor:
         for name, value in kwargs.items():
             self._feed(name, value)
         seen: list[tuple[str, NDArray]] = []
+        if not is_train and self._monitor is None and self._is_captured:
+            with autograd.pause(train_mode=False):
+                found = self._predict(*self.arg_dict.values(), *self.aux_dict.values())
+            self._recorded = None
+            if not self._replace_outputs(found):
+                self._keep([detach(node_in(array, LOCAL.trace)) for array in found])
+            return self.outputs
         found = self._compute(is_train, is_train, None if self._monitor is None else functools.partial(_note, seen))
         nodes = [node_in(array, LOCAL.trace) for array in found]
         self._recorded = found if is_train else None
@@ -151,6 +164,10 @@ class Executor:
             assert self._monitor is not None
             self._monitor(name, array)
         return self.outputs
+
+    def _run(self, *arrays: NDArray) -> list[NDArray]:
+        """Return the outputs for arguments and auxiliary states in order."""
+        return self._symbol._run(dict(zip([*self.arg_dict, *self.aux_dict], arrays, strict=True)), self._ctx)
 
     def _compute(self, recorded: bool, training: bool, monitor: Callable[[str, Node], None] | None) -> list[NDArray]:
         """Return the outputs, and update auxiliary states."""
@@ -198,6 +215,20 @@ class Executor:
         if tuple(value.shape) != target.shape:
             raise ValueError(f"Shape not match! Argument {name}, need: {target.shape}, received: {tuple(value.shape)}")
         target[:] = value
+
+    def _replace_outputs(self, found: list[NDArray]) -> bool:
+        """Store the known values of some arrays in the outputs; return whether that was possible."""
+        kept, values = self._outputs, [known_value(array) for array in found]
+        if kept is None:
+            return False
+        for array, value in zip(kept, values, strict=True):
+            if type(value) is not np.ndarray or value.shape != array.shape or value.dtype != array._dtype:
+                return False
+            if not is_replaceable(array):
+                return False
+        for array, value in zip(kept, values, strict=True):
+            replace(array, value)
+        return True
 
     def _keep(self, nodes: list[Node]) -> None:
         """Store new values in the outputs; they stay the same arrays while their shapes do not change."""

@@ -305,7 +305,7 @@ class Evaluation:
 
     tier: str
     """``plan``: fused kernels; ``eager``: operator by operator; ``eager gradient``: a new record and its gradients,
-    operator by operator; ``reference``: NumPy."""
+    operator by operator; ``immediate``: a single call of a program that is always new; ``reference``: NumPy."""
     operators: tuple[str, ...]
     """The operators it computes, in order."""
     reason: str

@@ -374,6 +374,11 @@ def test_bad_arguments_are_refused() -> None:
         amp.init("bfloat16", target_precision_ops=["FullyConected"])
     with pytest.raises(TypeError, match=r"write \['FullyConnected'\]"):
         amp.init("bfloat16", target_precision_ops="FullyConnected")
+    with pytest.raises(mx.base.MXNetError, match=r"'Activation' has no parameter 'act_typ' \(did you mean 'act_type'"):
+        amp.init("bfloat16", conditional_fp32_ops=[("Activation", "act_typ", ["relu"])])
+    for wrong in ("Activation", ("Activation", "act_type", "relu")):
+        with pytest.raises(TypeError, match="for example"):
+            amp.init("bfloat16", conditional_fp32_ops=[wrong])
     with pytest.raises(ValueError, match="in two lists"):
         amp.convert_symbol(mx.sym.var("x"), target_dtype_ops=["dot"], fp32_ops=["dot"])
     trainer = gluon.Trainer([], "sgd")

@@ -10,7 +10,6 @@ import pytest
 
 from phonograd import settings
 from phonograd.core.run import objects
-from phonograd.core.run.host import converts_halves
 
 try:
     from llvmlite import binding
@@ -19,13 +18,6 @@ except ImportError:
     IGNORED = ["test_*.py"]
 else:
     IGNORED = []
-
-
-@pytest.fixture
-def halves() -> None:
-    """Skip a test of kernels that compute with float16 where the processor does not convert it: NumPy computes there."""
-    if not converts_halves():
-        pytest.skip("this processor does not convert float16")
 
 
 @pytest.fixture(autouse=True)

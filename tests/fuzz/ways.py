@@ -26,6 +26,8 @@ import numpy as onp
 import phonograd as mx
 from phonograd import autograd, gluon, nd, np, npx, settings, sym
 from phonograd.core.array.handle import node_in
+from phonograd.core.backward import eager, eager_batches
+from phonograd.core.derive import gradient
 from phonograd.core.kernels.matmul import gemm
 from phonograd.core.plan import cache, loops, partition, promotion
 from phonograd.core.trace import novelty
@@ -224,7 +226,7 @@ def tiers(name: str) -> Iterator[None]:
 @contextlib.contextmanager
 def promoted() -> Iterator[None]:
     """Plan every graph in the background as soon as it comes back."""
-    with tiers("background"), mock.patch.object(promotion, "_cost_ns", return_value=0):
+    with tiers("background"), mock.patch.object(cache, "planning_ns", return_value=0):
         yield
         promotion.finish()
 
@@ -238,6 +240,20 @@ def immediate() -> Iterator[None]:
         yield
     LOCAL.trace.flush(end=True)
     LOCAL.trace = Trace()
+
+
+@contextlib.contextmanager
+def batched() -> Iterator[None]:
+    """Run equal operators of every new record together, however few there are."""
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(tiers("blocking"))
+        stack.enter_context(mock.patch.object(eager_batches, "LEAST_NODES", 1))
+        stack.enter_context(mock.patch.object(eager_batches, "LEAST_WIDTH", 0.0))
+        stack.enter_context(mock.patch.object(eager_batches, "MOST_SKIPPED", 0))
+        # every record counts as new
+        eager._seen.clear()
+        gradient._memory.clear()
+        yield
 
 
 @contextlib.contextmanager
@@ -262,6 +278,7 @@ CONDITIONS: dict[str, Callable[[], Any]] = {
     "one thread": lambda: divided(1),
     "three threads": lambda: divided(3),
     "eager": lambda: tiers("blocking"),
+    "batched": batched,
     "planned": lambda: tiers("plan"),
     "promoted": promoted,
     "immediate": immediate,

@@ -125,6 +125,13 @@ def test_contexts() -> None:
     assert parameter.list_ctx() == [mx.cpu(2)]
 
 
+def test_unknown_dtypes_are_refused_at_once() -> None:
+    with pytest.raises(
+        TypeError, match=r"Parameter 'weight' cannot be cast: data type 'float8' not understood; use one of"
+    ):
+        gluon.Parameter("weight", shape=(2, 3)).cast("float8")
+
+
 def test_cast() -> None:
     parameter = ready()
     parameter.cast("float64")

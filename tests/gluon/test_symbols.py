@@ -413,3 +413,18 @@ def test_a_symbol_block_shares_parameters_that_are_not_learned() -> None:
     block = gluon.SymbolBlock(net(data), data, params=net.collect_params())
     requests = [parameter.grad_req for parameter in block.collect_params().values()]
     assert requests == ["null", "null", "write", "write", "null", "null"]
+
+
+def test_imported_blocks_are_replayed(tmp_path: Path) -> None:
+    net = nn.HybridSequential()
+    net.add(nn.Dense(4, activation="relu", in_units=3), nn.BatchNorm(in_channels=4), nn.Dense(2, in_units=4))
+    net.initialize()
+    net.hybridize()
+    x = mx.nd.array([[1.0, -2.0, 3.0]])
+    expected = net(x).asnumpy()
+    net.export(str(tmp_path / "net"))
+    block = gluon.SymbolBlock.imports(str(tmp_path / "net-symbol.json"), ["data"], str(tmp_path / "net-0000.params"))
+    for _ in range(3):
+        assert block(x).asnumpy().tobytes() == expected.tobytes()
+    assert block._compiled is not None
+    assert (block._compiled.captured, block._compiled.repeated) == (1, 2)

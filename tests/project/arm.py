@@ -91,7 +91,7 @@ def closure(index: dict[str, dict[str, str]], names: tuple[str, ...]) -> list[st
     return found
 
 
-def _unpack(architecture: str, names: tuple[str, ...], target: Path, follow: bool) -> None:
+def unpack_packages(architecture: str, names: tuple[str, ...], target: Path, follow: bool) -> None:
     """Unpack packages of Debian, and the packages that they depend on, into a directory."""
     ready = target / ".ready"
     wanted = f"{RELEASE} {architecture} {' '.join(names)}\n"
@@ -108,13 +108,13 @@ def _unpack(architecture: str, names: tuple[str, ...], target: Path, follow: boo
     ready.write_text(wanted, "utf-8")
 
 
-def _install(target: Path) -> None:
-    """Install the wheels for aarch64 into a directory."""
+def install_wheels(target: Path, machine: str) -> None:
+    """Install the wheels for another machine into a directory."""
     names = [*requirements()[0], *_TOOLS]
     ready = target / ".ready"
     if ready.exists() and ready.read_text("utf-8") == repr(names):
         return
-    platforms = [f"manylinux_2_{minor}_aarch64" for minor in range(36, 16, -1)] + ["manylinux2014_aarch64"]
+    platforms = [f"manylinux_2_{minor}_{machine}" for minor in range(36, 16, -1)] + [f"manylinux2014_{machine}"]
     command = [sys.executable, "-m", "pip", "install", "--quiet", "--upgrade", "--target", target]
     command += ["--only-binary", ":all:", "--implementation", "cp", "--python-version", PYTHON]
     for platform in platforms:
@@ -128,9 +128,9 @@ def prepare() -> Path:
     if sys.platform != "linux":
         raise SystemExit("QEMU's user mode needs Linux")
     tools, root, wheels = HOME / "tools", HOME / "root", HOME / "wheels"
-    _unpack("amd64", ("qemu-user-static",), tools, follow=False)
-    _unpack("arm64", (f"python{PYTHON}", "libstdc++6"), root, follow=True)
-    _install(wheels)
+    unpack_packages("amd64", ("qemu-user-static",), tools, follow=False)
+    unpack_packages("arm64", (f"python{PYTHON}", "libstdc++6"), root, follow=True)
+    install_wheels(wheels, "aarch64")
     wrapper = HOME / f"python{PYTHON}"
     start = HOME / "start"
     start.mkdir(exist_ok=True)

@@ -362,3 +362,21 @@ def test_monitors_see_the_gradients_that_operators_compute():
     assert list(seen)[3:] == ["top_backward_output0", "fc_backward_output0", "fc_backward_output1", "e_backward_output"]
     assert values(seen["e_backward_output"]) == values(executor.grad_dict["data"])
     assert values(seen["fc_backward_output1"]) == values(executor.grad_dict["fc_weight"])
+
+
+def test_predictions_are_replayed() -> None:
+    x, w = mx.sym.var("x"), mx.sym.var("w")
+    executor = mx.sym.tanh(mx.sym.dot(x, w)).bind(mx.cpu(), {"x": mx.nd.ones((2, 3)), "w": mx.nd.ones((3, 4))})
+    outputs = executor.forward()
+    for value in (1.0, 2.0, 0.5):
+        executor.arg_dict["w"][:] = value
+        found = executor.forward(x=mx.nd.ones((2, 3)) / 10)
+        assert found[0] is outputs[0]
+        np.testing.assert_allclose(found[0].asnumpy(), np.full((2, 4), np.tanh(np.float32(0.3 * value))), rtol=1e-6)
+    assert (executor._predict.captured, executor._predict.repeated) == (1, 3)
+    # a view of an output changes with it, as does an output that is written to
+    view = outputs[0][:1]
+    executor.forward(x=mx.nd.zeros((2, 3)))
+    assert view.asnumpy().tolist() == [[0.0] * 4]
+    outputs[0][:] = 7
+    assert executor.forward()[0].asnumpy().tolist() == [[0.0] * 4] * 2

@@ -8,6 +8,7 @@
     python -m phonograd launch -n 4 script.py [arguments]
     python -m phonograd demo [arguments]
     python -m phonograd bench [arguments]
+    python -m phonograd tune [--show]
     python -m phonograd info
 """
 
@@ -33,7 +34,7 @@ from types import CodeType, ModuleType, TracebackType
 from .. import profiler
 from .._version import __version__
 from ..compat import install_as_mxnet
-from ..core.base import settings
+from ..core.base import processor, settings
 from ..core.base.assumptions import HAS_GIL
 from ..core.base.errors import NoCompilerWarning
 from ..core.base.files import obstacle
@@ -70,6 +71,8 @@ def _run_command(given: list[str]) -> int:
         return int(importlib.import_module("phonograd.cli.launch").launch(given[1:]))
     if given[:1] == ["demo"]:
         return int(importlib.import_module("phonograd.cli.demo").main(given[1:]))
+    if given[:1] == ["tune"]:
+        return int(importlib.import_module("phonograd.cli.tune").main(given[1:]))
     if given[:1] == ["bench"] and (_has_benchmarks() or not {"-h", "--help"} & set(given[1:])):
         return run_benchmarks(given[1:])
     arguments = _parser().parse_args(given)
@@ -120,6 +123,7 @@ def _parser() -> argparse.ArgumentParser:
     commands.add_parser(
         "bench", help="compare with other libraries; needs a checkout of the repository (see `make bench`)"
     )
+    commands.add_parser("tune", help="measure the speed of this processor and store it; see `tune --help`")
     commands.add_parser("info", help="print versions, processor, caches, threads, executor and settings")
     commands.add_parser("doctor", help="the same, and everything that makes this installation slow, with the remedy")
     return parser
@@ -417,6 +421,7 @@ def information() -> str:
         "executor": _executor(),
         "matrix unit": _matrix_unit(),
         "kernels on disk": _kernels_on_disk(),
+        "tuning": processor.source() or "defaults (`phonograd tune` measures this processor)",
         **{name: _version_of(name) for name in ("numpy", "llvmlite", "matplotlib", "pillow", "tqdm")},
         "features": ", ".join(name for name, feature in Features().items() if feature.enabled),
     }

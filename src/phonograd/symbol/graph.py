@@ -360,6 +360,11 @@ class Symbol(_Base):
 
     # -- computing with it
 
+    @property
+    def _looks_at_values(self) -> bool:
+        """Whether an operator runs Python code of the user, or needs values of arrays."""
+        return any([not entry.is_argument and entry.call.looks_at_values for entry in self._entries()])
+
     def _run(
         self,
         arrays: Mapping[str, NDArray],
@@ -373,8 +378,7 @@ class Symbol(_Base):
         trace = ready_trace()
         nodes: dict[str, Node] = {name: node_in(array, trace) for name, array in arrays.items()}
         entries = self._entries()
-        careful = any([not entry.is_argument and entry.call.looks_at_values for entry in entries])
-        environment = Environment(context, is_training(), careful, groups)
+        environment = Environment(context, is_training(), self._looks_at_values, groups)
         outputs, changed = run(self._heads, entries, nodes, environment, self._closed, monitor, monitor_inputs, watch)
         trace = LOCAL.trace
         # outputs are arrays of mx.np if any input is

@@ -15,7 +15,7 @@ from phonograd.core.array import handle as handle_module
 from phonograd.core.base.errors import MXNetError
 from phonograd.core.graph.node import statistics
 from phonograd.core.run import kernel_cache
-from phonograd.core.trace.trace import LOCAL
+from phonograd.core.trace.trace import LOCAL, Trace
 
 from . import machine_code
 
@@ -333,3 +333,26 @@ def test_equal_contexts_of_arrays_are_one_object():
         assert nd.ones((2,), ctx=context).context is handle_module.CPU
         assert nd.array([1.0], ctx=context).context is handle_module.CPU
     assert nd.ones((2,), ctx=mx.cpu(1)).context is nd.zeros((3,), ctx=mx.cpu(1)).context
+
+
+@pytest.mark.usefixtures("planned")
+def test_known_numbers_are_bound_by_machine_code(monkeypatch):
+    x = nd.array([1.0, -1.0])
+
+    def step(number):
+        return (x * number).asnumpy()
+
+    numbers = (2, 2.0, 0, 0.0, -0.0, float("inf"), -3.5)
+    expected = [np.array([1, -1], np.float32) * np.float32(number) for number in numbers]
+    for _ in range(3):
+        for number in numbers:
+            step(number)
+    calls = []
+    bind = Trace.bind_scalar
+    monkeypatch.setattr(Trace, "bind_scalar", lambda *a: (calls.append(a[1]), bind(*a))[1])
+    for number, values in zip(numbers, expected, strict=True):
+        assert step(number).tobytes() == values.tobytes()
+    assert calls == []
+    # integers are left to Python: some operators convert an array of integers beside a number
+    (nd.array([1, 2], dtype="int32") * 2).asnumpy()
+    assert calls == [2]

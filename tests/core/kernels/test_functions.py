@@ -88,7 +88,8 @@ def test_error_functions_in_thirty_digits(name: str) -> None:
     assert errors(evaluate(name, data), expected).max() <= 3
     # and the float32 values of the same numbers
     single = data.astype(np.float32)
-    assert errors(evaluate(name, single), reference(name, single.astype(np.float64))).max() <= 1.1
+    bound = documented()[name, "float32"] + 0.1
+    assert errors(evaluate(name, single), reference(name, single.astype(np.float64))).max() <= bound
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
@@ -139,7 +140,6 @@ PARAMETERS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.usefixtures("halves")
 @pytest.mark.parametrize("name", [name for name in ELEMENTWISE if len(REGISTRY[name].input_names) == 1])
 def test_every_float16_number(name: str) -> None:
     # computed in float32 and rounded

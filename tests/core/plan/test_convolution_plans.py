@@ -144,7 +144,6 @@ def test_other_layouts_and_parts_of_arrays() -> None:
     check([resolve(out)], bindings)
 
 
-@pytest.mark.usefixtures("halves")
 def test_halves_are_computed_in_single_precision() -> None:
     bindings = leaves("float16", (2, 5, 9, 9), (4, 5, 3, 3))
     data, weight = bindings

@@ -24,7 +24,7 @@ from phonograd.core.plan import native_program
 from phonograd.core.plan.layout import REGION_CHUNKS, Job, jobs_of, regions_of
 from phonograd.core.plan.native_program import NativeProgram
 from phonograd.core.run import driver, program
-from phonograd.core.run.host import converts_halves, host
+from phonograd.core.run.host import host
 from phonograd.core.run.reference import resolve
 
 from .programs import Array, RandomProgram, assert_same_bits, programs, run, run_singly
@@ -188,8 +188,6 @@ def test_random_numbers_in_a_loop_over_batches_are_the_same_on_two_threads() -> 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
 def test_no_product_is_left_to_numpy(dtype: str) -> None:
-    if dtype == "float16" and not converts_halves():
-        pytest.skip("this processor does not convert float16")
     stack, other = nd.ones((3, 4, 5), dtype=dtype), nd.ones((3, 5, 6), dtype=dtype)
     weight = nd.ones((7, 20), dtype=dtype)
     with settings.override(executor="native"):

@@ -10,6 +10,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from phonograd import explain, nd, settings
+from phonograd.core.base import processor
 from phonograd.core.derive.gradient import differentiate
 from phonograd.core.graph.node import Node
 from phonograd.core.graph.operator import REGISTRY
@@ -18,7 +19,6 @@ from phonograd.core.ops.math.primitives import matmul, swap_last
 from phonograd.core.ops.math.structural import LEAF, leaf, variable
 from phonograd.core.ops.nn.softmax import softmax_along
 from phonograd.core.ops.shape.creation import position_along
-from phonograd.core.plan import products
 from phonograd.core.plan.native_program import NativeProgram
 from phonograd.core.run.host import host
 from phonograd.core.run.reference import order, resolve
@@ -83,7 +83,7 @@ def largest(made: NativeProgram, results: list[Node]) -> int:
 @pytest.fixture(autouse=True)
 def _small_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
     """Divide small products, too."""
-    monkeypatch.setattr(products, "LARGE_BYTES", 1)
+    monkeypatch.setattr(processor, "choices", lambda: processor.Choices(near_bytes=1))
 
 
 CASES: dict[str, Callable[[], tuple[list[Node], Bindings]]] = {

@@ -11,7 +11,6 @@ from phonograd.core.kernels.elementwise_loop import CHUNK, ElementwiseLoop
 from phonograd.core.ops.math.structural import leaf
 from phonograd.core.plan.native_program import NativeProgram
 from phonograd.core.run import kernel_cache, ufuncs
-from phonograd.core.run.host import converts_halves
 
 pytestmark = pytest.mark.skipif(not kernel_cache.available(), reason="kernels need llvmlite")
 
@@ -41,8 +40,6 @@ def test_they_are_supported() -> None:
 @pytest.mark.parametrize("dtype", [FLOAT16, FLOAT32, FLOAT64], ids=str)
 @pytest.mark.parametrize("length", LENGTHS)
 def test_lengths(length: int, dtype: DType) -> None:
-    if dtype == FLOAT16 and not converts_halves():
-        pytest.skip("this processor does not convert float16")
     x = numbers((length,), dtype)
     assert ufunc_for("tanh", (dtype,), dtype)(x).tobytes() == planned("tanh", x).tobytes()
 

@@ -90,6 +90,8 @@ class _Lists:
     """The precision of each operator, from the registry and from the lists of a call."""
 
     def __init__(self, low: Sequence[str] | None, conditional: Conditions | None, wide: Sequence[str] | None) -> None:
+        for condition in conditional or ():
+            _check_condition(condition)
         self._low = None if low is None else _operators(low)
         self._wide = None if wide is None else _operators(wide)
         pairs = conditional_names() if conditional is None else conditional
@@ -117,6 +119,20 @@ class _Lists:
         if condition is not None and attributes.get(condition[0]) in condition[1]:
             return "float32"
         return self.precision(declared)
+
+
+def _check_condition(condition: Any) -> None:
+    """Raise an error if a condition is not one that some operator can meet."""
+    if isinstance(condition, str) or len(condition) != 3 or isinstance(condition[2], str):
+        raise TypeError(
+            f"conditional_fp32_ops has tuples (operator, parameter, list of values), not {condition!r}; for example "
+            "('Activation', 'act_type', ['softrelu'])"
+        )
+    name, parameter, _ = condition
+    for declared in _operators([name]):
+        if parameter not in declared.parameter_names:
+            hint = nearest(parameter, list(declared.parameter_names))
+            raise MXNetError(f"conditional_fp32_ops: the operator {name!r} has no parameter {parameter!r}{hint}")
 
 
 def _operators(names: Sequence[str]) -> set[Operator]:

@@ -6,15 +6,16 @@ changes; then it has to read again. Each view is told once, even if the array ch
 
 from __future__ import annotations
 
+import operator
 import weakref
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from ..base.devices import CPU
 from ..graph.node import Node, Shape
 from ..trace.owner import HANDOVER
 from ..trace.trace import LOCAL
 
-__all__ = ["ArrayExtras", "RowsHeld", "mark_views_stale", "note_view", "views_of"]
+__all__ = ["ArrayExtras", "RowsHeld", "Seldom", "mark_views_stale", "note_view", "views_of"]
 
 #: the number of views from which on the list is searched for dead ones
 _FEW_VIEWS = 8
@@ -48,6 +49,30 @@ class ArrayExtras:
         self.context = CPU
         self.readonly = False
         self.rows: RowsHeld | None = None
+
+
+Kind = TypeVar("Kind")
+
+
+class Seldom(Generic[Kind]):
+    """An attribute of an array that is stored in its ``_extras``, which is made when an attribute is set."""
+
+    __slots__ = ("_default", "_name", "_read")
+
+    def __init__(self, name: str, default: Kind) -> None:
+        self._name = name
+        self._default = default
+        self._read = operator.attrgetter(name)
+
+    def __get__(self, handle: Any, owner: type[Any]) -> Kind:
+        extras = handle._extras
+        return self._default if extras is None else self._read(extras)
+
+    def __set__(self, handle: Any, value: Kind) -> None:
+        extras = handle._extras
+        if extras is None:
+            extras = handle._extras = ArrayExtras()
+        setattr(extras, self._name, value)
 
 
 def note_view(root: Any, view: Any) -> None:

@@ -10,8 +10,7 @@ and copied when it is read. Machine code has its own copy of the short paths (:m
 from __future__ import annotations
 
 import math
-import operator
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar
 from weakref import ReferenceType
 
 import numpy as np
@@ -27,7 +26,7 @@ from ..ops.vision.regions import assign_flat, view_flat
 from ..trace.flags import FLAGS, RECORDING
 from ..trace.owner import HANDOVER, MACHINE_CODE
 from ..trace.trace import LOCAL, Trace, ready_trace
-from .extras import ArrayExtras, RowsHeld, mark_views_stale, note_view, views_of
+from .extras import ArrayExtras, RowsHeld, Seldom, mark_views_stale, note_view, views_of
 
 __all__ = [
     "DENSE",
@@ -64,30 +63,6 @@ class SharedMemory(np.ndarray[Any, Any]):
     __slots__ = ()
 
 
-Kind = TypeVar("Kind")
-
-
-class _Seldom(Generic[Kind]):
-    """An attribute of an array that is stored in its ``_extras``, which is made when an attribute is set."""
-
-    __slots__ = ("_default", "_name", "_read")
-
-    def __init__(self, name: str, default: Kind) -> None:
-        self._name = name
-        self._default = default
-        self._read = operator.attrgetter(name)
-
-    def __get__(self, handle: Handle, owner: type[Handle]) -> Kind:
-        extras = handle._extras
-        return self._default if extras is None else self._read(extras)
-
-    def __set__(self, handle: Handle, value: Kind) -> None:
-        extras = handle._extras
-        if extras is None:
-            extras = handle._extras = ArrayExtras()
-        setattr(extras, self._name, value)
-
-
 class Handle:
     """The base of all arrays: their slots, and the mechanics that :mod:`.handle` describes.
 
@@ -115,14 +90,14 @@ class Handle:
     _node: Node | None
     _buffer: Array | None
     _extras: ArrayExtras | None
-    _variable = _Seldom[Any]("variable", None)
-    _root = _Seldom[Any]("root", None)
-    _region = _Seldom["tuple[int, Shape, bool] | None"]("region", None)
-    _views = _Seldom[list[ReferenceType[Any]] | None]("views", None)
-    _told = _Seldom[list[ReferenceType[Any]] | None]("told", None)
-    _context = _Seldom[Context]("context", CPU)
-    _readonly = _Seldom[bool]("readonly", False)
-    _rows = _Seldom["RowsHeld | None"]("rows", None)
+    _variable = Seldom[Any]("variable", None)
+    _root = Seldom[Any]("root", None)
+    _region = Seldom["tuple[int, Shape, bool] | None"]("region", None)
+    _views = Seldom[list[ReferenceType[Any]] | None]("views", None)
+    _told = Seldom[list[ReferenceType[Any]] | None]("told", None)
+    _context = Seldom[Context]("context", CPU)
+    _readonly = Seldom[bool]("readonly", False)
+    _rows = Seldom["RowsHeld | None"]("rows", None)
     #: the class of the results of operators on arrays of this class
     _result_class: ClassVar[type[Any]]
     #: whether a gradient buffer of this class takes single rows (:mod:`phonograd.core.backward.rows`)

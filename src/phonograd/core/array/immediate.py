@@ -13,11 +13,11 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..base import float_errors, processor
 from ..base.devices import CPU
 from ..base.dtypes import convert_scalar
 from ..base.errors import MXNetError
@@ -28,7 +28,7 @@ from ..graph.node import FORGOTTEN, Node, of_one_call
 from ..graph.operator import Array, Operator
 from ..observe.anomaly import detection
 from ..ops.math.structural import LEAF, leaf
-from ..plan.cache import EVALUATED, MOST_NUMBERS_PER_NODE, PLANS, eager_is_available
+from ..plan.cache import EVALUATED, PLANNED, PLANS, eager_is_available
 from ..run import memory_pool
 from ..run.reference import resolve
 from ..trace.flags import FLAGS, RECORDING
@@ -48,7 +48,6 @@ MOST_CALLS = 4096
 
 _new: Any = object.__new__
 _NDARRAY = np.ndarray
-_QUIETLY = partial(np.errstate, all="ignore")
 _MASK = (1 << 61) - 1
 _serial = itertools.count(1)
 
@@ -93,9 +92,13 @@ class _Call:
     def run(self, arrays: Sequence[Array]) -> list[Array]:
         """Return the results, each in memory of its own."""
         values: list[Any] = [*arrays]
-        with _QUIETLY():
+        get, append = values.__getitem__, values.append
+        token = float_errors.ignore()
+        try:
             for function, places in self.steps:
-                values.append(function(*[values[place] for place in places]))
+                append(function(*map(get, places)))
+        finally:
+            float_errors.restore(token)
         found: list[Array] = []
         for number in self.results:
             found.append(_own(values[number], (*arrays, *found)))
@@ -111,7 +114,12 @@ _numbers: dict[Any, Array] = {}
 
 def is_possible(trace: Trace) -> bool:
     """Return whether calls are immediate now."""
-    return trace.is_immediate and active.immediate and not detection.on and not FLAGS.get() & RECORDING
+    return (
+        trace.is_immediate
+        and active.immediate
+        and not (detection.on or PLANNED.listeners)
+        and not FLAGS.get() & RECORDING
+    )
 
 
 def call(declared: Operator, inputs: tuple[Any, ...], given: tuple[Any, ...], outputs: Any, trace: Trace) -> Any:
@@ -227,7 +235,7 @@ def _binary_value(declared: Operator, lhs: Any, rhs: Any, trace: Trace) -> Array
 
 def fill(shape: tuple[int, ...], value: Any, dtype: Any, array_class: type[Any]) -> Any:
     """Return an array filled with a number, or None if it is to become a node."""
-    if math.prod(shape) > MOST_NUMBERS_PER_NODE or (type(value) is not int and type(value) is not float):
+    if math.prod(shape) > processor.choices().numbers_per_node or (type(value) is not int and type(value) is not float):
         return None
     NOVELTY.sequence = (NOVELTY.sequence * 1000003 + hash(shape)) & _MASK
     size = math.prod(shape) * dtype.itemsize
@@ -265,14 +273,26 @@ def _note(found: _Call) -> None:
 def _run_one(found: _Call, arrays: Sequence[Array]) -> Array | None:
     """Return the result of a call of one operator; None if it fails: as a node, it fails where its value is needed."""
     _note(found)
+    function, token = found.function, float_errors.ignore()
     try:
-        with _QUIETLY():
-            value = found.function(*arrays)
+        if arrays[0].nbytes >= memory_pool.SMALLEST_BLOCK and type(function) is np.ufunc:
+            return _compute_large(found, arrays)
+        value = function(*arrays)
     except Exception as error:
         if is_from_outside(error):
             raise
         return None
+    finally:
+        float_errors.restore(token)
     return _own(value, arrays)
+
+
+def _compute_large(found: _Call, arrays: Sequence[Array]) -> Array:
+    """Return the result of an elementwise operator, computed where it stays."""
+    shape, dtype = np.broadcast_shapes(*[array.shape for array in arrays]), found.nodes[-1].dtype
+    out = memory_pool.allocate(shape, dtype, memory_pool.room_for(math.prod(shape) * dtype.itemsize))
+    found.function(*arrays, out=out)
+    return out
 
 
 def _own(value: Any, others: Sequence[Array]) -> Array:
@@ -316,7 +336,7 @@ def _make(
     key: Any, declared: Operator, arrays: Sequence[Array], attributes: Any, outputs: Any, trace: Trace
 ) -> _Call | None:
     """Return a new kind of call; None if such calls become nodes."""
-    if declared.autocast is not None or max([array.size for array in arrays]) > MOST_NUMBERS_PER_NODE:
+    if declared.autocast is not None or max([array.size for array in arrays]) > processor.choices().numbers_per_node:
         return None
     if len(_calls) >= MOST_CALLS:
         _calls.clear()
@@ -400,6 +420,6 @@ def _call_of(targets: list[Node], count: int, is_list: bool) -> _Call | None:
 
     program = EagerProgram(wanted, lambda node: node.operator is LEAF)
     nodes = program.nodes
-    if sum([node.size for node in nodes]) > MOST_NUMBERS_PER_NODE * len(nodes):
+    if sum([node.size for node in nodes]) > processor.choices().numbers_per_node * len(nodes):
         return None
     return None if any([node.operator.random for node in nodes]) else _Call(targets, program, count, is_list)

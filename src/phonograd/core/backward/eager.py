@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ..base import settings
+from ..base import processor, settings
 from ..base.dtypes import BFLOAT16, convert_scalar
 from ..base.outside import is_from_outside
 from ..derive.gradient import call_of, order_users_first
@@ -25,13 +25,16 @@ from ..observe.anomaly import detection
 from ..ops.math.arithmetic import add
 from ..ops.math.structural import LEAF, VARIABLE, leaf
 from ..ops.reduce.accumulation import FEW_PARTS, FEW_PRODUCTS, total
-from ..plan.cache import EVALUATED, MOST_NUMBERS_PER_NODE, exceeds_limit, is_numbered_leaf, note_plans
-from ..plan.eager import Function, compute_into, compute_sparingly, function_of, memory_of, own
+from ..plan.cache import EVALUATED, exceeds_limit, is_numbered_leaf, note_plans
+from ..plan.eager import Function, compute_into, compute_sparingly, function_of
+from ..plan.eager_batches import Batches
+from ..plan.eager_results import memory_of, own
 from ..run import kernel_cache
 from ..run.reference import locate_error, resolve
 from ..trace.evaluation import PROGRESS
 from ..trace.novelty import NOVELTY
 from ..trace.trace import Trace
+from .eager_batches import BatchedPass, NotBatched, Policy
 from .eager_rules import Deferred, gradients_of, join_products, values_read
 
 __all__ = ["EagerGradient", "differentiate_at_once"]
@@ -82,7 +85,7 @@ def differentiate_at_once(trace: Trace, head: Node, is_fit: Callable[[list[Node]
         return None
     _seen.add(head)
     numbers = sum([math.prod(node.shape) for node in visited])
-    if numbers > MOST_NUMBERS_PER_NODE * len(visited) or exceeds_limit(visited):
+    if numbers > processor.choices().numbers_per_node * len(visited) or exceeds_limit(visited):
         return None
     with trace.lock:
         wanted = list(dict.fromkeys([resolve(node) for _, node in trace.live()]))
@@ -90,6 +93,8 @@ def differentiate_at_once(trace: Trace, head: Node, is_fit: Callable[[list[Node]
         # the source line of nodes that stand for arrays is looked up once
         with trace.computing(), of_one_call():
             try:
+                if numbers <= MANY_NUMBERS and (found := _run_batches(trace, head, visited, wanted)) is not None:
+                    return found
                 return _run(trace, head, visited, wanted, numbers > MANY_NUMBERS)
             except (_Unknown, _Failed, kernel_cache.CompilerLost):
                 # an error is raised where the value is needed
@@ -112,12 +117,20 @@ class _Failed(Exception):
 class _Known(dict[Node, Any]):
     """The values of nodes in a backward pass."""
 
-    __slots__ = ("leaves",)
+    __slots__ = ("batches", "leaves")
     leaves: Sequence[Array]
+    #: the values of nodes that were computed together
+    batches: Batches | None
+
+    def __init__(self, values: Mapping[Node, Any]) -> None:
+        super().__init__(values)
+        self.batches = None
 
     def __missing__(self, node: Node) -> Any:
         if is_numbered_leaf(node):
             value: Any = self.leaves[node.attributes[0]]
+        elif self.batches is not None and node in self.batches.group_of:
+            value = self.batches.value(node)
         elif node.operator is _ITEM:
             value = self[node.inputs[0]][node.attributes[0]]
         else:
@@ -127,13 +140,7 @@ class _Known(dict[Node, Any]):
 
 
 def _run(trace: Trace, head: Node, visited: list[Node], wanted: list[Node], is_large: bool) -> EagerGradient:
-    if EVALUATED.listeners:
-        EVALUATED.emit("eager gradient", [node for node in visited if not node.operator.is_view], "the record is new")
-    statistics.gradients += 1
-    statistics.evaluations += 1
-    statistics.plans += 1
-    NOVELTY.note_new()
-    note_plans()
+    _note_run(visited, "the record is new")
     known = _Known(trace.values)
     known.leaves = trace.leaves
     last_reads: dict[Node, int] = {}
@@ -158,12 +165,73 @@ def _run(trace: Trace, head: Node, visited: list[Node], wanted: list[Node], is_l
             dropped.setdefault(place, []).append(node)
     with np.errstate(all="ignore"):
         targets = _Pass(known, dropped).run(head, visited)
-    taken = memory_of(known.values())
+    return _result(trace, targets, known, memory_of(known.values()), visited, wanted)
+
+
+def _note_run(visited: list[Node], reason: str) -> None:
+    """Notify observers and count."""
+    if EVALUATED.listeners:
+        EVALUATED.emit("eager gradient", [node for node in visited if not node.operator.is_view], reason)
+    statistics.gradients += 1
+    statistics.evaluations += 1
+    statistics.plans += 1
+    NOVELTY.note_new()
+    note_plans()
+
+
+def _result(
+    trace: Trace,
+    targets: Mapping[Node, Array | None],
+    known: _Known,
+    taken: set[int],
+    visited: list[Node],
+    wanted: list[Node],
+) -> EagerGradient:
+    """Return gradients and values as arrays that share no memory."""
     found = {node: None if grad is None else own(grad, taken, True) for node, grad in targets.items()}
     taken = memory_of([*trace.leaves, *trace.values.values()])
     taken.update(memory_of([grad for grad in found.values() if grad is not None]))
     results = [(node, own(known[node], taken, True)) for node in wanted]
     return EagerGradient(trace, found, frozenset(visited), results)
+
+
+#: which records run in batches
+_policy = Policy()
+
+
+def _run_batches(trace: Trace, head: Node, visited: list[Node], wanted: list[Node]) -> EagerGradient | None:
+    """Return the gradients of a record whose equal operators run together; None if that is not worth it."""
+    if not trace.values.keys().isdisjoint(visited) or not _policy.tries(len(visited)):
+        return None
+    batches = Batches(reversed(visited))
+    if not _policy.is_wide(batches):
+        return None
+    known = _Known(trace.values)
+    known.leaves, known.batches = trace.leaves, batches
+    try:
+        with np.errstate(all="ignore"):
+            compute_into(
+                known, [node for node in map(resolve, batches.given) if node.operator is not LEAF], trace.leaves
+            )
+            batches.compute(known)
+            targets = BatchedPass(batches, visited, _total, _sum_function).run(head)
+            later = [node for node in wanted if node not in batches.group_of]
+            if later:
+                known.update({node: batches.value(node) for node in batches.group_of})
+                compute_into(known, later, trace.leaves)
+    except NotBatched:
+        _policy.note(False)
+        return None
+    except (_Unknown, kernel_cache.CompilerLost):
+        raise
+    except Exception as error:
+        if is_from_outside(error):
+            raise
+        # the same operator fails alone, with its own message
+        return None
+    _note_run(visited, "the record is new; equal operators run together")
+    taken = memory_of([*known.values(), *[group.value for group in batches.groups]])
+    return _result(trace, targets, known, taken, visited, wanted)
 
 
 class _Pass:

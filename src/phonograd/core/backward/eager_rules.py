@@ -22,9 +22,10 @@ from ..ops.math.primitives import matmul, swap_last
 from ..ops.math.structural import leaf
 from ..ops.reduce.accumulation import are_few_terms
 from ..plan.eager import EagerProgram, Function, function_for_any_shapes, function_of
+from ..plan.eager_stacks import StackedFunction, call_each, rows_of, stacked_function
 from ..run.reference import resolve
 
-__all__ = ["Deferred", "gradients_of", "join_products", "values_read"]
+__all__ = ["Deferred", "gradients_of", "join_products", "passes_through", "stackable_rule", "values_read"]
 
 #: kinds of nodes whose rules are kept
 MOST_KINDS = 8192
@@ -109,7 +110,7 @@ class _Rule:
         For each input the number of its gradient, None if there is none or none is needed; or how to defer it.
     """
 
-    __slots__ = ("_maker", "calls", "constants", "is_general", "reads", "results")
+    __slots__ = ("_maker", "_stacked", "calls", "constants", "is_general", "reads", "results")
 
     def __init__(self, template: Template, types: list[TensorType | None], outs: int, wanted: Sequence[bool]) -> None:
         maker = _RuleMaker(template, types)
@@ -122,6 +123,8 @@ class _Rule:
                 results.append(maker.defer(place) or maker.need(place))
         self.reads = [place for place in sorted(maker.read) if place >= outs]
         self.constants, self.calls, self.results = maker.constants, maker.calls, results
+        #: the stacked form of each call, None where there is none
+        self._stacked: list[StackedFunction | None] = maker.stacked
         #: whether it holds for all extents, if the template does
         self.is_general = maker.is_general
         self._maker = maker if maker.generic is not None and (maker.remade or maker.new_constants) else None
@@ -134,6 +137,9 @@ class _Rule:
         other._maker, other.is_general = None, False
         other.reads, other.results = self.reads, self.results
         other.constants, other.calls = self._maker.insert_extents(arguments)
+        # attributes of calls that were made anew are those of other extents
+        remade = {each.number for each in self._maker.remade}
+        other._stacked = [None if number in remade else each for number, each in enumerate(self._stacked)]
         return other
 
     def run(self, out_grads: Sequence[Any], others: Sequence[Node | None], known: Mapping[Node, Any]) -> list[Any]:
@@ -159,6 +165,42 @@ class _Rule:
                 found.append(result.gradient(values))
         return found
 
+    def run_stacked(self, count: int, arrays: Sequence[Any], are_stacked: Sequence[bool]) -> list[Any]:
+        """Return the gradients of the inputs of several nodes at once: for each input a stack or a list, or None.
+
+        Parameters
+        ----------
+        arrays
+            The gradients of the outputs, then the arguments; those that the rule does not read may be None.
+        are_stacked
+            Which of them are stacks.
+        """
+        values, stacked = [*arrays, *self.constants], [*are_stacked, *[False] * len(self.constants)]
+        for (function, places), form in zip(self.calls, self._stacked, strict=True):
+            inputs, are_stacks = [values[place] for place in places], [stacked[place] for place in places]
+            is_stack = True in are_stacks
+            if not is_stack:
+                found = function(*inputs)
+            else:
+                found = None if form is None else form(count, inputs, are_stacks)
+                if found is None:
+                    found = call_each(function, count, inputs, are_stacks)
+            values.append(found)
+            stacked.append(is_stack)
+        results: list[Any] = []
+        for result in self.results:
+            if result is None:
+                results.append(None)
+            elif result.__class__ is int:
+                value = values[result]
+                results.append(value if stacked[result] else [value] * count)
+            else:
+                columns = [
+                    rows_of(values[place]) if stacked[place] else [values[place]] * count for place in result.places
+                ]
+                results.append([result.gradient_of(list(inputs)) for inputs in zip(*columns)])
+        return results
+
 
 class _Sum(NamedTuple):
     """A gradient that can be deferred: several of its kind are added in another way than as arrays."""
@@ -170,7 +212,10 @@ class _Sum(NamedTuple):
 
     def gradient(self, values: Sequence[Any]) -> Any:
         """Return the gradient, deferred where several of its kind are added in another way."""
-        inputs = [values[place] for place in self.places]
+        return self.gradient_of([values[place] for place in self.places])
+
+    def gradient_of(self, inputs: Sequence[Any]) -> Any:
+        """Return the gradient for values of its inputs."""
         if self.operator is _MATMUL and not are_few_terms(inputs[0].shape, inputs[1].shape):
             return self.function(*inputs)
         return Deferred(self.function, self.operator, self.attributes, inputs)
@@ -220,6 +265,7 @@ class _RuleMaker:
         self.read: set[int] = set()
         self.constants: list[Any] = []
         self.calls: list[tuple[Function, list[int]]] = []
+        self.stacked: list[StackedFunction | None] = []
         self.is_general = True
         self._collect_constants()
 
@@ -271,16 +317,22 @@ class _RuleMaker:
         else:
             sources = [self.need(source) for source in places]
             function: Function
+            form: StackedFunction | None = None
             if item.__class__ is int:
+                # of a tuple of stacks or of arrays
                 function = operator.itemgetter(item)
+                form = _item_of_stacks(function)
             else:
                 below = self._leaves(places)
                 function = _function(declared, attributes, below, type_)
+                ranks = [len(source.shape) for source in below]
+                form = stacked_function(declared, attributes, ranks, len(type_.shape), function)
                 if self._is_inserted(place):
-                    form = self._forms[place - self._first]
-                    self.remade.append(_Remade(len(self.calls), declared, form, below, type_))
+                    inserted = self._forms[place - self._first]
+                    self.remade.append(_Remade(len(self.calls), declared, inserted, below, type_))
             found = self._first + len(self.constants) + len(self.calls)
             self.calls.append((function, sources))
+            self.stacked.append(form)
         self._slots[place] = found
         return found
 
@@ -324,6 +376,10 @@ class _RuleMaker:
             source = None if self._is_absent(place) else self._types[place]
             found.append(ABSENT() if source is None else leaf(number, source.shape, source.dtype, source.context))
         return found
+
+
+def _item_of_stacks(function: Function) -> StackedFunction:
+    return lambda count, arrays, are_stacked: function(arrays[0])
 
 
 def _value(node: Node) -> Array:
@@ -372,6 +428,20 @@ def values_read(node: Node) -> list[Node]:
         others = others if node.outputs is None else gradient_call(node)[0]
         others = [others[place - len(out_grads)] for place in found.reads]
     return [resolve(other) for other in others if other is not None and other.operator is not _ABSENT]
+
+
+def stackable_rule(node: Node, out_grads: Sequence[Any]) -> _Rule | None:
+    """Return the rule of a node if it holds for all nodes of its kind, given which outputs have gradients."""
+    if node.operator in _curious:
+        return None
+    found = _rule_of(node, out_grads)
+    return None if found is _REFUSED or node.operator in _curious else found
+
+
+def passes_through(node: Node) -> bool:
+    """Return whether a node that stands for its first input passes its gradient to that one, unchanged."""
+    passes = _passes_of(node)
+    return passes is not None and passes[0] and not any(passes[1:])
 
 
 def _passes_of(node: Node) -> list[bool] | None:

@@ -104,6 +104,11 @@ class Settings:
     """The most that kernels ask of the processor. 'native' uses all it has; 'x86-64-v4' (AVX-512 without AMX),
     'x86-64-v3' (AVX2 and FMA), 'x86-64-v2' (SSE4.2) and 'x86-64' (SSE2) use no more than all processors of that level
     have, so that kernels compute the same bits on all of them. It cannot change once the first kernel is compiled."""
+    tuning: str = "auto"
+    """The speed of the processor, by which sizes of chunks and blocks are chosen. 'auto' reads what `phonograd tune`
+    stored in the cache directory, if it did, and the sizes of caches; 'off' uses neither, for equal plans everywhere;
+    anything else is the name of a tuning file. Results have the same bits with all of them. It is read when the first
+    plan is made."""
     cache_directory: str = _cache_directory()
     """Where plans and kernels are kept between runs; '' keeps none. The default is the platform's place for caches."""
     cache_bytes: int = 256 << 20

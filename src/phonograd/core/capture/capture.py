@@ -143,7 +143,7 @@ class Capture(Trace):
 
     def __init__(self, outer: Trace, arrays: Sequence[Handle], explicit: int) -> None:
         super().__init__()
-        self.tape = _CaptureTape(self)
+        self._tape = _CaptureTape(self)
         self.outer = outer
         self.arrays = arrays
         self.explicit = explicit

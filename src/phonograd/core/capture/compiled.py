@@ -55,6 +55,13 @@ _MOST_FILLED = 64
 class Compiled(Generic[P, R]):
     """A function whose calls are repeated from templates. Made by :func:`compile`.
 
+    Parameters
+    ----------
+    function
+        The function.
+    quietly
+        Whether a function that must be called each time causes no warning, because no user asked to compile it.
+
     Attributes
     ----------
     captured
@@ -63,7 +70,7 @@ class Compiled(Generic[P, R]):
         How often a capture was repeated without running the function.
     """
 
-    def __init__(self, function: Callable[P, R]) -> None:
+    def __init__(self, function: Callable[P, R], quietly: bool = False) -> None:
         if not callable(function):
             raise TypeError(f"only functions can be compiled, not {function!r}")
         functools.update_wrapper(self, function)
@@ -71,7 +78,7 @@ class Compiled(Generic[P, R]):
         self._structures: OrderedDict[Any, _Repeatable | str] = OrderedDict()
         #: the last repetition, if a similar call can be recognized by its arguments
         self._latest: _Repeatable | None = None
-        self._has_explained = False
+        self._has_explained = quietly
         self.captured = 0
         self.repeated = 0
         _all.add(self)

@@ -27,7 +27,7 @@ from ..trace.flags import FLAGS
 from ..trace.rng import next_counter
 from .capture import Template
 
-__all__ = ["Replay", "Shortcut"]
+__all__ = ["Replay", "Shortcut", "is_replaceable"]
 
 
 class _Entering(NamedTuple):
@@ -98,7 +98,7 @@ class Replay:
             return None
         changed = [arrays[array] if type(array) is int else array for array in self._changed]
         for array in changed:
-            if not _is_replaceable(array):
+            if not is_replaceable(array):
                 return None
         inputs = self._constants.copy()
         for place, marked, argument, handle, owner in self._entering:
@@ -182,7 +182,7 @@ class Replay:
         return _Made(program, order, results, donatable)
 
 
-def _is_replaceable(array: Any) -> bool:
+def is_replaceable(array: Any) -> bool:
     """Return whether an array can get another value without any other array or record changing with it."""
     node, rare = array._node, array._extras
     if type(array._buffer) is SharedMemory:

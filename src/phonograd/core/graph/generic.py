@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import bisect
 import contextlib
+import functools
 import itertools
 import math
 from collections.abc import Callable, Container, Sequence
@@ -310,11 +311,20 @@ def _between(
     first: int, end: int, step: int, count: int, excluded: Container[int], are_prime: bool = True
 ) -> list[int]:
     """Return some numbers from the first on, prime ones if there are as many: products of them tell their factors."""
-    numbers = [number for number in range(first, end, step)[: 64 * count] if number not in excluded]
-    if not are_prime:
-        return numbers[:count]
-    primes = [number for number in numbers if all([number % divisor for divisor in range(2, math.isqrt(number) + 1)])]
-    return (primes if len(primes) >= count else numbers)[:count]
+    numbers, primes = list[int](), list[int]()
+    for number in range(first, end, step)[: 64 * count]:
+        if number not in excluded:
+            numbers.append(number)
+            if are_prime and _is_prime(number):
+                primes.append(number)
+            if len(primes if are_prime else numbers) == count:
+                return primes or numbers
+    return numbers[:count]
+
+
+@functools.lru_cache(1024)
+def _is_prime(number: int) -> bool:
+    return all([number % divisor for divisor in range(2, math.isqrt(number) + 1)])
 
 
 def with_extents(arguments: Arguments, others: dict[int, int]) -> list[Node | None]:

@@ -258,14 +258,18 @@ class Recipe:
         The function of arrays that computes such a node (:mod:`phonograd.core.plan.eager`), once it is made.
     rule
         The function of arrays that differentiates it (:mod:`phonograd.core.backward.eager_rules`), once it is made.
+    stacked
+        The function that computes several such nodes (:mod:`phonograd.core.plan.eager_stacks`), once it is made; False
+        if there is none.
     """
 
-    __slots__ = ("attributes", "function", "rule", "template", "type")
+    __slots__ = ("attributes", "function", "rule", "stacked", "template", "type")
 
     def __init__(self, attributes: tuple[Any, ...], type_: TensorType, template: Any = None) -> None:
         self.attributes, self.type, self.template = attributes, type_, template
         self.function: Any = None
         self.rule: Any = None
+        self.stacked: Any = None
 
 
 class TensorType:

@@ -161,6 +161,8 @@ class Operator:
         self.composite = composite
         self.infer_rule = infer
         self.gradient_rule = gradient
+        #: the function of arrays with one more axis in front; None if there is none
+        self.stacked_rule: Callable[..., Any] | None = None
         #: how kernels compute it; None leaves it to NumPy
         self.lowering = lowering
         self.effects = effects
@@ -275,6 +277,14 @@ class Operator:
     def gradient(self, rule: Callable[..., Any]) -> Callable[..., Any]:
         """Declare the gradient rule."""
         self.gradient_rule = rule
+        return rule
+
+    def stacked(self, rule: Callable[..., Any]) -> Callable[..., Any]:
+        """Declare the function of arrays with one more axis in front: several calls at once.
+
+        It moves elements and computes nothing, and may return None for shapes for which that is not possible.
+        """
+        self.stacked_rule = rule
         return rule
 
     def become_form(self, whole: Operator, kind: str) -> None:

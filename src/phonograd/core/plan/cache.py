@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Container, Iterable, Sequence
 from typing import Any
 
-from ..base import fork, settings
+from ..base import fork, processor, settings
 from ..base.signals import Signal
 from ..graph.node import FORGOTTEN, Node, statistics
 from ..graph.operator import REGISTRY
@@ -36,6 +36,7 @@ __all__ = [
     "is_numbered_leaf",
     "new_cached_plan",
     "note_plans",
+    "planning_ns",
     "repeating",
     "starting_points",
     "waits",
@@ -51,11 +52,6 @@ REPEATED: Signal[[]] = Signal()
 #: emitted once before that, by a helper while the program goes on
 PREPARING: Signal[[]] = Signal()
 _SOME_PLANS = 16
-#: the average number of elements of a node above which fusion saves more time than planning takes, an estimate
-MOST_NUMBERS_PER_NODE = 1 << 18
-#: estimates of the time that planning takes: for each node, and for compiling at least one kernel
-NODE_NS = 150_000
-KERNEL_NS = 4_000_000
 #: the share of the limit of nodes that is used while no dropped plan comes back
 _NEW_SHARE = 8
 #: dropped plans that are recognized when they come back, by their signatures
@@ -154,7 +150,7 @@ class CachedPlan:
         #: while it is provisional, the time its runs took, the time from which on it is worth a plan, and the state of
         #: its promotion (see .promotion)
         self.spent_ns = 0
-        self.due_ns = KERNEL_NS + NODE_NS * (0 if self.program is None else self.program.size)
+        self.due_ns = 0 if self.program is None else planning_ns(self.program.size)
         self.promotion: object = None
         #: whether a target is recorded and can still be differentiated
         self.waits = waits(nodes)
@@ -237,7 +233,9 @@ def _eager_program(wanted: list[Node], known: Container[Node], keep_all: bool) -
     note_plans()
     ordered = order(wanted, known.__contains__)
     size = len(ordered[1])
-    if sum([math.prod(node.shape) for node in ordered[1]]) > MOST_NUMBERS_PER_NODE * size or exceeds_limit(ordered[1]):
+    if sum(
+        [math.prod(node.shape) for node in ordered[1]]
+    ) > processor.choices().numbers_per_node * size or exceeds_limit(ordered[1]):
         return None
     return found[0](wanted, known.__contains__, keep_all, ordered)
 
@@ -327,6 +325,12 @@ def _after_fork_in_child() -> None:
 
 
 fork.register("machine code of calls", after_in_child=_after_fork_in_child)
+
+
+def planning_ns(size: int) -> int:
+    """Return an estimate of the time that planning a number of nodes takes."""
+    choices = processor.choices()
+    return choices.kernel_ns + choices.node_ns * size
 
 
 def waits(nodes: Iterable[Node]) -> bool:

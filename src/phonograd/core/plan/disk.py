@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..base import settings
+from ..base import processor, settings
 from ..base.devices import Context
 from ..base.dtypes import CODES, UINT32, UINT64, DType
 from ..graph.node import Node, Shape
@@ -183,6 +183,7 @@ def describe(wanted: Sequence[Node], inputs: Sequence[Node], computed: Sequence[
     forms: dict[Any, int] = {}
     now = settings.current()
     texts: list[str] = [f"{keep_all} {now.winograd} {now.num_threads} {host().matrix_unit} {now.attention_blocks}"]
+    texts.append(repr(processor.choices()))
     words: list[int] = [len(inputs), len(computed), len(wanted), *[numbers[node] for node in wanted]]
     append = words.append
     try:

@@ -36,7 +36,7 @@ from ..kernels.target import Machine
 from ..lower.lowering import Fused, Gather, Lowering, Random, lowering_of_kind
 from ..lower.pattern import Pattern
 from ..ops.math.structural import LEAF, leaf
-from ..run import kernel_cache, memory_pool
+from ..run import kernel_cache
 from ..run.background import run_apart
 from ..run.called import function_of_node
 from ..run.host import host
@@ -47,9 +47,18 @@ from .assembly import parameters_of
 from .disk import program_for
 from .eager_expansion import Expansions
 from .eager_launch import draw, fold, launch, multiply
+from .eager_results import own_all
+from .eager_stacks import WithNumbers
 from .expansion import Order, lowerings_of
 
-__all__ = ["EagerProgram", "Function", "compute_into", "function_for_any_shapes", "function_of", "memory_of", "own"]
+__all__ = [
+    "EagerProgram",
+    "Function",
+    "compute_into",
+    "function_for",
+    "function_for_any_shapes",
+    "function_of",
+]
 
 #: functions to keep, of either kind: a slice of other elements is another function
 MOST_FUNCTIONS = 8192
@@ -73,7 +82,18 @@ _simple: dict[Any, Lowering] = {}
 class EagerProgram:
     """A :class:`~phonograd.core.run.programs.Program` that computes nodes operator by operator."""
 
-    __slots__ = ("_are_asked", "_calls", "_computed", "_dead", "_places", "_steps", "inputs", "kept", "size")
+    __slots__ = (
+        "_are_asked",
+        "_calls",
+        "_computed",
+        "_dead",
+        "_numbers",
+        "_places",
+        "_steps",
+        "inputs",
+        "kept",
+        "size",
+    )
 
     donatable: tuple[int, ...] = ()
     is_provisional = True
@@ -98,6 +118,7 @@ class EagerProgram:
             for number, node in enumerate(self._computed, len(self.inputs))
             if (keep_all or node in asked) and node.outputs is None and node.operator is not _ABSENT
         ]
+        self._numbers = [number for _, number in self.kept]
         #: whether each of them is a target, and not only kept for later
         self._are_asked = [node in asked for node, _ in self.kept]
         self._places, self._dead = self._place()
@@ -202,22 +223,7 @@ class EagerProgram:
 
     def _own(self, inputs: Sequence[Any], values: Sequence[Any]) -> list[Array]:
         """Return the kept values: contiguous, each in memory of its own."""
-        taken, found = memory_of(inputs), []
-        for (_, number), asked in zip(self.kept, self._are_asked):
-            value = values[number]
-            if (
-                type(value) is np.ndarray
-                and value.base is None
-                and id(value) not in taken
-                and value.nbytes < memory_pool.SMALLEST_BLOCK
-                and value.flags.c_contiguous
-            ):
-                # `own` would do the same
-                taken.add(id(value))
-            else:
-                value = own(value, taken, asked)
-            found.append(value)
-        return found
+        return own_all(inputs, values, self._numbers, self._are_asked)
 
     def _asked_steps(self) -> dict[int, Node]:
         """Return the targets by the step that computes each."""
@@ -234,7 +240,7 @@ class EagerProgram:
 
     def function(self, step: int) -> Function:
         """Return the function that computes a node."""
-        return _function(self._computed[step])
+        return function_for(self._computed[step])
 
     def _observe(self, step: int, function: Function, values: list[Any], note: Note) -> None:
         start = perf_counter_ns()
@@ -274,7 +280,7 @@ def compute_into(values: dict[Node, Any], wanted: Iterable[Node], leaves: Sequen
                     stack.pop()
                     recipe = node.recipe
                     function = None if recipe is None else recipe.function
-                    values[node] = (function or _function(node))(*arrays)
+                    values[node] = (function or function_for(node))(*arrays)
         except kernel_cache.CompilerLost:
             raise
         except Exception as error:
@@ -300,7 +306,7 @@ def compute_sparingly(
         for node in computed:
             sources = [_source(source) for source in node.inputs]
             try:
-                values[node] = _function(node)(*[values[source] for source in sources])
+                values[node] = function_for(node)(*[values[source] for source in sources])
             except kernel_cache.CompilerLost:
                 raise
             except Exception as error:
@@ -311,39 +317,6 @@ def compute_sparingly(
                 if last_uses[source] is node and source in made and source not in kept:
                     # an input may occur twice
                     values.pop(source, None)
-
-
-def memory_of(arrays: Iterable[Any]) -> set[int]:
-    """Return what :func:`own` needs to know of arrays in use."""
-    taken = set()
-    for array in arrays:
-        taken.add(id(array))
-        if array.__class__ is tuple:
-            taken |= memory_of(array)
-        elif array is not None and array.base is not None:
-            taken.add(id(array.base))
-    return taken
-
-
-def own(value: Any, taken: set[int], stays: bool) -> Array:
-    """Return a result as a contiguous array in memory that is not ``taken``, and take it.
-
-    ``stays`` says that a user may keep it for long.
-    """
-    if type(value) is not np.ndarray or not value.flags.c_contiguous:
-        value = np.array(value, order="C")
-    elif value.base is None:
-        if id(value) in taken:
-            value = value.copy()
-    elif id(value.base) in taken or not memory_pool.is_block(value.base) or 2 * value.nbytes < value.base.nbytes:
-        value = value.copy()
-    if stays and value.base is None and value.nbytes >= memory_pool.SMALLEST_BLOCK:
-        # kernels read it faster from aligned memory
-        aligned = memory_pool.allocate(value.shape, value.dtype, memory_pool.room_for(value.nbytes))
-        aligned[...] = value
-        value = aligned
-    taken.add(id(value if value.base is None else value.base))
-    return value  # type: ignore[no-any-return]
 
 
 def _source(node: Node) -> Node:
@@ -361,7 +334,7 @@ def _part(node: Node) -> Part:
 # -- functions
 
 
-def _function(node: Node) -> Function:
+def function_for(node: Node) -> Function:
     """Return the function that computes a node."""
     recipe = node.recipe
     if recipe is None:
@@ -539,7 +512,7 @@ class _Maker:
         if ufunc is None:
             self._plan(node)
         else:
-            self.function = (lambda *arrays: ufunc(*arrays, *numbers)) if numbers else ufunc
+            self.function = WithNumbers(ufunc, numbers) if numbers else ufunc
 
     def fold(self, node: Node, expression: Node, lowering: Lowering, axes: Shape) -> None:
         """Launch the kernel that combines elements, or a plan where it is divided into parts."""

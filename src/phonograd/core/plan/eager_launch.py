@@ -21,7 +21,7 @@ from ..kernels.launch import Launch, Plan, Reference
 from ..kernels.structure import KEPT, REDUCED, UNIT, Draw, Fold, Load, Parameters, Store, Structure
 from ..lower.pattern import Pattern
 from ..run import kernel_cache, memory_pool
-from ..run.driver import Row
+from ..run.driver import Row, prepare
 from ..run.kernel_cache import Kernel
 from .assembly import collapse_kept_strides, lanes_for
 from .loops import choose_loops
@@ -67,13 +67,7 @@ def launch(plans: Sequence[tuple[Plan, dict[str, str]]], names: Sequence[str], s
     out_room = memory_pool.room_for(math.prod(shape) * dtype.itemsize)
     is_small = out_room < memory_pool.SMALLEST_BLOCK
     if is_small and not room and not sizes:
-
-        def run_small(*arrays: Array) -> Array:
-            out = np.empty(shape, dtype)
-            row.run((out, out, *arrays))
-            return out
-
-        return run_small
+        return _small(row, shape, dtype)
 
     def run(*arrays: Array) -> Array:
         out = np.empty(shape, dtype) if is_small else memory_pool.allocate(shape, dtype, out_room)
@@ -101,21 +95,40 @@ def _launch_one(each: Launch, names: Sequence[str], shape: Shape, dtype: DType) 
 
 def _run_one(row: Row, shape: Shape, dtype: DType) -> Function:
     """Return the function of a row without scratch memory."""
-    run_row = row.run
     size = math.prod(shape) * dtype.itemsize
     if size < memory_pool.SMALLEST_BLOCK:
-
-        def run_small(*arrays: Array) -> Array:
-            out = np.empty(shape, dtype)
-            run_row((out, out, *arrays))
-            return out
-
-        return run_small
-    room = memory_pool.room_for(size)
+        return _small(row, shape, dtype)
+    room, run_row = memory_pool.room_for(size), row.run
 
     def run(*arrays: Array) -> Array:
         out = memory_pool.allocate(shape, dtype, room)
         run_row((out, out, *arrays))
+        return out
+
+    return run
+
+
+def _small(row: Row, shape: Shape, dtype: DType) -> Function:
+    """Return the function of a row that has a small result and no scratch memory.
+
+    From the second call on, machine code makes the result and calls the row, if all arguments are contiguous. To make
+    it takes longer than a call, and most sizes of a program that is always new come once.
+    """
+    native: Callable[[list[Any]], bool] | None = None
+    is_known = False
+
+    def run(*arrays: Array) -> Array:
+        nonlocal native, is_known
+        if native is not None:
+            prepare()
+            values = [None, arrays[0], *arrays]
+            if native(values):
+                return values[0]  # type: ignore[return-value]
+        elif is_known and arrays:
+            native = row.launcher(range(2 + len(arrays)), [(0, shape, dtype)], 0)
+        is_known = True
+        out = np.empty(shape, dtype)
+        row.run((out, out, *arrays))
         return out
 
     return run
@@ -166,8 +179,11 @@ def fold(operator: str, shape: Shape, axes: Shape, out_shape: Shape, dtype: DTyp
     None is returned for sums that are divided into parts, and for arrays without elements.
     """
     kinds, extents = _merge(shape, axes)
-    if REDUCED not in kinds or 0 in shape:
+    if 0 in shape:
         return None
+    if REDUCED not in kinds:
+        # each element alone is combined with nothing
+        return lambda array: array.reshape(out_shape)
     strides = _contiguous(extents)
     if math.prod(extents) <= CHUNK_ELEMENTS:
         kernel, axis = _small_fold(operator, kinds, dtype)

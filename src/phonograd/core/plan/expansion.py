@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterable, Sequence
 from typing import Any
 
-from ..base.dtypes import FLOAT16, kind_of
+from ..base.dtypes import kind_of
 from ..graph.node import Node, Shape, attributed_to
 from ..graph.operator import ABSENT, REGISTRY, Operator, item_operator, single
 from ..lower.lowering import NUMPY, SAME, Fused, Lowering, alternatives
 from ..ops.math.structural import DETACH, LEAF
 from ..ops.vision.points import few_rows, rows_where_read, take_along
-from ..run.host import converts_halves
 from ..run.reference import resolve
 
 __all__ = ["Order", "lowering_of", "lowerings_of"]
@@ -61,8 +60,6 @@ _known: dict[tuple[Any, ...], tuple[Any, tuple[Lowering, ...]]] = {}
 def _fitting(node: Node, declared: Lowering) -> tuple[Lowering, ...]:
     sources = [source.dtype for source in node.inputs if source.operator is not _ABSENT]
     fitting: list[Lowering] = []
-    if FLOAT16 in (node.dtype, *sources) and not converts_halves():
-        return ()
     for lowering in alternatives(declared):
         if lowering.is_split == (node.outputs is not None) and lowering.fits(node.dtype, sources):
             fitting.append(lowering)

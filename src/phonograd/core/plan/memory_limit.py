@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..base import settings
+from ..base import processor, settings
 from ..base.errors import MemoryLimitWarning
 from ..derive.costs import flops_of
 from ..graph.node import Node, attributed_to
@@ -34,8 +34,6 @@ __all__ = ["Draft", "evict", "warn_if_above"]
 
 #: values smaller than this are kept: a second kernel for them costs more than their memory is worth
 SMALLEST = 1 << 14
-#: the cost of moving a byte, in arithmetic operations
-OPERATIONS_PER_BYTE = 4.0
 #: values that may be computed again for one that is evicted
 MOST_AGAIN = 128
 
@@ -277,7 +275,7 @@ class _Eviction:
                         moved += each.size * each.dtype.itemsize
                     else:
                         stack.append(each)
-            found = self._cones[node] = _Cone(cost + OPERATIONS_PER_BYTE * moved, tuple(boundary))
+            found = self._cones[node] = _Cone(cost + processor.choices().operations_per_byte * moved, tuple(boundary))
         return found
 
     def trigger(self, node: Node) -> Node | None:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..base import settings
+from ..base import processor, settings
 from ..base.dtypes import FLOAT32, HALVES, DType, compute_dtype
 from ..graph.node import Node, Shape
 from ..graph.operator import REGISTRY, Operator
@@ -35,6 +35,7 @@ __all__ = [
     "Product",
     "Sum",
     "is_large",
+    "keeps_bits_of_rows",
     "panels_of",
     "plan_new_product",
     "plan_product",
@@ -51,11 +52,6 @@ __all__ = [
 ENOUGH_USES = 3
 #: rows of all such products together for which a matrix is copied to panels although it can be read as it is
 ENOUGH_ROWS = 512
-
-#: bytes of a product above which it is worth dividing into blocks of rows: smaller ones stay in a cache anyway
-LARGE_BYTES = 1 << 20
-#: size of a float32 copy that is worth reading 16 bits at a time: a small one stays in a cache
-LEAST_WIDENED_BYTES = 1 << 20
 
 _ADD, _CAST = REGISTRY["broadcast_add"], REGISTRY["_cast"]
 
@@ -159,7 +155,7 @@ def widenings_of_operands(order: Order, kept: Iterable[Node]) -> set[Node]:
 
 
 def _is_large_widening(node: Node) -> bool:
-    return node.dtype == FLOAT32 and node.size * FLOAT32.itemsize >= LEAST_WIDENED_BYTES
+    return node.dtype == FLOAT32 and node.size * FLOAT32.itemsize >= processor.choices().near_bytes
 
 
 def _read_by_other_kernels(order: Order, node: Node) -> Sequence[Node]:
@@ -230,7 +226,7 @@ def is_large(shape: Shape, terms: int, itemsize: int) -> bool:
         return False
     rows, columns = shape[-2:]
     larger = min(rows, columns) > 1 and rows * columns >= terms * (rows + columns)
-    return larger and math.prod(shape) * itemsize >= LARGE_BYTES
+    return larger and math.prod(shape) * itemsize >= processor.choices().near_bytes
 
 
 def sums_in_order(sizes: tuple[int, int, int], dtype: DType, machine: Machine) -> bool:
@@ -246,6 +242,12 @@ def plan_rounded_product(lhs: Pattern, rhs: Pattern, dtype: DType, out: DType) -
     """Return how to multiply two matrices for a result of 16 bits: the float32 product, rounded."""
     sizes = lhs.shape[0], lhs.shape[1], rhs.shape[1]
     return rounded_product(sizes, Matrices(*lhs.strides), Matrices(*rhs.strides), out, gemm_for(dtype, host()))
+
+
+def keeps_bits_of_rows(rows: int, terms: int, columns: int) -> bool:
+    """Return whether each row of a product of these sizes has the bits of the product of this row alone."""
+    # products by parts add up in another order, and only those of many rows are computed this way
+    return not (host().matrix_unit and is_worth((rows, terms, columns)))
 
 
 def plan_new_product(lhs: Pattern, rhs: Pattern, dtype: DType) -> Product | None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 
+from ..base import processor
 from ..base.dtypes import HALVES
 from ..graph.node import Node, Shape
 from ..lower.lowering import Fused
@@ -22,8 +23,6 @@ __all__ = ["Copies", "Rematerializer"]
 
 #: operations per element that cost less than writing and reading it: if the value fits into a cache, and if not
 CHEAP, CHEAP_WHEN_LARGE = 4.0, 16.0
-#: elements that fit into a cache between two kernels
-SMALL = 1 << 18
 #: maximum number of arrays that a group may read in place of one
 MORE_READS = 2
 
@@ -268,7 +267,7 @@ def _narrows(member: Member) -> bool:
 
 
 def _budget(space: Shape) -> float:
-    return CHEAP if math.prod(space) <= SMALL else CHEAP_WHEN_LARGE
+    return CHEAP if math.prod(space) <= processor.choices().near_bytes // 4 else CHEAP_WHEN_LARGE
 
 
 def _apply_moves(pattern: Pattern, moves: Moves, shape: Shape) -> Pattern | None:

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 
 from ..base.assumptions import assumption_holds
 from .cpu_levels import limit
+from .half_conversions import emulate_half_conversions
 from .object_bundle import object_files
 
 __all__ = [
@@ -93,6 +94,8 @@ class Compiler:
             "Threads compile one after the other, and a process must not be forked while one of them does",
             lambda: _has_unlocked_calls(binding),
         )
+        #: whether the processor converts between float16 and float32
+        self._converts_halves = "+f16c" in self._features.split(",") or _is_arm(binding.get_default_triple())
         #: idle code generators, by level
         self._machines: dict[int, list[Any]] = {}
         # fail here rather than at the first kernel
@@ -106,6 +109,8 @@ class Compiler:
 
     def emit(self, text: str, level: int) -> bytes:
         """Return the object file of a module."""
+        if not self._converts_halves:
+            text = emulate_half_conversions(text)
         try:
             machine = self._machines.setdefault(level, []).pop()
         except IndexError:
@@ -138,6 +143,10 @@ class Compiler:
 
     def _release(self, level: int, machine: Any) -> None:
         self._machines.setdefault(level, []).append(machine)
+
+
+def _is_arm(triple: str) -> bool:
+    return triple.split("-")[0] in ("aarch64", "arm64")
 
 
 def _has_unlocked_calls(llvm: ModuleType) -> bool:

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from ..base import fork
+from ..base import fork, processor
 from ..base.dtypes import DType
 from ..graph.node import Shape
 from ..graph.operator import Array
@@ -185,6 +185,16 @@ def _cell_address() -> int:
     return pointers.address(thread_pool.CELL)
 
 
+def _scaled(chunk: int, extent: int) -> int:
+    """Return the size of a chunk on this processor; any size that is a multiple of 64 if the given one is."""
+    scale = processor.choices().chunk_scale
+    if scale != 1.0:
+        # random numbers are drawn for groups of 64 elements
+        unit = 1 if chunk % 64 else 64
+        chunk = max(1, int(chunk * scale) // unit) * unit
+    return max(chunk, -(-extent // MOST_CHUNKS))
+
+
 class Row:
     """Launches that run one after the other in one native call.
 
@@ -218,11 +228,12 @@ class Row:
         tables_at = entries_at + LAUNCH_WORDS * len(launches)
         words = np.empty(tables_at + sum([len(table) for _, table, _, _ in launches]), np.int64)
         start = pointers.address(words)
+        scale = processor.choices().chunk_scale
         content: list[int] = []
         counts: list[int] = []
         table_start = start + 8 * tables_at
         for kernel, table, extent, chunk in launches:
-            chunk = max(chunk, -(-extent // MOST_CHUNKS))
+            chunk = _scaled(chunk, extent)
             counts.append(-(-extent // chunk))
             content += (kernel.cell, table_start, extent, chunk, counts[-1])
             table_start += 8 * len(table)
@@ -230,7 +241,7 @@ class Row:
         for size in sizes:
             chunks = sum(counts[first : first + size])
             # less than one chunk in total is not worth sharing
-            if chunks > 1 and sum([extent / chunk for _, _, extent, chunk in launches[first : first + size]]) < 1:
+            if chunks > 1 and sum([extent / chunk for _, _, extent, chunk in launches[first : first + size]]) < scale:
                 chunks = 1
             region_list += (place, size, chunks, 0)
             shared += chunks if chunks > 1 else 0
@@ -249,7 +260,7 @@ class Row:
     @classmethod
     def of_one(cls, kernel: Kernel, table: list[int], extent: int, chunk: int, arrays: int) -> Row:
         """Return a row of one launch, as the general way makes it in twice the time."""
-        chunk = max(chunk, -(-extent // MOST_CHUNKS))
+        chunk = _scaled(chunk, extent)
         chunks = -(-extent // chunk)
         words = np.empty(_ONE_WORDS + len(table), np.int64)
         start = pointers.address(words)

@@ -11,7 +11,7 @@ from ..kernels.target import Machine
 from . import kernel_cache
 from .pointers import system_function
 
-__all__ = ["converts_halves", "host"]
+__all__ = ["host"]
 
 
 #: arguments of the Linux system call that permits a process to use the registers of the matrix unit
@@ -58,10 +58,3 @@ def _has_matrix_unit(features: frozenset[str]) -> bool:
         return False
     # older systems and some sandboxes refuse, and so does Linux if a thread has a small stack for signals
     return not system_function("syscall")(_ARCH_PRCTL, _ASK_FOR_STATE, _TILE_STATE)
-
-
-def converts_halves() -> bool:
-    """Return whether this processor converts between float16 and float32; if not, compilers emit a function call."""
-    if platform.machine().lower() in ("aarch64", "arm64"):
-        return True
-    return "f16c" in kernel_cache.description().features

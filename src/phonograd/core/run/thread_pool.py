@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from ..base import fork, settings
+from ..base import fork, processor, settings
 from . import kernel_cache
 from .background import run_apart, start
 from .pointers import locks_work
@@ -53,11 +53,6 @@ __all__ = ["CELL", "ThreadPool", "precompile", "renew"]
 #: how long a worker looks for work before it sleeps. Waking it takes 20 to 60 us, and the Python between two plans of a
 #: small training loop some hundred
 SPIN_SECONDS = 500e-6
-#: duration of a region that justifies waking workers, even if it has few chunks
-SLOW_SECONDS = 60e-6
-#: how long a caller looks for the end, beyond twice its own time for a chunk, before it sleeps: the worker that it
-#: waits for may need its processor
-PATIENCE_SECONDS = 50e-6
 #: how long a thread must be held up before it concludes that other programs need the processors: systems interrupt
 #: threads for some microseconds, and make them wait for other threads for at least a millisecond
 GAP_SECONDS = 300e-6
@@ -122,9 +117,12 @@ class ThreadPool:
         self.address: int = aligned.ctypes.data
         self.memory = aligned
         _memories.append(words)
+        # a region this long justifies waking workers, even if it has few chunks. A caller looks for the end for twice
+        # its own time for a chunk and this long, then sleeps: the worker that it waits for may need its processor
+        wake_seconds = processor.choices().wake_seconds
         aligned[PARALLEL], aligned[SUMMON] = code.parallel, code.summon
-        aligned[SPINS], aligned[PATIENCE] = code.turns(SPIN_SECONDS), code.ticks(PATIENCE_SECONDS)
-        aligned[GAP], aligned[SLOW] = code.ticks(GAP_SECONDS), code.ticks(SLOW_SECONDS)
+        aligned[SPINS], aligned[PATIENCE] = code.turns(SPIN_SECONDS), code.ticks(wake_seconds)
+        aligned[GAP], aligned[SLOW] = code.ticks(GAP_SECONDS), code.ticks(wake_seconds)
         aligned[LEAST_PENALTY], aligned[MOST_PENALTY] = [code.ticks(seconds) for seconds in PENALTY_SECONDS]
         aligned[ACQUIRE], aligned[RELEASE] = _function("PyThread_acquire_lock"), _function("PyThread_release_lock")
         aligned[CALLER_LOCK] = _new_held_lock()

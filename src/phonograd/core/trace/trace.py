@@ -73,6 +73,7 @@ class Trace(Recorder):
 
     __slots__ = (
         "__weakref__",
+        "_tape",
         "attribution",
         "bound",
         "busy",
@@ -91,7 +92,6 @@ class Trace(Recorder):
         "repeats",
         "scalars",
         "slots",
-        "tape",
         "targets",
         "thread",
         "values",
@@ -114,7 +114,7 @@ class Trace(Recorder):
         self.targets: list[Target] = []
         self.slots: dict[Target, int] = {}
         self.made: dict[Node, int] = {}
-        self.tape = Tape(self)
+        self._tape: Tape | None = None
         # the state of evaluation: values so far, errors, and the position in the plan cache
         self.values: dict[Node, Array] = {}
         self.failed: dict[Node, Exception] = {}
@@ -128,6 +128,15 @@ class Trace(Recorder):
         self.prune_at = _PRUNE_AT
         #: whether a handle may be in ``handles`` twice, because it has left the trace and come back
         self.repeats = False
+
+    @property
+    def tape(self) -> Tape:
+        """The part of the trace that can still be differentiated; most traces that only compute values have none."""
+        if self._tape is None:
+            with HANDOVER:
+                if self._tape is None:
+                    self._tape = Tape(self)
+        return self._tape
 
     # -- leaves
 
@@ -307,14 +316,13 @@ class Trace(Recorder):
         self.flushes += 1
         if not end:
             end = not waiting or (self.flushes >= _FLUSHES_WITH_RECORD and not self._is_being_recorded())
+        self._forget_dead(live)
         with HANDOVER:
             left = settle(self, live, values, end)
             if end:
                 self._end(left, number)
         if end:
             PLANS.trim()
-        else:
-            self._forget_dead(live)
         return True
 
     def _flush(self, end: bool, number: int | None) -> None:

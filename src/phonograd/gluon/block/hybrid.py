@@ -78,6 +78,8 @@ class HybridBlock(Block):
     def __init__(self, prefix: str | None = None, params: ParameterDict | None = None) -> None:
         super().__init__(prefix=prefix, params=params)
         self._active = False
+        #: whether a block that cannot be replayed causes no warning
+        self._captures_quietly = False
         self._flags: dict[str, Any] = {}
         self._operator_hook: tuple[OperatorHook, bool] | None = None
         self._clear_cached_op()
@@ -154,6 +156,12 @@ class HybridBlock(Block):
 
     def forward(self, x: Any, *args: Any) -> Any:
         """Return the outputs of ``hybrid_forward`` for arrays or symbols."""
+        if not args and isinstance(x, NDArray) and self._compiled is not None:
+            # most calls of a network repeat another one
+            is_replayed = self._active and LOCAL.trace.allows_shortcuts and not _LISTENERS
+            if is_replayed and not self._keeps_arrays and self._operator_hook is None:
+                result = self._run_compiled(x.context, x)
+                return result if isinstance(result, NDArray) or _CALLS.are_nested else tuples_to_lists(result)
         contexts: dict[Context, None] = {}
         has_symbol = _gather((x, *args), contexts)
         if has_symbol:
@@ -255,7 +263,8 @@ class HybridBlock(Block):
                 return self._run_unaliased(context, *args)
             if any([child._has_checkpoints() for child in self._children.values()]):
                 return self._run_unaliased(context, *args)
-            self._compiled, self._compiled_for = Compiled(self._run_unaliased), replacements()
+            self._compiled_for = replacements()
+            self._compiled = Compiled(self._run_unaliased, self._captures_quietly)
             # the name in warnings and profiles
             self._compiled.__dict__["__qualname__"] = self._name
         return self._compiled(context, *args)

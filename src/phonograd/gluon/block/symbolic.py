@@ -34,6 +34,7 @@ class SymbolBlock(HybridBlock):
 
     def __init__(self, outputs: Any, inputs: Any, params: ParameterDict | None = None) -> None:
         super().__init__(prefix=None, params=None)
+        self._captures_quietly = True
         self._prefix = ""
         self._params = ParameterDict("", params)
         variables, self._in_form = flatten_with_format([inputs], "input")
@@ -47,6 +48,8 @@ class SymbolBlock(HybridBlock):
         given, self._form = flatten_with_format(outputs, "output")
         self._inputs = [str(variable.name) for variable in variables]
         self._output: Any = given[0] if len(given) == 1 else symbols().Group(given)
+        # there is no other Python code that each call has to run
+        self._active = not self._output._looks_at_values
         types = _types_of(self._output, variables)
         states = set(self._output.list_auxiliary_states())
         for name in [*self._output.list_arguments(), *self._output.list_auxiliary_states()]:

@@ -21,7 +21,7 @@ from ... import autograd, initializer
 from ...core.array.handle import as_class
 from ...core.base.devices import Context, cpu, current_context
 from ...core.base.docstrings import complete_classes
-from ...core.base.dtypes import as_array_dtype
+from ...core.base.dtypes import as_array_dtype, as_dtype
 from ...core.base.errors import MXNetError
 from ...ndarray.array import NDArray
 from ...ndarray.creation import array, zeros
@@ -428,6 +428,10 @@ class Parameter:
 
     def cast(self, dtype: Any) -> None:
         """Convert the arrays and gradients to another dtype."""
+        try:
+            as_dtype(dtype)
+        except (TypeError, KeyError) as error:
+            raise TypeError(f"Parameter '{self.name}' cannot be cast: {error.args[0]}") from None
         self._dtype = dtype
         # the symbol carries the dtype
         self._var = None

@@ -23,6 +23,7 @@ import dataclasses
 import math
 from typing import NamedTuple
 
+from ...base import processor
 from ...base.dtypes import HALVES, DType, compute_dtype
 from ...lower.ir.function_builder import Value
 from ..launch import Launch, Plan, Reference
@@ -72,12 +73,8 @@ TASK_WORK = 1 << 19
 #: multiplications that count as a chunk in the decision whether to optimize fully at the first compilation. That
 #: takes a tenth of a second. The tiles are always optimized, so products lose only a hundredth without it
 QUICK_WORK = 50_000_000
-#: size of an operand that is not worth packing, and of one that fits into the cache of every processor
-SMALL_BYTES, CACHED_BYTES = 1 << 19, 1 << 20
 #: least number of rows of a task, if work is divided by rows
 TASK_ROWS = 32
-#: tasks of a large product: enough for many threads, and large enough to reuse cached data
-TASKS = 16
 #: number of column blocks that may be narrow, and vectors per block if there are more: panels are wide then
 FEW_BLOCKS, BLOCK_VECTORS = 4, 8
 
@@ -370,7 +367,7 @@ def _sides(
     by_row = many and is_far and terms >= PACKED_TERMS and columns >= PACKED_COLUMNS
     # a number of 16 bits that is repeated in a vector as it is read takes twice the time of one of 32 bits
     by_row = by_row or (kernel.lhs in HALVES and min(sizes) > 0)
-    is_large = terms * columns * size > SMALL_BYTES or (rhs.column != 1 and terms > 0)
+    is_large = terms * columns * size > processor.choices().near_bytes // 2 or (rhs.column != 1 and terms > 0)
     by_column = many and blocks[0] > 1 and is_large
     return (
         _Side(
@@ -421,9 +418,10 @@ def _tasks(sizes: tuple[int, int, int], readable: bool, kernel: Gemm, uses: int)
     rows, terms, columns = [max(1, size) for size in sizes]
     # with fewer rows than a tile has, reading dominates
     total = max(rows, kernel.tile_rows) * terms * columns
-    wanted = min(TASKS, max(1, total // TASK_WORK))
+    choices = processor.choices()
+    wanted = min(choices.tasks, max(1, total // TASK_WORK))
     tiles, panels = -(-rows // kernel.tile_rows), -(-columns // kernel.panel)
-    is_small = terms * columns * kernel.dtype.itemsize <= CACHED_BYTES
+    is_small = terms * columns * kernel.dtype.itemsize <= choices.near_bytes
     if readable and rows < SHARED_ROWS and is_small and terms * columns <= uses * rows * (terms + columns):
         row_blocks = _evenly(min(wanted, tiles))
         return row_blocks, _evenly(min(panels, max(1, wanted // row_blocks)))

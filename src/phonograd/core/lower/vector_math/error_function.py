@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from ...base.dtypes import FLOAT32, FLOAT64
 from . import coefficients
-from .exponential import exp_of_moderate
 from .logarithm import log
 from .parts import in_parts, polynomial
 
@@ -20,17 +19,27 @@ _HALF_ROOT_PI = "0.8862269254527580136490837416705725913987747280611935641069038
 
 
 def erf(e: Emitter, x: Value) -> Value:
-    """Return the error function: x + x P(x**2) up to 1, and 1 - exp(-x**2) Q(|x|) beyond."""
-    single = x.dtype == FLOAT32
-    most, center, table = (4.0, 2.5, coefficients.ERFC) if single else (6.0, 3.0, coefficients.ERFC_WIDE)
+    """Return the error function: x + x P(x**2) up to 1.1, and 1 - Q(|x|)**8 beyond.
+
+    Q is the eighth root of 1 - erf(x), which a short polynomial approximates: an error of it hardly matters where the
+    root is small. Its constant is added last, because it is the largest term::
+
+        %q = fma(Q's other terms, %x, %c0)
+        %q = fmul %q, %q                    and again
+        %y = fma(-%q, %q, 1)
+    """
     size, one = e.absolute(x), e.like(x, 1)
-    small = e.fma(polynomial(e, e.multiply(size, size), coefficients.ERF[x.dtype]), size, size)
     # beyond this bound, the result is 1
-    bounded = e.select(e.relation("gt", size, e.like(x, most)), e.like(x, most), size)
-    scale = exp_of_moderate(e, e.negative(e.multiply(bounded, bounded)))
-    complement = e.multiply(scale, polynomial(e, e.subtract(bounded, e.like(x, center)), table[x.dtype]))
-    large = e.subtract(one, complement)
-    return e.with_sign_of(e.select(e.relation("lt", size, one), small, large), x)
+    bound = e.like(x, 3.95 if x.dtype == FLOAT32 else 6.0)
+    bounded = e.select(e.relation("gt", size, bound), bound, size)
+    square = e.multiply(bounded, bounded)
+    small = e.fma(polynomial(e, square, coefficients.ERF[x.dtype]), size, size)
+    constant, *others = coefficients.ERFC_ROOT[x.dtype]
+    root = e.fma(polynomial(e, bounded, others, square), bounded, e.like(x, constant))
+    for _ in range(2):
+        root = e.multiply(root, root)
+    large = e.fma(e.negative(root), root, one)
+    return e.with_sign_of(e.select(e.relation("lt", size, e.like(x, 1.1)), small, large), x)
 
 
 def erfinv(e: Emitter, x: Value) -> Value:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from . import coefficients
 from .formats import FORMATS
-from .parts import add_smaller, polynomial, power_of_two
+from .parts import polynomial, power_of_two
 
 if TYPE_CHECKING:
     from ...base.dtypes import DType
     from ..ir.emitter import Emitter
     from ..ir.function_builder import Value
 
-__all__ = ["cosh", "exp", "exp_of_moderate", "exp_of_sum", "expm1", "reduce_argument", "sigmoid", "sinh", "tanh"]
+__all__ = ["cosh", "exp", "exp_of_sum", "expm1", "reduce_argument", "sigmoid", "sinh", "tanh"]
 
 _LOG2_E = 1.4426950408889634
 
@@ -58,7 +59,8 @@ def _scale_biased(e: Emitter, value: Value, biased: Value) -> Value:
 
 def _expm1_near(e: Emitter, r: Value) -> Value:
     """Return exp(r) - 1 around zero, with a small relative error."""
-    return e.fma(polynomial(e, r, coefficients.EXP[r.dtype]), e.multiply(r, r), r)
+    square = e.multiply(r, r)
+    return e.fma(polynomial(e, r, coefficients.EXP[r.dtype], square), square, r)
 
 
 def _scale(e: Emitter, value: Value, exponent: Value) -> Value:
@@ -95,12 +97,6 @@ def exp(e: Emitter, x: Value) -> Value:
     return _scale_biased(e, e.add(_expm1_near(e, rest), e.like(x, 1)), biased)
 
 
-def exp_of_moderate(e: Emitter, x: Value) -> Value:
-    """Return the exponential of an argument whose result is a normal number; its bits are those of :func:`exp`."""
-    rest, biased = _reduce_biased(e, x, 1)
-    return e.multiply(e.add(_expm1_near(e, rest), e.like(x, 1)), _power(e, biased, x.dtype))
-
-
 def exp_of_sum(e: Emitter, x: Value, correction: Value) -> Value:
     """Return exp(x + correction) for a correction below the last bit of x."""
     form = FORMATS[x.dtype]
@@ -126,36 +122,51 @@ def expm1(e: Emitter, x: Value) -> Value:
 
 
 def sigmoid(e: Emitter, x: Value) -> Value:
-    """Return 1 / (1 + exp(-x)): with s = exp(-|x|), it is 1 / (1 + s), or s / (1 + s) for negative x.
+    """Return 1 / (1 + exp(-x)): with x = n log 2 - r, it is 2**n / (2**n + exp(r)).
 
-    The rounding errors of s and 1 + s are corrected at the end: they would add up to more than two units.
+    exp(r) is 1 plus a small number. The smaller one of 1 and 2**n is added to it first, so that the sum is rounded
+    once and no bit of a small 2**n is lost::
+
+        %u = 2**n                            in two halves: it may be denormal
+        %s = fadd %near, (min %u, 1)
+        %q = fdiv %u, (fadd (max %u, 1), %s)
     """
     form = FORMATS[x.dtype]
-    rest, biased = _reduce_biased(e, _at_least(e, e.negative(e.absolute(x)), form.exp_least), 2)
-    one, zero = e.like(x, 1), e.like(x, 0)
-    near, near_lost = add_smaller(e, one, _expm1_near(e, rest))
-    small = _scale_biased(e, near, biased)
-    divisor, lost = add_smaller(e, one, small)
-    negative = e.relation("lt", x, zero)
-    quotient = e.divide(e.select(negative, small, one), divisor)
-    inverse = e.select(negative, e.subtract(one, quotient), quotient)
-    missing = e.subtract(e.select(negative, near_lost, zero), lost)
-    return e.fma(e.multiply(quotient, inverse), missing, quotient)
+    bounded = _at_least(e, _at_most(e, x, form.sigmoid_most), form.exp_least)
+    rest, biased = _reduce_biased(e, bounded, 2)
+    near = _expm1_near(e, e.negative(rest))
+    power = _scale_biased(e, e.like(x, 1), biased)
+    return e.divide(power, e.add(_at_least(e, power, 1), e.add(near, _at_most(e, power, 1))))
 
 
 def tanh(e: Emitter, x: Value) -> Value:
-    """Return the hyperbolic tangent: an odd polynomial up to 0.55, and 1 - 2 / (exp(2 |x|) + 1) beyond.
+    """Return the hyperbolic tangent by its addition theorem: with x = n log(2) / 2 + r, and t = tanh(r)::
 
-    The sign is applied at the end, so that tanh(-0.) is -0. and both sides are equal to the last bit.
+        %p = 2**n
+        %d = fma(%p - 1, %t, %p + 1)
+        %q = fdiv fma(%p + 1, %t, %p - 1), %d     n = 0: t itself
+        %q = fadd 1, (fdiv fma(%t, 2, -2), %d)    from 0.92 on, where the result is closer to 1 than to 0
+
+    The sign is applied at the end, so that tanh(-0.) is -0. and both sides are equal to the last bit. n is the integer
+    next to 2.73 x, a little less than that next to 2 x / log 2: it becomes 2 where the result is 1/2. Below 1/2, the
+    rounding errors of n = 2 would count twice. A large x leaves a larger r, whose error changes no bit there.
     """
     form = FORMATS[x.dtype]
-    size, one = e.absolute(x), e.like(x, 1)
-    square = e.multiply(size, size)
-    small = e.fma(e.multiply(polynomial(e, square, coefficients.TANH[x.dtype]), square), size, size)
+    size, one, two = e.absolute(x), e.like(x, 1), e.like(x, 2)
     bounded = _at_most(e, size, form.tanh_most)
-    power = exp_of_moderate(e, e.add(bounded, bounded))
-    large = e.subtract(one, e.divide(e.like(x, 2), e.add(power, one)))
-    return e.with_sign_of(e.select(e.relation("lt", size, e.like(x, 0.55)), small, large), x)
+    shifter = e.like(x, form.shifter + form.bias)
+    shifted = e.fma(bounded, e.like(x, 2.73), shifter)
+    whole = e.subtract(shifted, shifter)
+    # the error of log 2 is 0.4 units at most, where n is 1, and decreases
+    rest = e.fma(whole, e.like(x, -math.log(2) / 2), bounded)
+    square = e.multiply(rest, rest)
+    small = e.fma(polynomial(e, square, coefficients.TANH[x.dtype]), e.multiply(square, rest), rest)
+    power = _power(e, e.reinterpret(shifted, form.integer), x.dtype)
+    above, below = e.add(power, one), e.subtract(power, one)
+    far = e.relation("gt", size, e.like(x, 0.92))
+    dividend = e.select(far, e.fma(small, two, e.negative(two)), e.fma(above, small, below))
+    quotient = e.divide(dividend, e.fma(below, small, above))
+    return e.with_sign_of(e.add(e.select(far, one, e.like(x, 0)), quotient), x)
 
 
 def _half_exp(e: Emitter, x: Value) -> Value:

@@ -29,6 +29,8 @@ class Format(NamedTuple):
     exp_most: float
     #: below this, expm1 rounds to -1
     expm1_least: float
+    #: beyond this, sigmoid rounds to 1
+    sigmoid_most: float
     #: beyond this, tanh rounds to 1
     tanh_most: float
     #: the bits of the largest number whose square does not exceed 1/2
@@ -52,6 +54,7 @@ FORMATS = {
         exp_least=-104.0,
         exp_most=89.0,
         expm1_least=-18.0,
+        sigmoid_most=18.0,
         tanh_most=9.1,
         root_half_bits=0x3F3504F3,
         square_ignores_one=2.0**13,
@@ -69,6 +72,7 @@ FORMATS = {
         exp_least=-746.0,
         exp_most=710.0,
         expm1_least=-39.0,
+        sigmoid_most=38.0,
         tanh_most=19.1,
         root_half_bits=struct.unpack("<q", struct.pack("<d", 0.5**0.5))[0],
         square_ignores_one=2.0**28,

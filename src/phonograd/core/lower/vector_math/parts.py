@@ -26,12 +26,30 @@ __all__ = [
 ]
 
 
-def polynomial(e: Emitter, x: Value, coefficients: Sequence[float]) -> Value:
-    """Return a polynomial by Horner's rule, constant coefficient first, with one ``fma`` each."""
-    total = e.like(x, coefficients[-1])
-    for coefficient in reversed(coefficients[:-1]):
-        total = e.fma(total, x, e.like(x, coefficient))
+def polynomial(e: Emitter, x: Value, coefficients: Sequence[float], square: Value | None = None) -> Value:
+    """Return a polynomial, constant coefficient first, with one ``fma`` each: by Horner's rule.
+
+    With the square of x, pairs of coefficients are evaluated beside each other, and Horner's rule joins them. This
+    halves the time until the result is there, which bounds the speed of functions with long chains::
+
+        %a = fma(%c1, %x, %c0)
+        %b = fma(%c3, %x, %c2)
+        %p = fma(%b, %square, %a)
+    """
+    if square is None:
+        terms = [e.like(x, coefficient) for coefficient in coefficients]
+    else:
+        terms = [_linear(e, x, coefficients[first : first + 2]) for first in range(0, len(coefficients), 2)]
+    total = terms[-1]
+    for term in reversed(terms[:-1]):
+        total = e.fma(total, x if square is None else square, term)
     return total
+
+
+def _linear(e: Emitter, x: Value, coefficients: Sequence[float]) -> Value:
+    """Return a polynomial of one or two coefficients."""
+    first, *rest = [e.like(x, coefficient) for coefficient in coefficients]
+    return e.fma(rest[0], x, first) if rest else first
 
 
 def power_of_two(e: Emitter, exponent: Value) -> Value:

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from ...base.dtypes import BOOL, FLOAT32, HALVES, INT64, DType, name_of
@@ -102,6 +104,12 @@ def _sum_to(data: Array, *, shape: Shape) -> Array:
     # sum float16 in float32: a long float16 sum would lose all but its first digits
     wide = np.float32 if data.dtype == np.float16 else data.dtype
     return np.sum(data, axis=axes, keepdims=True, dtype=wide).astype(data.dtype, copy=False).reshape(shape)
+
+
+@_sum_to.stacked
+def sum_to_stacked(data: Array, *, shape: Shape) -> Array | None:
+    # without axes of several elements there is nothing to add
+    return data.reshape(len(data), *shape) if data.size == len(data) * math.prod(shape) else None
 
 
 @_sum_to.infer

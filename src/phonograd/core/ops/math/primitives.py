@@ -61,6 +61,11 @@ def _reshape(data: Array, *, shape: Shape) -> Array:
     return data.reshape(shape)
 
 
+@_reshape.stacked
+def reshape_stacked(data: Array, *, shape: Shape) -> Array:
+    return data.reshape(len(data), *shape)
+
+
 @_reshape.infer
 def reshape_shape(data: Node, *, shape: Shape) -> Spec:
     assert data.size == int(np.prod(shape, dtype=np.int64)), (data, shape)
@@ -85,6 +90,11 @@ def reshape_to(node: Node, shape: Shape) -> Node:
 def _permute(data: Array, *, axes: Shape) -> Array:
     """Return the array with its axes in another order."""
     return np.transpose(data, axes)
+
+
+@_permute.stacked
+def permute_stacked(data: Array, *, axes: Shape) -> Array:
+    return np.transpose(data, (0, *[axis + 1 for axis in axes]))
 
 
 @_permute.infer

@@ -29,10 +29,11 @@ INT64 = np.dtype("int64")
 
 def _sorted_indices(data: Array, axis: int, ascending: bool) -> Array:
     if ascending:
-        return np.argsort(data, axis=axis, kind="stable")
+        return data.argsort(axis=axis, kind="stable")
     # sort the reversed array in stable ascending order and reverse it: descending, with equal elements in order
-    mirrored = np.argsort(np.flip(data, axis), axis=axis, kind="stable")
-    return np.asarray(data.shape[axis] - 1 - np.flip(mirrored, axis))
+    reverse = (*(slice(None),) * axis, slice(None, None, -1))
+    mirrored = data[reverse].argsort(axis=axis, kind="stable")
+    return np.asarray(data.shape[axis] - 1 - mirrored[reverse])
 
 
 #: from this extent on, few elements are found without sorting all
@@ -58,9 +59,11 @@ def _first_indices(data: Array, axis: int, count: int, ascending: bool) -> Array
 
 def _first_of_line(line: Array, count: int, ascending: bool) -> Array:
     """Return the indices of the first few elements of a vector in sorted order."""
-    bound = np.partition(line, count - 1 if ascending else line.size - count)[count - 1 if ascending else -count]
+    parted = line.copy()
+    parted.partition(count - 1 if ascending else line.size - count)
+    bound = parted[count - 1 if ascending else -count]
     # all that may be among the first, in order: equal elements, and NaN, which is neither larger nor smaller
-    candidates = np.flatnonzero(~(line > bound) if ascending else ~(line < bound))
+    candidates = (~(line > bound) if ascending else ~(line < bound)).nonzero()[0]
     return np.asarray(candidates[_sorted_indices(line[candidates], 0, ascending)[:count]])
 
 

@@ -76,6 +76,11 @@ def _concatenate(*data: Array, axis: int) -> Array:
     return np.concatenate(data, axis=axis)
 
 
+@_concatenate.stacked
+def concatenate_stacked(*data: Array, axis: int) -> Array:
+    return np.concatenate(data, axis=axis + 1)
+
+
 @_concatenate.infer
 def concatenate_shape(*data: Node, axis: int) -> Spec:
     return concatenated_shape([node.shape for node in data], axis), data[0].dtype
@@ -90,6 +95,13 @@ def concatenate_grad(out_grad: Node, out: Node, *data: Node, axis: int) -> tuple
 def _split(data: Array, *, boundaries: Shape, axis: int) -> tuple[Array, ...]:
     """Return the pieces of an array between boundaries along an axis."""
     return tuple(np.split(data, boundaries, axis=axis))
+
+
+@_split.stacked
+def split_stacked(data: Array, *, boundaries: Shape, axis: int) -> tuple[Array, ...]:
+    before = (slice(None),) * (axis + 1)
+    edges = (0, *boundaries, data.shape[axis + 1])
+    return tuple([data[(*before, slice(start, end))] for start, end in itertools.pairwise(edges)])
 
 
 @_split.infer

@@ -22,6 +22,7 @@ from typing import Literal
 
 import numpy as np
 
+from ...base import float_errors
 from ...base.dtypes import INT64, UINT8, kind_of
 from ...base.errors import MXNetError
 from ...graph.node import Node, Shape
@@ -73,8 +74,11 @@ def _positions(index: Array, *, extent: int, mode: Literal["clip", "wrap", "rais
     if index.dtype.kind == "i":
         found = index.astype(np.int64)
     else:
-        with np.errstate(invalid="ignore"):
+        token = float_errors.ignore()
+        try:
             found = index.astype(np.int64)
+        finally:
+            float_errors.restore(token)
     if found.size == 0:
         return found
     if mode == "wrap" and extent > 0:
@@ -135,7 +139,7 @@ def _index_axis(pattern: Pattern, shape: Shape, *, axis: int) -> Pattern:
 @operator(lowering=Gather(_walk_axis, _index_axis))
 def _take_axis(data: Array, index: Array, *, axis: int) -> Array:
     """Return the slices of an array at positions of an axis."""
-    return np.asarray(np.take(data, index, axis))
+    return np.asarray(data.take(index, axis))
 
 
 @_take_axis.infer
