@@ -59,6 +59,7 @@ def ours(operator: str, size: str, dtype: str, backward: bool) -> Callable[[], N
     nd, linalg = mx.nd, mx.nd.linalg
     a = {name: nd.array(array, dtype=dtype) for name, array in data(size, dtype).items()}
     new = mx.np.linalg
+    of_numpy = {name: array.as_np_ndarray() for name, array in a.items()}
 
     def process() -> Any:
         points, scale = a["points"], a["scale"]
@@ -83,13 +84,13 @@ def ours(operator: str, size: str, dtype: str, backward: bool) -> Callable[[], N
         "inverse": ("regular", lambda: linalg.inverse(a["regular"])),
         "det": ("regular", lambda: linalg.det(a["regular"])),
         "slogdet": ("regular", lambda: linalg.slogdet(a["regular"])[1]),
-        "svd": ("regular", lambda: new.svd(a["regular"].as_np_ndarray())[1]),
-        "solve": ("regular", lambda: new.solve(a["regular"].as_np_ndarray(), a["any"].as_np_ndarray())),
+        "svd": ("regular", lambda: new.svd(of_numpy["regular"])[1]),
+        "solve": ("regular", lambda: new.solve(of_numpy["regular"], of_numpy["any"])),
         "gemm2": ("regular", lambda: linalg.gemm2(a["regular"], a["any"])),
         "gaussian process": ("scale", process),
     }
     name, function = calls[operator]
-    variable = a[name]
+    variable = (of_numpy if operator in ("svd", "solve") else a)[name]
     if not backward:
         return lambda: function().wait_to_read()
     variable.attach_grad()

@@ -34,7 +34,10 @@ _ITEM = item_operator()
 
 
 def function_of_node(node: Node) -> Callable[..., Any]:
-    """Return the function of contiguous arrays that computes a node: kernels if it has some, else NumPy."""
+    """Return the function of arrays that computes a node: kernels if it has some, else NumPy.
+
+    Kernels get contiguous copies of arrays that are not contiguous; arrays of NumPy's functions must be.
+    """
     lowering = _lowering(node)
     if lowering is None or not kernel_cache.available():
         return numpy_function(node)
@@ -47,13 +50,13 @@ def function_of_node(node: Node) -> Callable[..., Any]:
             run = _runner(_Key(node, lowering, shapes)) or numpy
         if run is numpy:
             with np.errstate(all="ignore"):
-                return numpy(*arrays)
+                return numpy(*[np.ascontiguousarray(array) for array in arrays])
         failed, results = run(*arrays)
         if finish is None:
             return results[0]
         if failed or lowering.computes:
             with np.errstate(all="ignore"):
-                return finish(failed, *arrays, *results)
+                return finish(failed, *[np.ascontiguousarray(array) for array in arrays], *results)
         return finish(failed, *arrays, *results)
 
     return call
@@ -131,7 +134,8 @@ def _runner(key: _Key) -> _Run | None:
             prepare()
             if not launch(values):
                 values[:count] = [np.ascontiguousarray(array) for array in arrays]
-                launch(values)
+                is_launched = launch(values)
+                assert is_launched, node
         written = values[count:last]
         if not status[0]:
             statuses.append(status)

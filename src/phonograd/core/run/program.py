@@ -171,10 +171,10 @@ class RecipeProgram:
         self._sets_flag = recipe.sets_flag
         room = memory_pool.room_for(recipe.arena_bytes) if recipe.arena_bytes else 0
         self._arena_room = room
-        #: whether rows check that their inputs are contiguous, and whether the only row has its arena on the stack
-        self._checks_layout = not self._uses_numpy and can_launch()
+        #: whether steps check that their inputs are contiguous, and whether the only row has its arena on the stack
+        self._checks_layout = not self._needs_numpy and can_launch()
         is_only = len([step for step in recipe.steps if isinstance(step, RowStep)]) == 1
-        self._on_stack = self._checks_layout and is_only and 0 < room <= MOST_ON_STACK
+        self._on_stack = self._checks_layout and not self._uses_numpy and is_only and 0 < room <= MOST_ON_STACK
         own = room if self._on_stack else 0
         self._segments = [segment_of(step, kernels, self._sets_flag, own) for step in recipe.steps]
         self._aliases = [step for step in recipe.steps if isinstance(step, AliasStep)]

@@ -18,8 +18,9 @@ from .reflections import Reflections
 
 __all__ = ["BLOCK", "ReflectedRows", "SmallLq", "factorize", "factorize_small"]
 
-#: rows of a block whose reflections are one product, and rows that a kernel factorizes
-BLOCK, _PANEL = 128, 16
+#: rows of a block whose reflections are one product, and rows that a kernel factorizes. On a processor with AVX2
+#: (Zen 3), blocks of 128 rows take a third longer for 300 rows: `python -m benchmarks.linear_algebra gelqf`
+BLOCK, _PANEL = 32, 16
 #: multiplications worth handing to another thread
 _TASK_WORK = 1 << 15
 
@@ -56,7 +57,7 @@ def factorize(launches: Launches, data: View, out: View, others: tuple[View, ...
     """Replace ``data`` by the lower factor, and the identity in ``out`` by the orthonormal rows.
 
     ``others`` are arrays of as many rows: ``vectors``, of zeros, as wide as ``data``; ``triangle``, of zeros, and two
-    more for products, of 128 columns each. Rows of ``data`` and ``vectors`` are padded with zeros to whole vectors.
+    more for products, of ``BLOCK`` columns. Rows of ``data`` and ``vectors`` are padded with zeros to whole vectors.
     """
     plan = _Blocks(launches, data, others, sizes)
     rows = sizes[0]
