@@ -14,6 +14,8 @@ from phonograd.core.lower import philox
 from phonograd.core.lower.lowering import Elementwise
 from phonograd.core.ops.math.primitives import cast
 from phonograd.core.ops.math.structural import leaf
+from phonograd.core.plan.native_program import NativeProgram
+from phonograd.core.plan.partition import CHUNK_ELEMENTS
 
 from ..plan.programs import run, same_bits
 
@@ -128,6 +130,17 @@ def test_errors_are_as_documented(name: str, dtype: type) -> None:
         exact = exactly(name, *block)
         known = ~np.isnan(exact) if name == "erfinv" else np.full(exact.shape, True)
         assert errors(evaluate(name, *block), exact)[known].max(initial=0) <= bound
+
+
+@pytest.mark.parametrize("name", ["exp", "tanh", "sigmoid", "erf"])
+def test_two_vectors_at_once_have_the_bits_of_one(name: str) -> None:
+    # two of them are computed together in large arrays, and the elements at the end one by one
+    data = np.random.default_rng(3).standard_normal(2 * CHUNK_ELEMENTS + 40).astype(np.float32)
+    sources = [leaf(0, (size,), np.dtype(np.float32)) for size in (data.size, data.size // 3)]
+    large, small = [NativeProgram([REGISTRY[name](source)], lambda node: False) for source in sources]
+    assert [[kernel.width for kernel in program.work] for program in (large, small)] == [[2], [1]]
+    parts = [small.run([part])[0] for part in np.split(data, 3)]
+    assert same_bits(large.run([data])[0], np.concatenate(parts))
 
 
 #: the results of _saturate have another dtype
