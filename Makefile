@@ -131,7 +131,7 @@ bench: $(READY)
 	$(BIN)/python -m benchmarks.first
 	$(BIN)/python -m benchmarks.cold --write
 	$(BIN)/python -m benchmarks.novel --write
-	$(BIN)/python -m benchmarks.memory
+	$(BIN)/python -m benchmarks.memory --write
 	$(BIN)/python -m benchmarks.growth
 	$(BIN)/python -m benchmarks.joins
 	$(BIN)/python -m benchmarks.scaling

@@ -222,6 +222,17 @@ def memory(every: dict[str, Results]) -> list[str]:
     return ["", *table(["step", *[TITLES.get(name, name) for name in libraries]], rows), ""]
 
 
+def memory_models(every: dict[str, Results]) -> list[str]:
+    """Return the table of peak memory of processes that run a model, and beyond the import."""
+    found = every["memory_models"]
+    libraries = list(next(iter(found.values())))
+    rows = [
+        [name, *[f"{facts[library]['model']:.0f} ({facts[library]['process']:.0f}) MiB" for library in libraries]]
+        for name, facts in found.items()
+    ]
+    return ["", *table(["model", *[TITLES.get(library, library) for library in libraries]], rows), ""]
+
+
 def memory_limit(every: dict[str, Results]) -> list[str]:
     """Return the memory and the time of steps under memory limits, beside those without a limit."""
     found: Any = every["memory_limit"]
@@ -366,6 +377,7 @@ TABLES: dict[str, Callable[[dict[str, Results]], list[str]]] = {
     "size": size,
     "batch": batch,
     "memory": memory,
+    "memory_models": memory_models,
     "memory_limit": memory_limit,
     "growth": growth,
     "joins": joins,
@@ -388,9 +400,19 @@ def stored() -> dict[str, Results]:
     return {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in sorted(RESULTS.glob("*.json"))}
 
 
+#: tables of benchmarks that ``make bench`` does not run: without results they stay as they are
+APART = ("memory_models", "memory_limit")
+
+
 def filled(text: str, every: dict[str, Results]) -> str:
     """Return a page with its tables regenerated."""
-    return MARKED.sub(lambda found: found[1] + "\n".join(TABLES[found[2]](every)) + "\n" + found[3], text)
+
+    def fill(found: re.Match[str]) -> str:
+        if found[2] in APART and found[2] not in every:
+            return found[0]
+        return found[1] + "\n".join(TABLES[found[2]](every)) + "\n" + found[3]
+
+    return MARKED.sub(fill, text)
 
 
 def write_pages() -> None:
