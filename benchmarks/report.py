@@ -7,6 +7,7 @@ A table is between ``<!-- figures: NAME -->`` and ``<!-- end of figures -->`` an
 from __future__ import annotations
 
 import json
+import math
 import re
 import statistics
 import sys
@@ -47,7 +48,9 @@ def amount(number: float) -> str:
 
 
 def ratio(times: dict[str, float], peer: str) -> str:
-    """Return the ratio of a peer's time to ours, or a dash."""
+    """Return the ratio of a peer's time to ours, a dash if it was not measured, or that it fails."""
+    if times.get(peer) == math.inf:
+        return "fails"
     return f"{times[peer] / times['phonograd']:.2f}" if peer in times else "-"
 
 
@@ -102,7 +105,7 @@ def models(every: dict[str, Results]) -> list[str]:
     from benchmarks.workloads_models_nd import WORKLOADS as MODELS
 
     results = every["models"]
-    titles = {"mxnet": "MXNet", "torch": "PyTorch", "onnxruntime": "onnxruntime"}
+    titles = {"mxnet": "MXNet", "torch": "PyTorch", "compiled": "torch.compile", "onnxruntime": "onnxruntime"}
     peers = [peer for peer in titles if any([peer in times for times in results["seconds"].values()])]
     rows = []
     for name, times in results["seconds"].items():
