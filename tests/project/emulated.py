@@ -63,6 +63,8 @@ error: action=report
 info: action=ignore
 debug: action=ignore
 """
+#: with one of the features that are left out here (fast string moves, INVPCID, SMAP, indirect branch tracking) Linux 6.1
+#: stops on Bochs while it changes its own code; programs do not need them
 _BOOT = """\
 DEFAULT linux
 LABEL linux
