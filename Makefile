@@ -9,7 +9,7 @@ WORKERS ?= 2
 # Directory of the libraries that the benchmarks compare with.
 export PEERS_HOME ?= $(HOME)/.cache/phonograd-peers
 
-.PHONY: help demo smoke test test-reference test-processors test-versions lint format bench peers oracle sweep surface world fuzz reliability prebuilt stubs package release-check test-arm test-tutorials docs pictures clean
+.PHONY: help demo smoke test test-reference test-processors test-versions lint format bench peers oracle sweep surface world fuzz reliability prebuilt stubs package release-check test-arm test-emulated test-tutorials docs pictures clean
 
 help:
 	@echo "make demo            train a network on handwritten digits, profile it, show a report (under 60 s)"
@@ -18,6 +18,7 @@ help:
 	@echo "make test-reference  run the same tests without llvmlite: NumPy evaluates everything"
 	@echo "make test-processors run the numeric tests as on each processor that this one can imitate"
 	@echo "make test-versions   run the core of the tests on each Python that this machine can get, with old and new libraries"
+	@echo "make test-emulated   run kernels on an emulated processor with AVX-512, VNNI and AMX, under Bochs"
 	@echo "make test-arm        run the smoke and kernel tests as an aarch64 process, under QEMU"
 	@echo "make test-tutorials  run all cells of all tutorials, those that train for long as well"
 	@echo "make lint            run ruff (lint and format) and mypy --strict"
@@ -60,6 +61,10 @@ test-reference: $(READY)
 # each processor has its own pytest run; a run is skipped, with a reason, if this processor lacks features
 test-processors: $(READY)
 	$(BIN)/python -m tests.project.processors -n $(WORKERS)
+
+# a small Linux on an emulated Sapphire Rapids, in ~/.cache/phonograd-emulated; builds Bochs; ARGUMENTS='"level x86-64-v4"'
+test-emulated: $(READY)
+	$(BIN)/python -m tests.project.emulated $(ARGUMENTS)
 
 # an aarch64 Python under QEMU, of Debian's packages, in ~/.cache/phonograd-arm; ARGUMENTS='tests/smoke -x' and the like
 test-arm:
@@ -131,7 +136,7 @@ bench: $(READY)
 	$(BIN)/python -m benchmarks.first
 	$(BIN)/python -m benchmarks.cold --write
 	$(BIN)/python -m benchmarks.novel --write
-	$(BIN)/python -m benchmarks.memory
+	$(BIN)/python -m benchmarks.memory --write
 	$(BIN)/python -m benchmarks.growth
 	$(BIN)/python -m benchmarks.joins
 	$(BIN)/python -m benchmarks.scaling

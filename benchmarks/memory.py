@@ -7,16 +7,18 @@ sides.
 
 ``python -m benchmarks.memory --models [model ...]`` measures whole processes instead, for each model of
 :mod:`benchmarks.models`: the peak of a process that imports the library, makes the model and runs some steps, and the
-growth of its peak beyond the import.
+growth of its peak beyond the import. It takes a few minutes. ``--write`` keeps the results of all and writes the table.
 """
 
 from __future__ import annotations
 
+import argparse
 import gc
 import importlib
 import json
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,8 @@ HERE = Path(__file__).parent
 STEPS = 3
 #: steps of the small size: enough for plans, and for machine code of calls, to take over
 SMALL_STEPS = 12
+#: steps of a model: the first is computed operator by operator, the next ones may be planned meanwhile
+MODEL_STEPS = 3
 
 #: the function of a workload, a small and a large size, by case
 CASES: dict[str, tuple[str, dict[str, int], dict[str, int]]] = {
@@ -86,7 +90,7 @@ def answer_model(library: str, name: str) -> None:
         module.settings.update(executor="native", num_threads=1)
     imported = status("VmRSS")
     step = tables.WORKLOADS[name](module)
-    for _ in range(SMALL_STEPS):
+    for _ in range(MODEL_STEPS):
         step()
     peak = status("VmHWM")
     print(json.dumps({"process": peak / 1024, "model": (peak - imported) / 1024}))
@@ -100,6 +104,23 @@ def ask(python: str, library: str, case: str, question: str = "--here") -> dict[
     return facts
 
 
+def measure(names: Iterable[str], columns: tuple[str, str], question: str) -> dict[str, dict[str, dict[str, float]]]:
+    """Ask all libraries about cases, and print two columns of figures for each."""
+    from benchmarks.compare import python_of
+
+    pythons = {"phonograd": sys.executable}
+    if torch := python_of("torch"):
+        pythons["torch"] = torch
+    print(f"{'MiB':24s}" + "".join(f"{library:>22s}" for library in pythons))
+    print(f"{'':24s}" + "".join(f"{columns[0]:>12s}{columns[1]:>10s}" for _ in pythons))
+    results: dict[str, dict[str, dict[str, float]]] = {}
+    for name in names:
+        results[name] = {library: ask(python, library, name, question) for library, python in pythons.items()}
+        figures = [f"{facts[columns[0]]:12.1f}{facts[columns[1]]:10.1f}" for facts in results[name].values()]
+        print(f"{name:24s}" + "".join(figures), flush=True)
+    return results
+
+
 def main() -> int:
     """Measure all cases and return an exit status."""
     if sys.argv[1:2] == ["--here"]:
@@ -108,31 +129,25 @@ def main() -> int:
     if sys.argv[1:2] == ["--model"]:
         answer_model(*sys.argv[2:4])
         return 0
-    from benchmarks.compare import python_of
+    from benchmarks import report
+    from benchmarks.workloads_models_nd import WORKLOADS
 
-    pythons = {"phonograd": sys.executable}
-    if torch := python_of("torch"):
-        pythons["torch"] = torch
-    results: dict[str, dict[str, dict[str, float]]] = {}
-    if sys.argv[1:2] == ["--models"]:
-        from benchmarks.workloads_models_nd import WORKLOADS
-
-        print(f"{'MiB':20s}" + "".join(f"{library:>22s}" for library in pythons))
-        print(f"{'':20s}" + "".join(f"{'process':>12s}{'model':>10s}" for _ in pythons))
-        for name in sys.argv[2:] or WORKLOADS:
-            results[name] = {library: ask(python, library, name, "--model") for library, python in pythons.items()}
-            figures = [f"{facts['process']:12.1f}{facts['model']:10.1f}" for facts in results[name].values()]
-            print(f"{name:20s}" + "".join(figures), flush=True)
-        if len(sys.argv) == 2:
-            (HERE / "results" / "memory_models.json").write_text(json.dumps(results, indent=2) + "\n")
-        return 0
-    print(f"{'MiB':20s}" + "".join(f"{library:>22s}" for library in pythons))
-    print(f"{'':20s}" + "".join(f"{'inputs':>12s}{'step':>10s}" for _ in pythons))
-    for case in CASES:
-        results[case] = {library: ask(python, library, case) for library, python in pythons.items()}
-        figures = [f"{facts['inputs']:12.1f}{facts['step']:10.1f}" for facts in results[case].values()]
-        print(f"{case:20s}" + "".join(figures), flush=True)
-    (HERE / "results" / "memory.json").write_text(json.dumps(results, indent=2) + "\n")
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.memory", description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--models", action="store_true", help="measure whole processes of the models")
+    parser.add_argument("model", nargs="*", default=[], help=f"which (default: all): {', '.join(WORKLOADS)}")
+    parser.add_argument("--write", action="store_true", help="keep the results of all and write the documents' figures")
+    options = parser.parse_args()
+    if options.write and options.model:
+        parser.error("only the results of all models are kept")
+    if options.model and not options.models:
+        parser.error("name models with --models")
+    if options.models:
+        results, name = measure(options.model or WORKLOADS, ("process", "model"), "--model"), "memory_models"
+    else:
+        results, name = measure(CASES, ("inputs", "step"), "--here"), "memory"
+    if options.write:
+        (HERE / "results" / f"{name}.json").write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
+        report.write_pages()
     return 0
 
 

@@ -1,4 +1,4 @@
-"""Measure training steps under memory limits: ``python -m benchmarks.memory_limit [case ...]``.
+"""Measure training steps under memory limits: ``python -m benchmarks.memory_limit [case ...]``; ``--write`` keeps results.
 
 Each step runs in its own process: first without ``settings.memory_limit_bytes``, then with limits that leave a share of
 what it takes beyond the arrays that stay (parameters, gradients, data). Reported are the peak beyond those, the
@@ -7,6 +7,7 @@ processor time of a step (one thread), and whether the results of all steps have
 
 from __future__ import annotations
 
+import argparse
 import hashlib
 import importlib
 import json
@@ -100,7 +101,15 @@ def main() -> int:
     if sys.argv[1:2] == ["--here"]:
         answer(sys.argv[2], int(sys.argv[3]))
         return 0
-    cases = sys.argv[1:] or list(CASES)
+    from benchmarks import report
+
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.memory_limit")
+    parser.add_argument("case", nargs="*", default=[], help=f"which (default: all): {', '.join(CASES)}")
+    parser.add_argument("--write", action="store_true", help="keep the results of all and write the documents' figures")
+    options = parser.parse_args()
+    if options.write and options.case:
+        parser.error("only the results of all cases are kept")
+    cases = options.case or list(CASES)
     results: dict[str, list[dict[str, Any]]] = {}
     for case in cases:
         free = ask(case)
@@ -117,8 +126,9 @@ def main() -> int:
             results[case].append(row)
             size = f"{row['step'] / 2**20:9.1f} MiB"
             print(f"{case:26s}{share:6.2f}{size}{row['seconds']:8.3f} s {row['same_bits']}", flush=True)
-    if len(sys.argv) == 1:
+    if options.write:
         (HERE / "results" / "memory_limit.json").write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
+        report.write_pages()
     return 0
 
 

@@ -1,7 +1,7 @@
 """Measure whole models beside other libraries: ``python -m benchmarks.models [model ...]``.
 
-Training steps and predictions of the models of :mod:`benchmarks.workloads_models_nd` run in MXNet and PyTorch (eager),
-predictions also in onnxruntime, each library in its own process. Rounds alternate between them and the best of all
+Training steps and predictions of the models of :mod:`benchmarks.workloads_models_nd` run in MXNet and PyTorch (eager,
+and with networks compiled by ``torch.compile`` where that works), predictions also in onnxruntime, each library in its own process. Rounds alternate between them and the best of all
 rounds counts. The table shows peer / phonograd, so above 1 phonograd is faster. ``--write`` keeps the results and writes
 the table of README.md.
 """
@@ -28,6 +28,7 @@ def main() -> int:
     parser.add_argument("model", nargs="*", default=[], help=f"which to run (default: all): {', '.join(WORKLOADS)}")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--without", nargs="*", default=[], help="libraries to leave out, such as 'compiled'")
     parser.add_argument("--write", action="store_true", help="keep the results of all and write the documents' figures")
     options = parser.parse_args()
     if options.write and options.model:
@@ -36,13 +37,16 @@ def main() -> int:
         "phonograd": sys.executable,
         "mxnet": python_of("mxnet"),
         "torch": python_of("torch"),
+        "compiled": python_of("torch"),
         "onnxruntime": sys.executable if importlib.util.find_spec("onnxruntime") else None,
     }
     before = machine.load()
     workers = {
         library: Worker(python, library, options.threads, "workloads_models")
+        if library != "compiled"
+        else Worker(python, "torch", options.threads, "workloads_models_compiled")
         for library, python in pythons.items()
-        if python
+        if python and library not in options.without
     }
     try:
         seconds = measure(workers, options.model or list(WORKLOADS), options.rounds)

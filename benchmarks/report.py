@@ -7,6 +7,7 @@ A table is between ``<!-- figures: NAME -->`` and ``<!-- end of figures -->`` an
 from __future__ import annotations
 
 import json
+import math
 import re
 import statistics
 import sys
@@ -50,7 +51,9 @@ def amount(number: float) -> str:
 
 
 def ratio(times: dict[str, float], peer: str) -> str:
-    """Return the ratio of a peer's time to ours, or a dash."""
+    """Return the ratio of a peer's time to ours, a dash if it was not measured, or that it fails."""
+    if times.get(peer) == math.inf:
+        return "fails"
     return f"{times[peer] / times['phonograd']:.2f}" if peer in times else "-"
 
 
@@ -105,7 +108,7 @@ def models(every: dict[str, Results]) -> list[str]:
     from benchmarks.workloads_models_nd import WORKLOADS as MODELS
 
     results = every["models"]
-    titles = {"mxnet": "MXNet", "torch": "PyTorch", "onnxruntime": "onnxruntime"}
+    titles = {"mxnet": "MXNet", "torch": "PyTorch", "compiled": "torch.compile", "onnxruntime": "onnxruntime"}
     peers = [peer for peer in titles if any([peer in times for times in results["seconds"].values()])]
     rows = []
     for name, times in results["seconds"].items():
@@ -223,6 +226,17 @@ def memory(every: dict[str, Results]) -> list[str]:
         [case, *[f"{found[name]['step']:.0f} MiB" for name in libraries]] for case, found in every["memory"].items()
     ]
     return ["", *table(["step", *[TITLES.get(name, name) for name in libraries]], rows), ""]
+
+
+def memory_models(every: dict[str, Results]) -> list[str]:
+    """Return the table of peak memory of processes that run a model, and beyond the import."""
+    found = every["memory_models"]
+    libraries = list(next(iter(found.values())))
+    rows = [
+        [name, *[f"{facts[library]['model']:.0f} ({facts[library]['process']:.0f}) MiB" for library in libraries]]
+        for name, facts in found.items()
+    ]
+    return ["", *table(["model", *[TITLES.get(library, library) for library in libraries]], rows), ""]
 
 
 def memory_limit(every: dict[str, Results]) -> list[str]:
@@ -388,6 +402,7 @@ TABLES: dict[str, Callable[[dict[str, Results]], list[str]]] = {
     "size": size,
     "batch": batch,
     "memory": memory,
+    "memory_models": memory_models,
     "memory_limit": memory_limit,
     "growth": growth,
     "joins": joins,
@@ -411,9 +426,19 @@ def stored() -> dict[str, Results]:
     return {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in sorted(RESULTS.glob("*.json"))}
 
 
+#: tables of benchmarks that ``make bench`` does not run: without results they stay as they are
+APART = ("memory_models", "memory_limit")
+
+
 def filled(text: str, every: dict[str, Results]) -> str:
     """Return a page with its tables regenerated."""
-    return MARKED.sub(lambda found: found[1] + "\n".join(TABLES[found[2]](every)) + "\n" + found[3], text)
+
+    def fill(found: re.Match[str]) -> str:
+        if found[2] in APART and found[2] not in every:
+            return found[0]
+        return found[1] + "\n".join(TABLES[found[2]](every)) + "\n" + found[3]
+
+    return MARKED.sub(fill, text)
 
 
 def write_pages() -> None:

@@ -54,9 +54,11 @@ class Library:
         self.warm_seconds = WARM_SECONDS.get(tables.__name__, 0)
 
     def step(self, name):
-        """Return the step of a workload after a few warm-up runs."""
+        """Return the step of a workload after a few warm-up runs; None if it cannot be made."""
         if name not in self.steps:
             step = self.steps[name] = self.workloads[name](self.module)
+            if step is None:
+                return None
             for _ in range(WARM_UPS):
                 step()
             if self.is_ours and "phonograd.core.run.kernel_cache" in sys.modules:
@@ -68,8 +70,13 @@ class Library:
         return self.steps[name]
 
     def time(self, name):
-        """Return the best time of repeated steps; short ones are timed several at once, as the clock takes time itself."""
+        """Return the best time of repeated steps; short ones are timed several at once, as the clock takes time itself.
+
+        It is infinite if there is no step.
+        """
         step, clock = self.step(name), self.clock
+        if step is None:
+            return float("inf")
         start = time.perf_counter()
         step()
         count = range(max(1, int(SECONDS_PER_SAMPLE / (time.perf_counter() - start))))

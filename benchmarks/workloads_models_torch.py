@@ -7,8 +7,14 @@ import torch.nn.functional as F
 from torch import nn
 
 
+def prepare(function):
+    """Return a network or function as it is called; :mod:`benchmarks.workloads_models_compiled_torch` compiles it."""
+    return function
+
+
 def _trained(net, data, label):
     optimizer, loss_of = torch.optim.SGD(net.parameters(), 0.01), nn.CrossEntropyLoss()
+    net = prepare(net)
 
     def step():
         optimizer.zero_grad()
@@ -137,6 +143,7 @@ def dcgan(torch, batch=16, width=64):
     discriminator = nn.Sequential(*layers, nn.Conv2d(before, 1, 4, 1, 0, bias=False), nn.Flatten())
     optimizers = [torch.optim.Adam(net.parameters(), 2e-4, (0.5, 0.999)) for net in (generator, discriminator)]
     loss_of = nn.BCEWithLogitsLoss()
+    generator, discriminator = prepare(generator), prepare(discriminator)
     real, seed = torch.randn(batch, 3, 32, 32), torch.randn(batch, 100, 1, 1)
     yes, no = torch.ones(batch, 1), torch.zeros(batch, 1)
 
@@ -159,12 +166,17 @@ def gaussian_process(torch, points=300):
     noise = torch.eye(points) * 0.1
     scale, length = [torch.tensor([start], requires_grad=True) for start in (0.1, 0.2)]
 
-    def step():
-        scale.grad = length.grad = None
+    def likelihood(scale, length):
         covariance = torch.exp(scale) * torch.exp(-0.5 * distance * torch.exp(-2 * length)) + noise
         factor = torch.linalg.cholesky(covariance)
         solved = torch.linalg.solve_triangular(factor, y, upper=False)
-        (0.5 * (solved * solved).sum() + torch.log(torch.diagonal(factor)).sum()).backward()
+        return 0.5 * (solved * solved).sum() + torch.log(torch.diagonal(factor)).sum()
+
+    likelihood = prepare(likelihood)
+
+    def step():
+        scale.grad = length.grad = None
+        likelihood(scale, length).backward()
 
     return step
 
@@ -172,6 +184,7 @@ def gaussian_process(torch, points=300):
 def physics(torch, points=256, width=32):
     net = nn.Sequential(nn.Linear(2, width), nn.Tanh(), nn.Linear(width, width), nn.Tanh(), nn.Linear(width, 1))
     optimizer = torch.optim.SGD(net.parameters(), 1e-3)
+    net = prepare(net)
     x, t = [torch.rand(points, 1, requires_grad=True) for _ in range(2)]
 
     def step():
@@ -248,6 +261,7 @@ def _infer(name, batch, torch):
         data = torch.arange(batch * shape[0]).reshape(batch, shape[0]) * 7 % 5_000
     else:
         data = torch.randn(batch, *shape)
+    net = prepare(net)
 
     def step():
         with torch.inference_mode():

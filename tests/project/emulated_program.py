@@ -160,11 +160,14 @@ def main() -> None:
     mx.settings.update(executor="native")
     print("machine", host(), flush=True)
     parts: list[tuple[str, Callable[[np.random.RandomState], Iterator[Result]]]] = [
-        (dtype, functools.partial(make, dtype))
-        for dtype in ("float32", "float64")
-        for make in (functions, products, convolutions)
+        ("integers", integers),
+        ("halves", halves),
+        *[
+            (dtype, functools.partial(make, dtype))
+            for dtype in ("float32", "float64")
+            for make in (functions, products, convolutions)
+        ],
     ]
-    parts += [("integers", integers), ("halves", halves)]
     for tiers in ("background", "plan"):
         with mx.settings.override(tiers=tiers):
             for kind, make_part in parts:

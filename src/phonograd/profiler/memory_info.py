@@ -39,7 +39,9 @@ class MemoryInfo(NamedTuple):
     """Memory of arrays that are gone, kept for new ones: at most ``settings.spare_bytes``.
     :meth:`~phonograd.Context.empty_cache` returns it to the system."""
     code: int
-    """Machine code of kernels."""
+    """Machine code of kernels: at most ``settings.kernel_bytes``, unless plans use more."""
+    tables: int
+    """Tables and constants of plans: at most ``settings.plan_bytes``, unless the last step of a loop needs more."""
     peak: int
     """The most that larger arrays and temporary values took at one time, so far."""
     process: int
@@ -50,8 +52,8 @@ class MemoryInfo(NamedTuple):
     """Number of kernels."""
 
     def __repr__(self) -> str:
-        sizes = [(name, bytes_text(getattr(self, name))) for name in self._fields[:10]]
-        counts = [(name, f"{getattr(self, name):,}") for name in self._fields[10:]]
+        sizes = [(name, bytes_text(getattr(self, name))) for name in self._fields[:11]]
+        counts = [(name, f"{getattr(self, name):,}") for name in self._fields[11:]]
         return "\n".join(text_table(("held by", "memory"), [*sizes, *counts]))
 
 
@@ -91,6 +93,7 @@ def memory_info() -> MemoryInfo:
         packed=packed_operands.packed_bytes(),
         waiting=memory_pool.pool.spare_bytes,
         code=sum(code),
+        tables=PLANS.nbytes,
         peak=memory_pool.pool.peak_bytes,
         process=_process_bytes(),
         plans=PLANS.count,

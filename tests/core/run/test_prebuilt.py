@@ -12,7 +12,7 @@ from phonograd.core.base.assumptions import HAS_GIL
 from phonograd.core.graph.operator import REGISTRY, Operator
 from phonograd.core.kernels.elementwise_loop import ElementwiseLoop
 from phonograd.core.lower.lowering import Elementwise
-from phonograd.core.run import elf_loader, kernel_cache, prebuilt, ufuncs
+from phonograd.core.run import compiler, elf_loader, host, kernel_cache, prebuilt, ufuncs
 from phonograd.core.run.compiler import FULL, Compiler, reported_features
 from phonograd.core.run.cpu_levels import FEATURES
 
@@ -90,6 +90,15 @@ def test_features_without_llvm() -> None:
     limited = reported_features("x86-64-v2")
     assert limited is not None
     assert not limited & {"avx", "avx2", "fma"}
+
+
+def test_features_of_newer_processors_have_their_names_in_llvm(monkeypatch: pytest.MonkeyPatch) -> None:
+    flags = "fpu sse4_2 avx2 fma avx512f avx512bw avx512vl avx512_vnni avx512_bf16 avx_vnni amx_tile amx_bf16"
+    monkeypatch.setattr(compiler, "_processor", lambda text: [f"flags: {flags}"])
+    found = reported_features("native")
+    assert found is not None
+    assert found >= {"avx512vnni", "avx512bf16", "avxvnni", "amx-tile", "amx-bf16", "sse4.2"}
+    assert host._dots(found) == "vnni"
 
 
 @pytest.mark.skipif(not HAS_GIL, reason="code that starts kernels comes with the package for interpreters with the GIL")

@@ -77,6 +77,10 @@ class Settings:
     a program that never repeats takes little memory, and one that repeats after a long time keeps what it needs."""
     plan_limit: int = 2_000
     """Plans to keep before the least recently used ones are dropped."""
+    plan_bytes: int = 256 << 20
+    """Memory of their tables and constants before the least recently used ones are dropped."""
+    kernel_bytes: int = 256 << 20
+    """Memory of the machine code of kernels before the least recently used ones are dropped, if no plan uses them."""
     tiers: str = "background"
     """When graphs are planned. 'background' computes a new graph operator by operator at once; another thread plans it
     when it comes back, and the plan takes over when it is ready. 'blocking' plans it at the second evaluation, while
@@ -165,6 +169,8 @@ def _check(settings: Settings) -> Settings:
         raise ValueError(f"executor must be 'auto', 'native' or 'reference', not {settings.executor!r}")
     if settings.bucket_bytes < 1 or min(settings.rank_timeout, settings.rank_silence) < 0:
         raise ValueError("bucket_bytes must be positive, and rank_timeout and rank_silence must not be negative")
+    if min(settings.plan_bytes, settings.kernel_bytes) < 0:
+        raise ValueError("plan_bytes and kernel_bytes must not be negative")
     if settings.memory_limit_bytes < 0:
         raise ValueError(f"memory_limit_bytes must not be negative, not {settings.memory_limit_bytes}; 0 sets no limit")
     if settings.winograd not in (0, 4, 6, 8):
@@ -219,6 +225,7 @@ class _Active:
         "naive",
         "node_limit",
         "pending_limit",
+        "plan_bytes",
         "plan_limit",
         "tiers",
         "watched",
@@ -236,6 +243,7 @@ class _Active:
         self.node_limit = settings.node_limit
         self.memory_limit_bytes = settings.memory_limit_bytes
         self.plan_limit = settings.plan_limit
+        self.plan_bytes = settings.plan_bytes
         self.pending_limit = settings.pending_limit
         self._attend()
 

@@ -157,6 +157,11 @@ class CachedPlan:
         if is_announced:
             PLANNED.emit(self, position, keep_all)
 
+    @property
+    def nbytes(self) -> int:
+        """The bytes of its program's tables and constants."""
+        return 0 if self.program is None else self.program.nbytes
+
 
 def new_cached_plan(
     position: CacheNode,
@@ -368,6 +373,7 @@ class Plans:
         self.root = CacheNode()
         self.tick = 0
         self._count = 0
+        self._bytes = 0
         self._nodes_before = 0
         self._nodes_kept = 0
         #: signatures of dropped plans, the oldest first
@@ -380,9 +386,15 @@ class Plans:
         """The number of plans."""
         return self._count
 
-    def count_plan(self) -> None:
-        """Count one more plan."""
-        self._count += 1
+    @property
+    def nbytes(self) -> int:
+        """The bytes of the tables and constants of all plans."""
+        return self._bytes
+
+    def count_plan(self, plan: CachedPlan, replaced: CachedPlan | None = None) -> None:
+        """Count one more plan, or one that took the place of another."""
+        self._count += replaced is None
+        self._bytes += plan.nbytes - (0 if replaced is None else replaced.nbytes)
 
     def note(self, plan: CachedPlan) -> None:
         """Note a new plan; if it was dropped before, more plans are kept from now on."""
@@ -404,23 +416,24 @@ class Plans:
         self.tick += 1
         limits = settings.active
         made = statistics.nodes - self._nodes_before
-        if self._count <= limits.plan_limit and (
-            made <= limits.node_limit // _NEW_SHARE or made <= 2 * self._nodes_kept
-        ):
+        fits = self._count <= limits.plan_limit and self._bytes <= limits.plan_bytes
+        if fits and (made <= limits.node_limit // _NEW_SHARE or made <= 2 * self._nodes_kept):
             return
         most = self._most_nodes()
-        if self._count <= limits.plan_limit and made <= most:
+        if fits and made <= most:
             return
         plans = self.all()
         # of plans used at the same tick the first of a sequence comes first: the others are found through it
         plans.sort(key=lambda entry: -entry[2].used)
         keep: set[Node] = set()
-        count = 0
+        count = nbytes = 0
         for _, _, plan in plans[: limits.plan_limit // 2]:
             below = _nodes_below(plan.sources, keep)
-            if len(keep) + len(below) > most // 2 and plan.used < self.tick - 1:
+            is_much = len(keep) + len(below) > most // 2 or nbytes + plan.nbytes > limits.plan_bytes // 2
+            if is_much and plan.used < self.tick - 1:
                 break
             keep |= below
+            nbytes += plan.nbytes
             count += 1
         for position, key, plan in plans[count:]:
             position.following.pop(key, None)
@@ -429,7 +442,7 @@ class Plans:
             self._dropped.pop(signature, None)
         self._returned //= 2
         _forget_except(keep)
-        self._count = count
+        self._count, self._bytes = count, nbytes
         self._nodes_kept = len(keep)
         self._nodes_before = statistics.nodes - len(keep)
 

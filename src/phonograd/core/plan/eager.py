@@ -40,7 +40,7 @@ from ..run import kernel_cache
 from ..run.background import run_apart
 from ..run.called import function_of_node
 from ..run.host import host
-from ..run.programs import Note, Part, Progress
+from ..run.programs import STEP_BYTES, Note, Part, Progress
 from ..run.reference import ReferenceProgram, locate_error, numpy_function, order, resolve
 from ..run.ufuncs import ufunc_of
 from .assembly import parameters_of
@@ -98,6 +98,11 @@ class EagerProgram:
     donatable: tuple[int, ...] = ()
     is_provisional = True
     memory = None
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of its steps."""
+        return STEP_BYTES * self.size
 
     def __init__(
         self,

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from ..base import fork, settings
 from ..run import thread_pool
 from ..run.background import Queue
-from .cache import CachedPlan, CacheNode
+from .cache import PLANS, CachedPlan, CacheNode
 
 __all__ = ["describe", "finish", "has_failed", "is_due", "promote", "submit"]
 
@@ -63,6 +63,7 @@ def promote(position: CacheNode, key: object, plan: CachedPlan, make: Callable[[
             if settings.current() is wanted:
                 if position.following.get(key) is plan:
                     position.following[key] = made
+                    PLANS.count_plan(made, replaced=plan)
                 return
         plan.promotion = None
 

@@ -212,6 +212,15 @@ def _library() -> str | None:
 _LLVM_NAMES = {"sse4_1": "sse4.1", "sse4_2": "sse4.2", "pni": "sse3", "abm": "lzcnt", "bmi1": "bmi"}
 
 
+def _llvm_name(flag: str) -> str:
+    """Return LLVM's name of a feature that Linux reports.
+
+    >>> [_llvm_name(flag) for flag in ("avx512_vnni", "avx_vnni", "amx_bf16", "sse4_2", "fma")]
+    ['avx512vnni', 'avxvnni', 'amx-bf16', 'sse4.2', 'fma']
+    """
+    return _LLVM_NAMES.get(flag) or flag.replace("_", "" if flag.startswith("avx") else "-")
+
+
 def reported_features(cpu_level: str) -> frozenset[str] | None:
     """Return the features of an x86-64 processor that Linux reports, by LLVM's names, without importing llvmlite.
 
@@ -227,7 +236,7 @@ def reported_features(cpu_level: str) -> frozenset[str] | None:
     flags = next((line.partition(":")[2].split() for line in facts if line.startswith("flags")), None)
     if flags is None:
         return None
-    names = ",".join([f"+{_LLVM_NAMES.get(flag) or flag.replace('_', '-')}" for flag in flags])
+    names = ",".join([f"+{_llvm_name(flag)}" for flag in flags])
     return frozenset([name[1:] for name in limit("", names, cpu_level)[1].split(",") if name.startswith("+")])
 
 

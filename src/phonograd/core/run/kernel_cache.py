@@ -61,8 +61,6 @@ __all__ = [
 
 #: maximum number of cached kernels; about 6 KB each
 KERNEL_LIMIT = 4096
-#: the most that their code may take
-KERNEL_BYTES = 256 << 20
 #: maximum number of kernels in one library; an empty library takes 0.8 MB
 LIBRARY_SIZE = 256
 #: chunks of work above which a kernel is compiled in full at once: a quick kernel would lose more than it saves
@@ -175,8 +173,8 @@ class _KernelCache:
                 known.move_to_end(structure)
             results = {structure: known[structure] for structure in wanted}
             if missing:
-                held = sum([kernel.nbytes for kernel in known.values()])
-                while len(known) > max(len(wanted), 1) and (len(known) > KERNEL_LIMIT or held > KERNEL_BYTES):
+                held, most = sum([kernel.nbytes for kernel in known.values()]), settings.current().kernel_bytes
+                while len(known) > max(len(wanted), 1) and (len(known) > KERNEL_LIMIT or held > most):
                     _, dropped = known.popitem(last=False)
                     held -= dropped.nbytes
         for structure, kernel in results.items():

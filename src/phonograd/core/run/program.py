@@ -26,8 +26,9 @@ from .called import function_of_node, needs_numpy
 from .donation import Donation
 from .driver import Row, can_launch, prepare
 from .launcher import MOST_ON_STACK
-from .programs import Memory, Note, Part, Progress
+from .programs import STEP_BYTES, Memory, Note, Part, Progress
 from .reference import locate_error
+from .thread_pool_words import LAUNCH_WORDS
 
 __all__ = [
     "AliasStep",
@@ -111,6 +112,13 @@ class Recipe(NamedTuple):
     memory: Memory
 
     @property
+    def nbytes(self) -> int:
+        """The bytes of its tables and numbers."""
+        launches = [each for step in self.steps if isinstance(step, RowStep) for each in step.launches]
+        words = sum([len(each.words) + LAUNCH_WORDS for each in launches])
+        return 8 * words + len(self.numbers) + STEP_BYTES * len(self.steps)
+
+    @property
     def uses_numpy(self) -> bool:
         """Return whether NumPy computes some of the values."""
         return any([isinstance(step, NumpyStep) for step in self.steps])
@@ -155,6 +163,7 @@ class RecipeProgram:
         "inputs",
         "kept",
         "memory",
+        "nbytes",
         "runs",
     )
 
@@ -191,6 +200,7 @@ class RecipeProgram:
         # an input may also be a result, if nothing changes its value
         self.donatable = tuple(dict.fromkeys([number for number in donatable if number not in self._kept_slots]))
         self.memory = recipe.memory
+        self.nbytes = recipe.nbytes
         self.runs = 0
         #: inputs noted in one run to be compared in another, and the program that takes them packed
         self._noted: Any = None

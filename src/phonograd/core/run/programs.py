@@ -32,7 +32,11 @@ from ..graph.node import Node
 from ..graph.operator import Array
 from .memory_pool import room_for
 
-__all__ = ["Memory", "Note", "Part", "Program", "Progress"]
+__all__ = ["STEP_BYTES", "Memory", "Note", "Part", "Program", "Progress"]
+
+
+#: memory of a step of a program that is Python objects, an estimate
+STEP_BYTES = 512
 
 
 class Part(NamedTuple):
@@ -113,6 +117,10 @@ class Program(Protocol):
     @property
     def size(self) -> int:
         """The number of nodes that a provisional program computes; 0 for others."""
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of its tables and constants, as long as it exists."""
 
     @property
     def memory(self) -> Memory | None:

@@ -20,7 +20,7 @@ from ..graph.node import Node
 from ..graph.operator import ABSENT, Array, Operator
 from ..lower.lowering import alternatives
 from ..ops.math.structural import LEAF
-from .programs import Note, Part
+from .programs import STEP_BYTES, Note, Part
 
 __all__ = ["ReferenceProgram", "evaluate", "locate_error", "numpy_function", "order", "resolve"]
 
@@ -41,6 +41,11 @@ class ReferenceProgram:
     is_provisional = False
     size = 0
     memory = None
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of its steps."""
+        return STEP_BYTES * len(self.steps)
 
     def __init__(self, targets: Iterable[Node], available: Callable[[Node], bool], keep_all: bool = False) -> None:
         wanted = [resolve(node) for node in targets]

@@ -254,7 +254,7 @@ def _make_plan(trace: Trace, nodes: tuple[Node, ...], again: bool, options: Opti
     with begin(COMPILATION, "compilation") if LISTENING[COMPILATION] else _UNOBSERVED:
         plan = new_cached_plan(trace.position, nodes, trace.values, keep_all, again, observed)
     trace.position.following[_key(nodes, options)] = plan
-    PLANS.count_plan()
+    PLANS.count_plan(plan)
     return plan
 
 

@@ -208,7 +208,7 @@ class Tape:
         if plan is None:
             needed = starting_points(sources, trace.values)
             plan = trace.position.following.setdefault(key, CachedPlan(CacheNode(), needed, trace.values, False))
-            PLANS.count_plan()
+            PLANS.count_plan(plan)
         plan.used = PLANS.tick
         trace.position = plan.following
         kept = set(plan.sources)
