@@ -12,6 +12,7 @@ import pytest
 from phonograd import autograd, nd
 from phonograd.core.base.assumptions import HAS_GIL
 from phonograd.core.graph.node import statistics
+from phonograd.core.plan import promotion
 from phonograd.core.run import kernel_cache
 from phonograd.core.trace.trace import LOCAL
 
@@ -262,8 +263,11 @@ def test_many_iterations_leave_nothing_behind():
             step(kind)
 
     for kind in ("plain", "printed", "function", "second order", "hook", "forgotten"):
-        for _ in range(5):
+        for _ in range(100):
             step(kind)
+        # plans are made in the background, when graphs have come back often enough
+        promotion.finish()
+        step(kind)
         before = statistics.snapshot()
         with without_collection():
             left = traced_bytes(lambda kind=kind: loop(kind))

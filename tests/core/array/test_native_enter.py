@@ -236,7 +236,7 @@ def test_references():
     gc.collect()
     after = [sys.getrefcount(value) for value in watched]
     assert np.abs(np.subtract(after, before)).max() < 20
-    assert abs(len(gc.get_objects()) - objects) < 50
+    assert len(gc.get_objects()) - objects < 50
 
 
 def test_arrays_that_are_written_to_are_as_python_writes_them():

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import operator
 import threading
 import weakref
 from typing import Any
@@ -53,7 +52,6 @@ _FLUSHES_WITH_RECORD = 8
 #: the same while recording is paused: the bits of gradients depend on where traces end, and values stay in memory
 _FLUSHES_WHILE_PAUSED = 1024
 _numbers = itertools.count()
-_node_of = operator.itemgetter(1)
 #: numbers as arrays, by value and dtype: most are needed again in the next trace
 _numbers_converted: dict[Any, Array] = {}
 #: those of them that are floating point. Machine code binds these: no operator converts an array beside them
@@ -304,7 +302,8 @@ class Trace(Recorder):
         live = (MACHINE_CODE.live_handles or referenced)(self, self.handles)
         if self.repeats and len(live) > 1:
             live = list({id(pair[0]): pair for pair in live}.values())
-        nodes = tuple(map(_node_of, live))
+        # not of an iterator: tuples of unknown length are cut, and memory of their first length is taken anew each time
+        nodes = tuple([node for _, node in live])
         plan = self.position.following.get((nodes, settings.active.executor))
         if plan is None:
             waiting, values = waits(nodes), self._known(nodes)
