@@ -213,6 +213,7 @@ def test_the_attribute_grad():
         x.grad = None
 
 
+@pytest.mark.usefixtures("planned")
 def test_references():
     x, w = nd.ones((3,)), variable(np.ones(3))
     rate = 0.125
