@@ -261,6 +261,7 @@ def _measured(name: str, pythons: dict[str, str], threads: int, folder: str) -> 
         for case in cases:
             text = _run(pythons[case[0]], "--row", name, *case, folder, "--threads", str(threads))
             row = json.loads(text.splitlines()[-1])
+            print(f"{name} {' '.join(case)}: {row['milliseconds']:.2f} ms", file=sys.stderr, flush=True)
             if case not in found or row["milliseconds"] < found[case]["milliseconds"]:
                 found[case] = {"network": name, "library": case[0], "precision": case[1], **row}
     return [found[case] for case in cases]

@@ -65,10 +65,7 @@ def test_onnxruntime_computes_the_same(network, tmp_path, dtype, granularity):
         net, dtype, calib_data=[data], calib_mode="naive", quantize_granularity=granularity
     )
     expected = quantized(data).asnumpy()
-    quantized.export(str(tmp_path / "net"))
-    path = str(tmp_path / "net.onnx")
-    files = str(tmp_path / "net-symbol.json"), str(tmp_path / "net-0000.params")
-    mx.onnx.export_model(*files, [SHAPE], np.float32, path)
+    path = exported(quantized, SHAPE, tmp_path)
     model = onnx.load(path)
     onnx.checker.check_model(model, full_check=True)
     operators = [node.op_type for node in model.graph.node]
@@ -81,11 +78,60 @@ def test_onnxruntime_computes_the_same(network, tmp_path, dtype, granularity):
         assert np.allclose(run(path, data, level), expected, rtol=0, atol=1e-5 * abs(expected).max())
 
 
+def exported(quantized, shape, folder):
+    """Return the path of a network in ONNX."""
+    quantized.export(str(folder / "net"))
+    files = str(folder / "net-symbol.json"), str(folder / "net-0000.params")
+    mx.onnx.export_model(*files, [shape], np.float32, str(folder / "net.onnx"))
+    return str(folder / "net.onnx")
+
+
+def lenet():
+    net = gluon.nn.HybridSequential()
+    net.add(gluon.nn.Conv2D(8, 3, padding=1, activation="relu"), gluon.nn.MaxPool2D(2))
+    net.add(gluon.nn.Conv2D(16, 3, padding=1, activation="relu"), gluon.nn.MaxPool2D(2), gluon.nn.Flatten())
+    net.add(gluon.nn.Dense(32, activation="relu"), gluon.nn.Dense(10))
+    return net, (4, 1, 8, 8)
+
+
+def resnet18():
+    return gluon.model_zoo.vision.resnet18_v1(classes=10, thumbnail=True), (4, 3, 32, 32)
+
+
+@pytest.mark.parametrize("make", [lenet, pytest.param(resnet18, marks=pytest.mark.slow)])
+def test_whole_networks_are_the_same(make, tmp_path):
+    mx.random.seed(5)
+    net, shape = make()
+    net.initialize(mx.init.Xavier())
+    data = nd.random.uniform(-1, 1, shape=shape)
+    with mx.autograd.record():
+        net(data)
+    quantized = quantization.quantize_net_v2(net, calib_data=[data], calib_mode="naive")
+    expected = quantized(data).asnumpy()
+    found = run(exported(quantized, shape, tmp_path), data, onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL)
+    assert np.allclose(found, expected, rtol=0, atol=1e-5 * abs(expected).max())
+
+
+def test_a_large_bias_beside_tiny_weights_fits(tmp_path):
+    net = gluon.nn.HybridSequential()
+    net.add(gluon.nn.Dense(3, in_units=4))
+    net.initialize()
+    net[0].weight.set_data(nd.array([[1e-12] * 4, [0.5] * 4, [0] * 4]))
+    net[0].bias.set_data(nd.array([1, -2, 3]))
+    data = nd.random.uniform(-1, 1, shape=(2, 4))
+    net(data)
+    quantized = quantization.quantize_net_v2(
+        net, calib_data=[data], calib_mode="naive", quantize_granularity="channel-wise"
+    )
+    expected = quantized(data).asnumpy()
+    assert np.allclose(expected, net(data).asnumpy(), atol=0.05)
+    found = run(exported(quantized, (2, 4), tmp_path), data, onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL)
+    assert np.allclose(found, expected, atol=1e-5)
+
+
 def test_ranges_must_be_calibrated(network, tmp_path):
     net, data = network
     quantized = quantization.quantize_net_v2(net, calib_mode="none", data_shapes=[("data", SHAPE)])
     quantized(data)
-    quantized.export(str(tmp_path / "net"))
-    files = str(tmp_path / "net-symbol.json"), str(tmp_path / "net-0000.params")
     with pytest.raises(mx.MXNetError, match=r"not calibrated.*calib_mode='naive'"):
-        mx.onnx.export_model(*files, [SHAPE], np.float32, str(tmp_path / "net.onnx"))
+        exported(quantized, SHAPE, tmp_path)

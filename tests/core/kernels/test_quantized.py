@@ -111,7 +111,7 @@ def test_products_are_exact(sizes, dtype):
     data, weight = numbers(dtype, rows, terms), numbers("int8", columns, terms)
     expected = data.astype(np.int64) @ weight.astype(np.int64).T
     assert np.array_equal(run("_int8_product", [data, weight]), expected)
-    vectors = [RANDOM.random(columns, np.float32) * 1e-3, RANDOM.normal(size=columns).astype(np.float32) * 9]
+    vectors = [RANDOM.random(columns, np.float32) * 1e-3, RANDOM.integers(-9000, 9000, columns).astype(np.int32)]
     for out, relu in (("int8", False), ("uint8", True), ("float32", True)):
         expected = REGISTRY["_int8_product_scaled"].function(data, weight, *vectors, dtype=np.dtype(out), relu=relu)
         found = run("_int8_product_scaled", [data, weight, *vectors], dtype=out, relu=relu)
@@ -134,7 +134,7 @@ def test_convolutions_equal_the_reference(sizes, dtype):
     window = {name: (value, value) for name, value in (("stride", stride), ("dilate", dilate), ("pad", pad))}
     expected = REGISTRY["_int8_convolution"].function(*arrays, **window, groups=groups)
     assert np.array_equal(run("_int8_convolution", arrays, **window, groups=groups), expected)
-    vectors = [RANDOM.random(filters, np.float32) * 1e-3, RANDOM.normal(size=filters).astype(np.float32) * 9]
+    vectors = [RANDOM.random(filters, np.float32) * 1e-3, RANDOM.integers(-9000, 9000, filters).astype(np.int32)]
     for out, relu in (("int8", False), ("uint8", True), ("float32", True)):
         options = {**window, "groups": groups, "relu": relu}
         expected = REGISTRY["_int8_convolution_scaled"].function(*arrays, *vectors, **options, dtype=np.dtype(out))

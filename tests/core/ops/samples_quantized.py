@@ -28,6 +28,10 @@ def _limits(*pairs: tuple[float, float]) -> list[Any]:
     return [np.array([limit], "float32") for pair in pairs for limit in pair]
 
 
+def _biases(count: int) -> Any:
+    return _draw.randint(-200, 200, count).astype("int32")
+
+
 def _scales(count: int) -> Any:
     return _draw.uniform(0.01, 0.02, count).astype("float32")
 
@@ -94,14 +98,14 @@ SAMPLES = [
     _sample("_contrib_calibrate_entropy", _HISTOGRAM, np.linspace(-3, 3, 302, dtype="float32"), num_quantized_bins=31),
     _sample("_int8_product", _signed(3, 5), _signed(4, 5)),
     _sample("_int8_product", _unsigned(3, 5), _signed(4, 5)),
-    _sample("_int8_product_scaled", _signed(3, 5), _signed(4, 5), _scales(4), _real(4), dtype="float32", relu=False),
+    _sample("_int8_product_scaled", _signed(3, 5), _signed(4, 5), _scales(4), _biases(4), dtype="float32", relu=False),
     _sample("_int8_convolution", _signed(2, 3, 6, 6), _signed(4, 3, 3, 3), **_WINDOW),
     _sample(
         "_int8_convolution_scaled",
         _unsigned(2, 3, 6, 6),
         _signed(4, 3, 3, 3),
         _scales(4),
-        _real(4),
+        _biases(4),
         **_WINDOW,
         dtype="uint8",
         relu=True,
@@ -111,11 +115,11 @@ SAMPLES = [
         _signed(2, 3, 6, 6),
         _signed(4, 3, 3, 3),
         _scales(4),
-        _real(4),
+        _biases(4),
         kernel=(3, 3),
         num_filter=4,
     ),
-    _sample("_quantized_dense", _signed(3, 5), _signed(4, 5), _scales(4), _real(4), num_hidden=4),
+    _sample("_quantized_dense", _signed(3, 5), _signed(4, 5), _scales(4), _biases(4), num_hidden=4),
     _sample("_quantized_sum", _signed(3, 5), _unsigned(3, 5), lhs_scale=0.5, rhs_scale=0.25, out_type="int8"),
     _sample("_saturate", _real(3, 5) * 200, dtype="int8"),
 ]

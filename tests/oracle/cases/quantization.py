@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from ..case import Family, Spec, integers, normal, uniform, values
 
 family = Family("quantization", tolerance="sum")
@@ -188,3 +190,88 @@ for levels in (255, 511):
             grad=False,
             tag=f"below {high}",
         )
+
+# -- random shapes and parameters
+
+RANDOM = np.random.RandomState(19)
+
+
+def sizes(count: int, low: int = 1, high: int = 9) -> tuple[int, ...]:
+    """Return random extents."""
+    return tuple(int(size) for size in RANDOM.randint(low, high, count))
+
+
+def interval() -> tuple[float, float]:
+    """Return random limits around zero."""
+    return -float(np.round(RANDOM.uniform(0.1, 4), 3)), float(np.round(RANDOM.uniform(0.1, 4), 3))
+
+
+for number_of_case in range(5):
+    data = (signed, unsigned)[number_of_case % 2]
+    rows, terms, units = sizes(3, 1, 70)
+    family.call(
+        "nd.contrib.quantized_fully_connected",
+        *(data(rows, terms), weights(units, terms), signed(units), *limits(interval(), interval(), interval())),
+        num_hidden=units,
+        grad=False,
+    )
+    low, high = interval()
+    shape = sizes(1 + number_of_case % 4)
+    family.call("nd.contrib.quantize", normal(*shape), number(low), number(high), out_type="int8", grad=False)
+    family.call("nd.contrib.quantize_v2", normal(*shape), min_calib_range=low, max_calib_range=high, grad=False)
+    family.call("nd.contrib.dequantize", data(*shape), *limits((low, high)), grad=False)
+    family.call(
+        "nd.contrib.requantize",
+        integers(*shape, dtype="int32", low=-(10**6), high=10**6),
+        *limits((-9000.0, 9000.0)),
+        min_calib_range=low,
+        max_calib_range=high,
+        grad=False,
+    )
+    batch, channels, height, width = sizes(4, 2, 10)
+    image = data(batch, channels, height, width)
+    window = {"kernel": sizes(2, 1, 4), "stride": sizes(2, 1, 3), "pool_type": ("max", "avg")[number_of_case % 2]}
+    family.call("nd.contrib.quantized_pooling", image, *limits((low, high)), **window, grad=False)
+    family.call("nd.contrib.quantized_flatten", image, *limits((low, high)), grad=False)
+    family.call(
+        "nd.contrib.quantized_concat",
+        *(data(batch, channels, 3), data(batch, width, 3), *limits(interval(), interval())),
+        dim=1,
+        num_args=2,
+        grad=False,
+    )
+    family.call(
+        "nd.contrib.quantized_elemwise_add",
+        *(data(*shape), data(*shape), *limits(interval(), interval())),
+        min_calib_range=low,
+        max_calib_range=high,
+        grad=False,
+    )
+    family.call("nd.contrib.quantized_act", signed(*shape), *limits((low, high)), act_type="relu", grad=False)
+    family.call(
+        "nd.contrib.quantized_batch_norm",
+        *(image, uniform(channels, low=0.5, high=2), normal(channels), normal(channels)),
+        *(uniform(channels, low=0.5, high=2), *limits((low, high))),
+        min_calib_range=-5.0,
+        max_calib_range=5.0,
+        eps=1e-3,
+        grad=False,
+    )
+    words, width = sizes(2, 2, 12)
+    family.call(
+        "nd.contrib.quantized_embedding",
+        *(integers(*sizes(2), low=0, high=words), signed(words, width), *limits(interval())),
+        input_dim=words,
+        output_dim=width,
+        grad=False,
+    )
+    family.call(
+        "nd.contrib.quantized_conv",
+        *(unsigned(batch, 4 * channels, 5, 6), weights(8, 4 * channels, *window["kernel"])),
+        *limits((0.0, high), interval()),
+        kernel=window["kernel"],
+        stride=window["stride"],
+        num_filter=8,
+        no_bias=True,
+        grad=False,
+    )

@@ -172,7 +172,7 @@ class Fusion:
         arrays = {
             f"{entry.name}_weight_quantize": numbers,
             f"{entry.name}_scale": factor,
-            f"{entry.name}_bias_scaled": (units * factor).astype(np.float32),
+            f"{entry.name}_bias_quantize": units.astype(np.int32),
         }
         self.new_params.update(arrays)
         inputs: list[Head] = [data.head, *[(Entry(NULL, name, {}, []), 0) for name in arrays]]

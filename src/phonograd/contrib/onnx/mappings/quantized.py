@@ -3,7 +3,8 @@
 Takes the layers of calibrated networks (:mod:`phonograd.core.ops.quantized.fused`). A quantized value ``q`` stands for
 the real number ``q`` in the file: scales are those of weights, and of real inputs and outputs. Runtimes combine the
 three nodes to one on integers. Weights are uint8 with a zero point of 128: products with int8 weights saturate at 16
-bits in onnxruntime on processors without VNNI.
+bits in onnxruntime on processors without VNNI. So is int8 data, which onnxruntime multiplies by such weights only in
+float32.
 """
 
 from __future__ import annotations
@@ -20,18 +21,22 @@ from .layers import export_pooling
 
 __all__ = ["export_quantized_convolution", "export_quantized_dense"]
 
-#: the zero point of weights
+#: the zero point of weights and of int8 data
 _MIDDLE = 128
 
 
+def _scale_and_zero(graph: Graph, scale: float, dtype: Any) -> list[str]:
+    """Return the constants of a conversion; int8 numbers are uint8 ones around 128."""
+    zero = np.uint8(_MIDDLE if dtype == INT8 else 0)
+    return [graph.constant(np.float32(scale)), graph.constant(np.array(zero))]
+
+
 def _to_integers(graph: Graph, value: str, scale: float, dtype: Any) -> str:
-    numbers = [graph.constant(np.float32(scale)), graph.constant(np.zeros((), dtype))]
-    return graph.add("QuantizeLinear", [value, *numbers])
+    return graph.add("QuantizeLinear", [value, *_scale_and_zero(graph, scale, dtype)])
 
 
 def _to_reals(graph: Graph, value: str, dtype: Any, scale: float = 1.0) -> str:
-    numbers = [graph.constant(np.float32(scale)), graph.constant(np.zeros((), dtype))]
-    return graph.add("DequantizeLinear", [value, *numbers])
+    return graph.add("DequantizeLinear", [value, *_scale_and_zero(graph, scale, dtype)])
 
 
 def _limit(graph: Graph, call: Call, names: tuple[str, ...]) -> float:
@@ -80,7 +85,6 @@ def _operands(graph: Graph, call: Call) -> tuple[str, str, str]:
     safe = np.where(scales > 0, scales, np.float32(1))
     existing = numbers.astype(np.int16) * (scales > 0).reshape(-1, *(1,) * (numbers.ndim - 1))
     shifted = (existing + _MIDDLE).astype(UINT8)
-    added = np.clip(np.rint(graph.constants[bias].astype(np.float64) / safe), -(2**31), 2**31 - 1).astype(np.int32)
     factors = graph.constant(safe, name=f"{call.name}_scales")
 
     def real(name: str, values: Any, middle: int) -> str:
@@ -90,7 +94,7 @@ def _operands(graph: Graph, call: Call) -> tuple[str, str, str]:
     return (
         _to_reals(graph, data, call.dtype),
         real(f"{weight}_uint8", shifted, _MIDDLE),
-        real(f"{call.name}_bias_int32", added, 0),
+        real(f"{call.name}_bias_int32", graph.constants[bias].astype(np.int32), 0),
     )
 
 

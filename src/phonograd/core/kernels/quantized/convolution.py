@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from typing import ClassVar
 
-from ...base.dtypes import FLOAT32
+from ...base.dtypes import FLOAT32, INT32
 from ...lower.ir.function_builder import Index, Value
 from ..conv.im2col import BOX_WORDS, JOINED_WORDS, Box, Im2colForward, Im2colWriter
 from ..conv.padding import FRAME_WORDS
@@ -75,7 +75,10 @@ class QuantizedForward(Im2colForward):
         target = e.address(self.words.pointer(e, "out"), first, finish.element(e))
         factors: list[Value | None] = [None, None]
         if finish.is_scaled:
-            factors = [e.load_splat(self.words.pointer(e, name), channel, FLOAT32) for name in ("scale", "bias")]
+            factors = [
+                e.load_splat(self.words.pointer(e, name), channel, dtype)
+                for name, dtype in (("scale", FLOAT32), ("bias", INT32))
+            ]
         last, mask = e.tail(count)
 
         def vector(at: Index) -> None:

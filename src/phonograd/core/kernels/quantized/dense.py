@@ -299,7 +299,9 @@ class CrossedProduct:
             own = e.get(weight_products, place)
             factors: list[Value | None] = [None, None]
             if finish.is_scaled:
-                factors = [e.load_where(operand, place, FLOAT32, mask) for operand in vectors]
+                factors = [
+                    e.load_where(operand, place, dtype, mask) for operand, dtype in zip(vectors, (FLOAT32, INT32))
+                ]
 
             def rows(store: Callable[[str, Value], None]) -> None:
                 def row(number: Index) -> None:

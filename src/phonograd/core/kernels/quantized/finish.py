@@ -1,7 +1,7 @@
 """Finishing: from exact int32 sums to the elements of a result, with scale, bias, ReLU and rounding.
 
-``out = round(sum * scale + bias)``, clamped to the limits of an int8 or uint8 result; the limit of uint8 is ReLU. A
-float32 result is not rounded, and ReLU is a maximum with 0. An int32 result is the sum itself.
+``out = round((sum + bias) * scale)`` with an int32 bias, clamped to the limits of an int8 or uint8 result; the limit of
+uint8 is ReLU. A float32 result is not rounded, and ReLU is a maximum with 0. An int32 result is the sum itself.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Finish:
         """Return the finished elements in 32 bits each: float32, or int32 within the limits of the dtype."""
         if scale is None or bias is None:
             return sums
-        value = e.add(e.multiply(e.convert(sums, FLOAT32), scale), bias)
+        value = e.multiply(e.convert(e.add(sums, bias), FLOAT32), scale)
         if self.dtype == FLOAT32:
             return e.maximum(value, e.like(value, 0)) if self.relu else value
         return emit_rounded(e, value, self.dtype, self.relu)
@@ -110,13 +110,15 @@ class FinishRows:
             target = e.address(out, e.times(item, columns), finish.element(e))
 
             def vector(at: Index) -> None:
-                factors = (
-                    [e.load(operand, at, FLOAT32) for operand in (scale, bias)] if finish.is_scaled else [None] * 2
-                )
+                factors = [e.load(scale, at, FLOAT32), e.load(bias, at, INT32)] if finish.is_scaled else [None] * 2
                 e.store(target, at, finish.write(e, e.get(source, at), *factors))
 
             e.for_each("0", last, vector, str(self.lanes))
-            factors = [e.load_where(o, last, FLOAT32, mask) for o in (scale, bias)] if finish.is_scaled else [None] * 2
+            factors = (
+                [e.load_where(scale, last, FLOAT32, mask), e.load_where(bias, last, INT32, mask)]
+                if finish.is_scaled
+                else [None] * 2
+            )
             found = finish.write(e, e.get_where(source, mask, last), *factors)
             store_some(e, target, last, found, e.minus(columns, last))
 

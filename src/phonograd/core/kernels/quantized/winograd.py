@@ -238,7 +238,7 @@ def finish_tiles(name: str, lanes: int, tiling: Tiling, finish: Finish) -> Routi
     factors: list[Value | None] = [None, None]
     if finish.is_scaled:
         mask = e.below("%filters")
-        factors = [e.load_where(operand, "0", REAL.dtype, mask) for operand in ("%scale", "%bias")]
+        factors = [e.load_where("%scale", "0", REAL.dtype, mask), e.load_where("%bias", "0", INT32, mask)]
 
     def tile(index: Index) -> None:
         source = e.at("%source", e.times(index, "%source_step"))

@@ -11,7 +11,7 @@ from typing import Literal
 
 import numpy as np
 
-from ...base.dtypes import FLOAT32, INT8, UINT8, DType
+from ...base.dtypes import FLOAT32, INT8, INT32, UINT8, DType
 from ...base.errors import MXNetError
 from ...graph.interface import Interface, Partial
 from ...graph.node import Node, Shape
@@ -31,8 +31,8 @@ def _check(name: str, data: Node, weight: Node, expected: Shape, scale: Node, bi
     require_dtype(name, "weight", weight, INT8)
     if weight.shape != expected:
         raise MXNetError(f"the weight of operator {name} must have the shape {expected}, not {weight.shape}")
-    for word, vector in (("scale", scale), ("bias", bias)):
-        require_dtype(name, word, vector, FLOAT32)
+    for word, vector, dtype in (("scale", scale, FLOAT32), ("bias", bias, INT32)):
+        require_dtype(name, word, vector, dtype)
         if vector.shape != expected[:1]:
             raise MXNetError(f"{word} of operator {name} must have the shape {expected[:1]}, not {vector.shape}")
 
@@ -49,7 +49,7 @@ def quantized_dense(
     relu: bool = False,
     out_type: Literal["float32", "int8", "uint8"] = "float32",
 ) -> Node:
-    """Return a linear transform of quantized data, ``round(sum * scale + bias)`` for each row of the weight."""
+    """Return a linear transform of quantized data, ``round((sum + bias) * scale)`` for each row of the weight."""
     outer = data.shape[:1] if flatten else data.shape[:-1]
     features = math.prod(data.shape[1:]) if flatten else data.shape[-1]
     _check("_quantized_dense", data, weight, (num_hidden, features), scale, bias)
@@ -74,7 +74,7 @@ def quantized_convolution(
     relu: bool = False,
     out_type: Literal["float32", "int8", "uint8"] = "float32",
 ) -> Node:
-    """Return the convolution of quantized images, ``round(sum * scale + bias)`` for each filter."""
+    """Return the convolution of quantized images, ``round((sum + bias) * scale)`` for each filter."""
     name = "_quantized_convolution"
     stride = complete(name, "stride", kernel, stride, 1)
     dilate = complete(name, "dilate", kernel, dilate, 1)
@@ -114,7 +114,7 @@ _Types = list[DType | None]
 
 
 def _types(inputs: _Types, outputs: _Types, *, out_type: str) -> tuple[_Types, _Types]:
-    return [inputs[0] or INT8, INT8, FLOAT32, FLOAT32], [np.dtype(out_type)]
+    return [inputs[0] or INT8, INT8, FLOAT32, INT32], [np.dtype(out_type)]
 
 
 def _sum_types(inputs: _Types, outputs: _Types, *, out_type: str) -> tuple[_Types, _Types]:

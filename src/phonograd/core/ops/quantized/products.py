@@ -1,9 +1,9 @@
 """Exact products of int8 weights with int8 or uint8 data: a matrix product and a convolution.
 
-Both add up in int32. Their scaled forms return ``round(sum * scale + bias)`` with one scale and one bias for each
-column or filter, clamped to the limits of int8 or uint8; a float32 result is not rounded. So one kernel multiplies,
-scales, adds the bias, applies ReLU and requantizes. The sums are integers, so they do not depend on the instructions of
-the processor or on their order. See ``docs/decisions/0024-quantized-networks.md``.
+Both add up in int32. Their scaled forms return ``round((sum + bias) * scale)`` with one int32 bias and one scale for
+each column or filter, clamped to the limits of int8 or uint8; a float32 result is not rounded. So one kernel
+multiplies, adds the bias, scales, applies ReLU and requantizes. The sums are integers, so they do not depend on the
+instructions of the processor or on their order. See ``docs/decisions/0024-quantized-networks.md``.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def emit_saturate(e: Emitter, value: Value, dtype: DType, relu: bool = False) ->
 
 def _finish(sums: Array, scale: Array, bias: Array, dtype: DType, relu: bool) -> Array:
     with np.errstate(invalid="ignore", over="ignore"):
-        values = sums.astype(np.float32) * scale + bias
+        values = (sums + bias).astype(np.float32) * scale
     if dtype == FLOAT32:
         return np.maximum(values, np.float32(0)) if relu else values
     return saturate(values, dtype, relu)
@@ -174,6 +174,8 @@ def _check(data: Node, weight: Node, *vectors: Node) -> None:
     assert data.dtype in (INT8, UINT8), data
     assert weight.dtype == INT8, weight
     assert all([vector.shape == weight.shape[:1] for vector in vectors]), vectors
-    for vector in vectors:
-        if vector.dtype != FLOAT32:
-            raise MXNetError(f"scales and biases of quantized products must be float32, not {name_of(vector.dtype)}")
+    for vector, dtype in zip(vectors, (FLOAT32, INT32)):
+        if vector.dtype != dtype:
+            raise MXNetError(
+                f"scales of quantized products must be float32, and biases int32, not {name_of(vector.dtype)}"
+            )
