@@ -112,8 +112,9 @@ def sums_of_products(order: Order, kept: Iterable[Node]) -> dict[Node, Sum]:
 def _is_bias(order: Order, node: Node, product_node: Node, bias: Node) -> bool:
     """Return whether a large product and a vector are summed, and other products alone read the sum in the plan."""
     shape = product_node.shape
-    is_large_matrix = len(shape) == 2 and shape[1] > 1 and node.size * node.dtype.itemsize >= LARGE_BYTES
-    if not is_large_matrix or bias.shape not in (shape[1:], (1, *shape[1:])) or host().matrix_unit:
+    if len(shape) != 2 or shape[1] == 1 or node.size * node.dtype.itemsize < processor.choices().near_bytes:
+        return False
+    if bias.shape not in (shape[1:], (1, *shape[1:])) or host().matrix_unit:
         return False
     if len({node.dtype, product_node.dtype, bias.dtype}) > 1 or not _can_be_added(order, product_node):
         return False
