@@ -90,7 +90,7 @@ def choose(facts: Facts, rates: Rates) -> Choices:
 
     >>> choose(Facts(), Rates()) == Choices()
     True
-    >>> slow = choose(Facts(level2_bytes=1 << 19), Rates(multiplications_per_second=35e9))
+    >>> slow = choose(Facts(level2_bytes=1 << 19), Rates(multiplications_per_second=17.5e9))
     >>> slow.chunk_scale, slow.near_bytes
     (0.5, 262144)
     >>> choose(Facts(cores=64), Rates()).tasks
