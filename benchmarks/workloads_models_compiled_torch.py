@@ -4,6 +4,7 @@ Compiling needs a C++ compiler. A model that cannot be compiled, or not within :
 """
 
 import functools
+import os
 import signal
 import sys
 
@@ -12,9 +13,11 @@ import torch
 import workloads_models_torch as eager
 
 #: time for compiling a model, forward and backward
-LIMIT_SECONDS = 120
+LIMIT_SECONDS = 180
 
 eager.prepare = torch.compile
+# read when the first network is compiled: processes of its own would take seconds to start, and outlive a limit
+os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
 
 
 def _give_up(number, frame):

@@ -45,24 +45,16 @@ from ..run.reference import ReferenceProgram, locate_error, numpy_function, orde
 from ..run.ufuncs import ufunc_of
 from .assembly import parameters_of
 from .disk import program_for
-from .eager_expansion import Expansions
+from .eager_expansion import Expansions, copy_of
 from .eager_launch import draw, fold, launch, multiply
 from .eager_results import own_all
 from .eager_stacks import WithNumbers
 from .expansion import Order, lowerings_of
 
-__all__ = [
-    "EagerProgram",
-    "Function",
-    "compute_into",
-    "function_for",
-    "function_for_any_shapes",
-    "function_of",
-]
+__all__ = ["EagerProgram", "Function", "compute_into", "function_for", "function_for_any_shapes", "function_of"]
 
 #: functions to keep, of either kind: a slice of other elements is another function
 MOST_FUNCTIONS = 8192
-
 #: functions to keep for each step of a gradient rule that were made for certain shapes
 MOST_SHAPES = 256
 
@@ -92,17 +84,13 @@ class EagerProgram:
         "_steps",
         "inputs",
         "kept",
+        "nbytes",
         "size",
     )
 
     donatable: tuple[int, ...] = ()
     is_provisional = True
     memory = None
-
-    @property
-    def nbytes(self) -> int:
-        """The bytes of its steps."""
-        return STEP_BYTES * self.size
 
     def __init__(
         self,
@@ -115,6 +103,7 @@ class EagerProgram:
         self.inputs, self._computed = order(wanted, available) if ordered is None else ordered
         #: the number of nodes that a run computes
         self.size = len(self._computed)
+        self.nbytes = STEP_BYTES * self.size
         asked = set(wanted)
         asked.difference_update(self.inputs)
         #: (node, number) of every value that a run returns
@@ -460,7 +449,7 @@ class _Maker:
             source if source.operator is _ABSENT else leaf(number, source.shape, source.dtype)
             for number, source in enumerate(sources)
         ]
-        alone = _copy(node, given)
+        alone = copy_of(node, given)
         if alone.outputs is not None:
             self.evaluate(alone)
             return
@@ -590,14 +579,6 @@ class _Maker:
 
 def _nothing() -> None:
     """Return the value of an input that was left out."""
-
-
-def _copy(node: Node, inputs: Sequence[Node]) -> Node:
-    """Return a node that no table holds, with other inputs."""
-    made = Node(node.operator, tuple(inputs), node.attributes, node.shape, node.dtype, node.outputs, node.context)
-    # functions are shared by equal operators of other lines
-    made.origin = made.gradient_of = None
-    return made
 
 
 def _place(node: Node, lowering: Lowering) -> tuple[Function, bool]:

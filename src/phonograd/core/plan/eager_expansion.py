@@ -22,7 +22,7 @@ from ..run.reference import resolve
 from .eager_launch import fold
 from .expansion import Order
 
-__all__ = ["Expansions"]
+__all__ = ["Expansions", "copy_of"]
 
 #: patterns, and functions of each for certain extents, to keep
 MOST_PATTERNS = 4096
@@ -34,6 +34,14 @@ _ABSENT = ABSENT.operator
 Function = Callable[..., Any]
 #: returns the function of a node that reads leaves, given its lowering, and whether it holds for all shapes
 Place = Callable[[Node, Lowering], tuple[Function, bool]]
+
+
+def copy_of(node: Node, inputs: Sequence[Node]) -> Node:
+    """Return a node that no table holds, with other inputs."""
+    made = Node(node.operator, tuple(inputs), node.attributes, node.shape, node.dtype, node.outputs, node.context)
+    # functions are shared by equal operators of other lines
+    made.origin = made.gradient_of = None
+    return made
 
 
 class _Step(NamedTuple):
