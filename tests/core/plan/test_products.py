@@ -11,6 +11,7 @@ from hypothesis import settings as hypothesis_settings
 
 import phonograd as mx
 from phonograd import explain, nd, settings
+from phonograd.core.base import processor
 from phonograd.core.derive.gradient import differentiate
 from phonograd.core.graph.node import Node
 from phonograd.core.graph.operator import REGISTRY
@@ -115,11 +116,12 @@ def test_long_sums_are_added_by_themselves() -> None:
 
 
 def test_biases_of_large_results_are_added_by_products() -> None:
-    sizes = (600, 30), (30, 500), (500,)
+    rows = processor.choices().near_bytes // (500 * 4) + 1
+    sizes = (rows, 30), (30, 500), (500,)
     assert added(lambda x, y, z: matmul(x, y) + z, *sizes)[1] == (2 if host().matrix_unit else 1)
     # an elementwise kernel adds the bias with the rest, and products of many terms are added up first
     assert added(lambda x, y, z: REGISTRY["tanh"](matmul(x, y) + z), *sizes)[1] == 2
-    assert added(lambda x, y, z: matmul(x, y) + z, (600, DEPTH + 1), (DEPTH + 1, 500), (500,))[1] >= 2
+    assert added(lambda x, y, z: matmul(x, y) + z, (rows, DEPTH + 1), (DEPTH + 1, 500), (500,))[1] >= 2
 
 
 def test_a_transposed_operand_of_many_products_is_copied_once() -> None:
