@@ -6,22 +6,21 @@ Operands are not transposed, which would take as long as the products of few wei
 from __future__ import annotations
 
 import dataclasses
+from typing import ClassVar
 
 from ...base.dtypes import DType
 from ...lower.ir.function_builder import Index
 from ..launch import Words
 from ..routine import Routine, module
-from ..scratch import SLOT_WORDS, in_slot
-from .im2col import BOX_WORDS, Box, Im2colKernel, Im2colWriter
+from ..scratch import SLOT_WORDS
+from .im2col import BOX_WORDS, Box, Im2colWriter
 from .microkernels import DotTile, dots
 from .padding import FRAME_WORDS
+from .weight_grad_walk import WALK_WORDS, WeightGradKernel
 
 __all__ = ["COMBINE_DOTS", "DOTS", "CombineDots", "FewWeightsGrad"]
 
-_DOT_WORDS = (
-    *("batch", "image_block", "images", "block_part", "parts"),
-    *("block_tiles", "filter_tiles", "group_tiles", "gradients_at"),
-)
+_DOT_WORDS = (*WALK_WORDS, "block_tiles", "filter_tiles", "group_tiles")
 DOTS = Words(
     *BOX_WORDS,
     *_DOT_WORDS,
@@ -36,16 +35,11 @@ COMBINE_DOTS = Words(
 
 
 @dataclasses.dataclass(frozen=True)
-class FewWeightsGrad(Im2colKernel):
-    """The kernel of the weight gradient; an item is a block of images, a group, and a part of the channels.
+class FewWeightsGrad(WeightGradKernel):
+    """The kernel of the weight gradient; its sums are in tiles, and :class:`CombineDots` adds them up."""
 
-    The lines of gradients and columns run along the windows, which are summed over. The lines of ``several`` small
-    images are joined. Every block of images has sums of its own, in tiles; :class:`CombineDots` adds them up.
-    """
+    words: ClassVar[Words] = DOTS
 
-    pointwise: bool
-    """That of the geometry: data is read in place."""
-    several: bool
     tile: DotTile
 
     def write(self, name: str) -> str:
@@ -53,104 +47,36 @@ class FewWeightsGrad(Im2colKernel):
         walk = Im2colWriter(name, self, DOTS)
         e = walk.e
         walk.number.update({word: DOTS.index(e, word) for word in _DOT_WORDS})
-        operands = [DOTS.pointer(e, operand) for operand in ("data", "out_grad", "sums")]
-        stored = e.times(walk["filter_tiles"], str(self.tile.padded_size(self.lanes)))
-
-        def item(index: Index, slot: str) -> None:
-            rest, part = e.split(index, walk["parts"])
-            images, group = e.split(rest, walk["groups"])
-            first = e.times(images, walk["image_block"])
-            stop = e.least(walk["batch"], e.plus(first, walk["image_block"]))
-            # the channels of this part, block by block
-            start = e.times(part, walk["block_part"])
-            end = e.least(walk["channels"], e.plus(start, walk["block_part"]))
-            done = e.times(e.quotient(start, walk["block"]), walk["block_tiles"])
-            sums = e.at(operands[2], e.times(e.plus(e.times(rest, walk["group_tiles"]), done), stored))
-            blocks = e.quotient(e.plus(e.minus(end, start), e.minus(walk["block"], "1")), walk["block"])
-            e.clear(sums, e.times(e.times(blocks, walk["block_tiles"]), stored))
-
-            def some(image: Index) -> None:
-                count = e.least(walk["images"], e.minus(stop, image))
-                place = e.plus(e.times(image, walk["groups"]), group)
-                walk.for_each_box(lambda box: self._box(walk, box, slot, operands, sums, (place, count), (start, end)))
-
-            e.for_each(first, stop, some, walk["images"])
-
-        in_slot(e, DOTS, lambda slot: e.for_each("%lo", "%hi", lambda index: item(index, slot)))
+        self.write_walk(walk)
         called = [] if self.plain else ["fill"]
         called += ["gather"] if self.several or not self.pointwise else []
         return module(*walk.routines(*called), dots(f"{name}_dots", self.lanes, self.dtype, self.tile), e)
 
-    def _box(
-        self,
-        walk: Im2colWriter,
-        box: Box,
-        slot: str,
-        operands: list[str],
-        sums: str,
-        images: tuple[Index, Index],
-        channels: tuple[Index, Index],
-    ) -> None:
-        """Write the code for one box of some images: the columns of each block of channels, and their sums."""
-        e = walk.e
-        place, count = images
-        columns = e.at(slot, walk["columns_at"])
-        gradients = self._gradients(walk, box, slot, operands[1], images)
+    def _stored(self, walk: Im2colWriter) -> Index:
+        """Return the number of elements in the sums of a tile of columns."""
+        return walk.e.times(walk["filter_tiles"], str(self.tile.padded_size(self.lanes)))
 
-        def block(first: Index) -> None:
-            existing = e.least(walk["block"], e.minus(channels[1], first))
+    def block_sums(self, walk: Im2colWriter) -> Index:
+        """Return the number of elements in the sums of a block of channels."""
+        return walk.e.times(walk["block_tiles"], self._stored(walk))
 
-            def gather(number: Index) -> None:
-                source = data(e.plus(place, e.times(number, walk["groups"])))
-                if self.plain:
-                    seen = e.at(source, box.offset)
-                else:
-                    seen = slot
-                    walk.fill_frame(slot, source, existing, box)
-                walk.gather(e.at(columns, e.times(number, box.columns)), seen, existing, box)
+    def group_sums(self, walk: Im2colWriter) -> Index:
+        """Return the number of elements in the sums of a group."""
+        return walk.e.times(walk["group_tiles"], self._stored(walk))
 
-            def data(image: Index) -> str:
-                return e.at(operands[0], e.times(e.plus(e.times(image, walk["channels"]), first), walk["pixels"]))
-
-            if self.pointwise and not self.several:
-                lines = e.at(data(place), box.start), walk["pixels"]
-            else:
-                lines = columns, walk["columns_line"]
-                e.for_each("0", count, gather)
-            done = e.times(e.quotient(e.minus(first, channels[0]), walk["block"]), walk["block_tiles"])
-            target = e.at(sums, e.times(done, e.times(walk["filter_tiles"], str(self.tile.padded_size(self.lanes)))))
-            elements = e.times(existing, walk["taps"])
-            self._tiles(walk, e.times(count, box.columns), gradients, lines, elements, target)
-
-        e.for_each(*channels, block, walk["block"])
-
-    def _gradients(
+    def gradients(
         self, walk: Im2colWriter, box: Box, slot: str, out_grad: str, images: tuple[Index, Index]
     ) -> tuple[str, Index]:
         """Return the lines of gradients and their distance; those of several images are joined first."""
-        e = walk.e
-        place, count = images
-        source = e.at(out_grad, e.times(place, e.times(walk["filters"], walk["windows"])), box.start)
-        if not self.several:
-            return source, walk["windows"]
-        lines = e.at(slot, walk["gradients_at"])
-        image_line = e.times(walk["groups"], e.times(walk["filters"], walk["windows"]))
+        if self.several:
+            return self.join(walk, box, slot, out_grad, images)
+        return self.source(walk, box, out_grad, images[0]), walk["windows"]
 
-        def join(number: Index) -> None:
-            e.invoke(
-                f"{walk.name}_gather",
-                f"ptr {e.at(lines, e.times(number, walk['columns_line']))}",
-                f"ptr {e.at(source, e.times(number, walk['windows']))}",
-                *("i64 1", f"i64 {count}", f"i64 {box.columns}", "i64 0", f"i64 {image_line}"),
-            )
-
-        e.for_each("0", walk["filters"], join)
-        return lines, walk["columns_line"]
-
-    def _tiles(
+    def multiply(
         self,
         walk: Im2colWriter,
-        width: Index,
+        slot: str,
+        steps: Index,
         gradients: tuple[str, Index],
         columns: tuple[str, Index],
         elements: Index,
@@ -166,7 +92,7 @@ class FewWeightsGrad(Im2colKernel):
                 place = e.plus(e.times(number, walk["filter_tiles"]), e.quotient(row, str(tile.rows)))
                 e.invoke(
                     f"{walk.name}_dots",
-                    *(f"i64 {width}", f"ptr {e.at(gradients[0], e.times(row, gradients[1]))}", f"i64 {gradients[1]}"),
+                    *(f"i64 {steps}", f"ptr {e.at(gradients[0], e.times(row, gradients[1]))}", f"i64 {gradients[1]}"),
                     *(f"i64 {e.minus(walk['filters'], row)}",),
                     *(f"ptr {e.at(columns[0], e.times(column, columns[1]))}", f"i64 {columns[1]}"),
                     *(f"i64 {e.minus(elements, column)}",),

@@ -7,22 +7,21 @@ columns from panels, which are transposed in registers.
 from __future__ import annotations
 
 import dataclasses
+from typing import ClassVar
 
 from ...base.dtypes import DType
 from ...lower.ir.function_builder import Index
 from ..launch import Words
 from ..routine import Routine, module
-from ..scratch import SLOT_WORDS, in_slot
-from .im2col import BOX_WORDS, Box, Im2colKernel, Im2colWriter
+from ..scratch import SLOT_WORDS
+from .im2col import BOX_WORDS, Im2colWriter
 from .microkernels import WIDTH, product
 from .padding import FRAME_WORDS
+from .weight_grad_walk import WALK_WORDS, WeightGradKernel
 
 __all__ = ["COMBINE", "WEIGHTS", "CombineSums", "Im2colWeightGrad"]
 
-_WEIGHT_WORDS = (
-    *("batch", "image_block", "images", "block_part", "parts"),
-    *("sums_line", "blocks", "gradients_at", "panels_at", "steps"),
-)
+_WEIGHT_WORDS = (*WALK_WORDS, "sums_line", "blocks", "panels_at", "steps")
 WEIGHTS = Words(
     *BOX_WORDS,
     *_WEIGHT_WORDS,
@@ -37,17 +36,14 @@ COMBINE = Words(
 
 
 @dataclasses.dataclass(frozen=True)
-class Im2colWeightGrad(Im2colKernel):
-    """The kernel of the weight gradient; an item is a block of images, a group, and a part of the channels.
+class Im2colWeightGrad(WeightGradKernel):
+    """The kernel of the weight gradient.
 
-    The lines of gradients and columns run along the windows, which are summed over. The lines of ``several`` small
-    images are joined. Every block of images has sums of its own, (blocks of channels, filters, elements of columns);
-    :class:`CombineSums` adds them up.
+    Its sums are in the order (blocks of channels, filters, elements of columns); :class:`CombineSums` adds them up.
     """
 
-    pointwise: bool
-    """That of the geometry: data is read in place."""
-    several: bool
+    words: ClassVar[Words] = WEIGHTS
+
     rows: int
     """Filters multiplied at once."""
 
@@ -56,110 +52,33 @@ class Im2colWeightGrad(Im2colKernel):
         walk = Im2colWriter(name, self, WEIGHTS)
         e = walk.e
         walk.number.update({word: WEIGHTS.index(e, word) for word in _WEIGHT_WORDS})
-        operands = [WEIGHTS.pointer(e, operand) for operand in ("data", "out_grad", "sums")]
-        stored = e.times(walk["filters"], walk["sums_line"])
-
-        def item(index: Index, slot: str) -> None:
-            rest, part = e.split(index, walk["parts"])
-            images, group = e.split(rest, walk["groups"])
-            first = e.times(images, walk["image_block"])
-            stop = e.least(walk["batch"], e.plus(first, walk["image_block"]))
-            # the channels of this part, block by block
-            start = e.times(part, walk["block_part"])
-            end = e.least(walk["channels"], e.plus(start, walk["block_part"]))
-            done = e.quotient(start, walk["block"])
-            sums = e.at(operands[2], e.times(e.plus(e.times(rest, walk["blocks"]), done), stored))
-            blocks = e.quotient(e.plus(e.minus(end, start), e.minus(walk["block"], "1")), walk["block"])
-            e.clear(sums, e.times(blocks, stored))
-
-            def some(image: Index) -> None:
-                count = e.least(walk["images"], e.minus(stop, image))
-                place = e.plus(e.times(image, walk["groups"]), group)
-                walk.for_each_box(lambda box: self._box(walk, box, slot, operands, sums, (place, count), (start, end)))
-
-            e.for_each(first, stop, some, walk["images"])
-
-        in_slot(e, WEIGHTS, lambda slot: e.for_each("%lo", "%hi", lambda index: item(index, slot)))
+        self.write_walk(walk)
         routines = walk.routines("gather") if self.plain else walk.routines("gather", "fill")
         routines.append(turn_lines(f"{name}_panel", self.lanes, self.dtype, WIDTH * self.lanes))
         routines.append(product(f"{name}_product", self.lanes, self.dtype, self.rows, WIDTH, masked=False, lines=True))
         return module(*routines, e)
 
-    def _box(
-        self,
-        walk: Im2colWriter,
-        box: Box,
-        slot: str,
-        operands: list[str],
-        sums: str,
-        images: tuple[Index, Index],
-        channels: tuple[Index, Index],
-    ) -> None:
-        """Write the code for one box of some images: the columns of each block of channels, and their sums."""
-        e = walk.e
-        place, count = images
-        columns = e.at(slot, walk["columns_at"])
-        steps = e.times(count, box.columns)
-        gradients = self._join(walk, box, slot, operands[1], images)
+    def block_sums(self, walk: Im2colWriter) -> Index:
+        """Return the number of elements in the sums of a block of channels."""
+        return walk.e.times(walk["filters"], walk["sums_line"])
 
-        def block(first: Index) -> None:
-            existing = e.least(walk["block"], e.minus(channels[1], first))
+    def group_sums(self, walk: Im2colWriter) -> Index:
+        """Return the number of elements in the sums of a group."""
+        return walk.e.times(walk["blocks"], self.block_sums(walk))
 
-            def gather(number: Index) -> None:
-                source = data(e.plus(place, e.times(number, walk["groups"])))
-                if self.plain:
-                    seen = e.at(source, box.offset)
-                else:
-                    seen = slot
-                    walk.fill_frame(slot, source, existing, box)
-                walk.gather(e.at(columns, e.times(number, box.columns)), seen, existing, box)
-
-            def data(image: Index) -> str:
-                return e.at(operands[0], e.times(e.plus(e.times(image, walk["channels"]), first), walk["pixels"]))
-
-            if self.pointwise and not self.several:
-                lines = e.at(data(place), box.start), walk["pixels"]
-            else:
-                lines = columns, walk["columns_line"]
-                e.for_each("0", count, gather)
-            done = e.quotient(e.minus(first, channels[0]), walk["block"])
-            target = e.at(sums, e.times(done, e.times(walk["filters"], walk["sums_line"])))
-            self._multiply(walk, slot, steps, gradients, lines, e.times(existing, walk["taps"]), target)
-
-        e.for_each(*channels, block, walk["block"])
-
-    def _join(self, walk: Im2colWriter, box: Box, slot: str, out_grad: str, images: tuple[Index, Index]) -> str:
-        """Return the address of copied lines of gradients: in place, they may compete for the same cache sets."""
-        e = walk.e
-        place, count = images
-        source = e.at(out_grad, e.times(place, e.times(walk["filters"], walk["windows"])), box.start)
-        lines = e.at(slot, walk["gradients_at"])
-        image_line = e.times(walk["groups"], e.times(walk["filters"], walk["windows"]))
-
-        def join(number: Index) -> None:
-            e.invoke(
-                f"{walk.name}_gather",
-                f"ptr {e.at(lines, e.times(number, walk['columns_line']))}",
-                f"ptr {e.at(source, e.times(number, walk['windows']))}",
-                *("i64 1", f"i64 {count}", f"i64 {box.columns}", "i64 0", f"i64 {image_line}"),
-            )
-
-        e.for_each("0", walk["filters"], join)
-        return lines
-
-    def _multiply(
+    def multiply(
         self,
         walk: Im2colWriter,
         slot: str,
         steps: Index,
-        gradients: str,
+        gradients: tuple[str, Index],
         columns: tuple[str, Index],
         elements: Index,
         sums: str,
     ) -> None:
         """Write the products of all lines of gradients with panels of the ``elements`` lines of columns."""
         e, width = walk.e, str(WIDTH * self.lanes)
-        panels, line = e.at(slot, walk["panels_at"]), walk["columns_line"]
+        panels, line = e.at(slot, walk["panels_at"]), gradients[1]
 
         def turn(column: Index) -> None:
             e.invoke(
@@ -175,7 +94,7 @@ class Im2colWeightGrad(Im2colKernel):
             def panel(column: Index) -> None:
                 e.invoke(
                     f"{walk.name}_product",
-                    *(f"i64 {steps}", f"ptr {e.at(gradients, e.times(row, line))}", f"i64 {line}"),
+                    *(f"i64 {steps}", f"ptr {e.at(gradients[0], e.times(row, line))}", f"i64 {line}"),
                     *(f"ptr {e.at(panels, e.times(column, walk['steps']))}", f"i64 {width}"),
                     *(f"ptr {e.at(sums, e.times(row, walk['sums_line']), column)}", f"i64 {walk['sums_line']}"),
                     *(f"i64 {e.minus(walk['filters'], row)}", "i64 1"),
