@@ -5326,7 +5326,7 @@ def sigmoid(data: NDArray, out: NDArray | None = None, name: str | None = None) 
     Examples
     --------
     >>> mx.nd.sigmoid(mx.nd.array([-1.5, 0, 2])).asnumpy()
-    array([0.18242551, 0.5       , 0.8807971 ], dtype=float32)
+    array([0.18242553, 0.5       , 0.880797  ], dtype=float32)
     """
 
 def sign(data: NDArray, out: NDArray | None = None, name: str | None = None) -> NDArray:

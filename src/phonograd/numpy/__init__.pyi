@@ -3052,7 +3052,7 @@ def tanh(x: ndarray | float, out: ndarray | None = None, name: str | None = None
     Examples
     --------
     >>> mx.np.tanh(mx.np.array([0.0, 1.0]))
-    array([0.       , 0.7615942])
+    array([0.       , 0.7615941])
     """
 
 def tile(A: ndarray, reps: int | Sequence[int], out: ndarray | None = None, name: str | None = None) -> ndarray:
