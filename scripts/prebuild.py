@@ -57,6 +57,8 @@ class Collector:
             mock.patch.object(eager, "ufunc_of", self._ufunc),
             mock.patch.object(eager, "multiply", self._multiply),
             mock.patch.object(eager_launch, "launch", self._launch),
+            # small sums are launched, too
+            mock.patch.object(eager_launch, "CHUNK_ELEMENTS", 0),
             mock.patch.object(eager, "launch", self._launch),
             mock.patch.object(eager._Maker, "_plan", _bound(self._plan)),
             mock.patch.object(eager._Maker, "evaluate", _bound(self._evaluate)),

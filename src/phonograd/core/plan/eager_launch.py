@@ -22,7 +22,6 @@ from ..kernels.structure import KEPT, REDUCED, UNIT, Draw, Fold, Load, Parameter
 from ..lower.pattern import Pattern
 from ..run import kernel_cache, memory_pool
 from ..run.driver import Row, prepare
-from ..run.kernel_cache import Kernel
 from .assembly import collapse_kept_strides, lanes_for
 from .loops import choose_loops
 from .partition import CHUNK_ELEMENTS, chunk_of, parts_of, work_of
@@ -186,11 +185,12 @@ def fold(operator: str, shape: Shape, axes: Shape, out_shape: Shape, dtype: DTyp
         return lambda array: array.reshape(out_shape)
     strides = _contiguous(extents)
     if math.prod(extents) <= CHUNK_ELEMENTS:
-        kernel, axis = _small_fold(operator, kinds, dtype)
+        structure = _small_fold(operator, kinds, dtype, lanes_for([dtype]))
+        kernel, axis = kernel_cache.kernel(structure), structure.range_axis
         table = [*extents, 2, 0, *strides, 0, 0, *collapse_kept_strides(kinds, extents)]
         extent = 1 if axis is None else extents[axis]
         return _of_contiguous(_run_one(Row.of_one(kernel, table, extent, extent, 3), out_shape, dtype))
-    structure = choose_loops(_fold_structure(operator, kinds, dtype), extents, [strides])
+    structure = choose_loops(_fold_structure(operator, kinds, dtype, lanes_for([dtype])), extents, [strides])
     if parts_of(structure, extents):
         return None
     kept = collapse_kept_strides(kinds, extents)
@@ -200,10 +200,10 @@ def fold(operator: str, shape: Shape, axes: Shape, out_shape: Shape, dtype: DTyp
     return _of_contiguous(launch([(Plan((each,)), {})], ("data",), out_shape, dtype))
 
 
-def _fold_structure(operator: str, kinds: str, dtype: DType) -> Structure:
+def _fold_structure(operator: str, kinds: str, dtype: DType, lanes: int) -> Structure:
     return Structure(
         axes=kinds,
-        lanes=lanes_for([dtype]),
+        lanes=lanes,
         loads=(Load(dtype, UNIT),),
         draws=(),
         steps=(Fold(operator, 0, dtype),),
@@ -212,14 +212,13 @@ def _fold_structure(operator: str, kinds: str, dtype: DType) -> Structure:
 
 
 @functools.lru_cache(maxsize=256)
-def _small_fold(operator: str, kinds: str, dtype: DType) -> tuple[Kernel, int | None]:
-    """Return the kernel that combines at most one chunk of elements, and the axis of its range.
+def _small_fold(operator: str, kinds: str, dtype: DType, lanes: int) -> Structure:
+    """Return the kernel that combines at most one chunk of elements.
 
     With so few elements the loops, and that it is not divided, follow from the kinds of axes.
     """
     count = len(kinds)
-    structure = choose_loops(_fold_structure(operator, kinds, dtype), (1,) * count, [(1,) * count])
-    return kernel_cache.kernel(structure), structure.range_axis
+    return choose_loops(_fold_structure(operator, kinds, dtype, lanes), (1,) * count, [(1,) * count])
 
 
 def draw(operator: str, parameters: Parameters, shape: Shape, dtype: DType) -> Function | None:
