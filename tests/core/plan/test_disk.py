@@ -163,7 +163,7 @@ def test_quick_kernels_of_a_recalled_plan_are_improved(directory: Path, monkeypa
 
 
 def test_much_work_is_not_left_to_quick_kernels(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    small, large = leaf(0, (64,), FLOAT32), leaf(0, (1 << 26,), FLOAT32)
+    small, large = leaf(0, (1 << 16,), FLOAT32), leaf(0, (1 << 26,), FLOAT32)
     _make([REGISTRY["exp"](small)])
     _new_process(monkeypatch)
     assert [kernel.improvable for kernel in _make([REGISTRY["exp"](large)])._used] == [False]
