@@ -17,7 +17,6 @@ PAGE = ROOT / "docs" / "assumptions.md"
 #: by kind of knowledge, who may have it and why
 FENCES: dict[str, dict[str, str]] = {
     "ctypes": {
-        "core/base/garbage.py": "takes nodes off the lists of the garbage collector, by a function of Python's C interface",
         "core/run/pointers.py": "the only door to addresses of our own memory and of functions",
         "core/run/object_layout.py": "the layout of arrays and tuples, and NumPy's function table",
         "core/run/ufuncs.py": "NumPy makes ufuncs of machine code by a function of its C interface",

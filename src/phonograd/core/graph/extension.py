@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..base.garbage import untrack
 from .node import Node, Recipe, creation_facts, new_node, of_one_call, statistics, type_of
 from .operator import Operator, label_results
 from .templates import Places
@@ -37,7 +36,6 @@ def extend(declared: Operator, nodes: tuple[Node, ...], parameters: tuple[Any, .
             found = new_node(declared, nodes, attributes, recipe.type, *creation_facts(), recipe)
         else:
             found = _expand(declared, nodes, attributes, recipe.template)
-        untrack(key)
         found = declared.table.setdefault(key, found)
     return found
 
@@ -89,7 +87,6 @@ def _extend_by_new_type(
 def _expand(declared: Operator, nodes: tuple[Node, ...], attributes: tuple[Any, ...], template: Any) -> Any:
     """Return the node (or nodes) of a call of a composite operator."""
     call = (declared, nodes, attributes)
-    untrack(call)
     with of_one_call():
         return label_results(template.apply(nodes), call)
 

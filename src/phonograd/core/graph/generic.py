@@ -26,7 +26,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..base.dtypes import DType, convert_scalar
 from ..base.errors import MXNetError
-from ..base.garbage import untrack
 from .node import Node, Recipe, Shape, TensorType, creation_facts, new_node, statistics, tensor_type, type_of
 
 if TYPE_CHECKING:
@@ -231,8 +230,6 @@ class GenericTemplate:
                 found = new_node(declared, inputs, attributes, type_, line, gradient_of)
                 if item is not None:
                     found.call = attributes[0]
-                    untrack(attributes)
-                untrack(key)
                 found = table.setdefault(key, found)
             values.append(found)
         statistics.nodes += made

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from ..base.devices import CPU, Context
 from ..base.dtypes import DType, name_of
 from ..base.errors import TooLarge, format_shape, user_line
-from ..base.garbage import untrack
 from ..base.signals import Signal
 
 if TYPE_CHECKING:
@@ -184,8 +183,6 @@ class Node:
         line, self.gradient_of = _source.made_for
         self.origin = line or user_line()
         self.call = self.detached = self.type = self.recipe = None
-        untrack(self)
-        untrack(inputs)
 
     @property
     def size(self) -> int:
@@ -347,8 +344,6 @@ def new_node(
     node.call = node.detached = None
     node.type = type_
     node.recipe = recipe
-    untrack(node)
-    untrack(inputs)
     return node
 
 

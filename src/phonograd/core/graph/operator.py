@@ -64,7 +64,6 @@ import numpy as np
 from ..base.devices import Context
 from ..base.dtypes import DType
 from ..base.errors import MXNetError, TooLarge, nearest
-from ..base.garbage import untrack
 from ..base.signals import Signal
 from .interface import Interface, Onnx, Quantizes
 from .node import (
@@ -565,7 +564,6 @@ def items_of(whole: Node) -> Nodes:
         item = table.get(key)
         if item is None:
             statistics.nodes += 1
-            untrack(key)
             item = table.setdefault(key, new_node(_ITEM, *key, type_, line, gradient_of))
         found.append(single(item))
     return tuple(found)
@@ -584,8 +582,6 @@ def label_results(result: Any, call: tuple[Operator, Nodes, tuple[Any, ...]]) ->
             statistics.nodes += 1
             label = new_node(_COMPOSITE, *key, node.type or type_of(node), line, gradient_of)
             label.call = call
-            for each in (key, key[1]):
-                untrack(each)
             label = table.setdefault(key, label)
         found.append(label)
     return found[0] if is_one else tuple(found)

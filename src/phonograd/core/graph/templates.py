@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..base.garbage import untrack
 from .generic import GenericTemplate, Pattern, generalize, pattern_of
 from .node import FORGOTTEN, Node, Recipe, TensorType, creation_facts, new_node, statistics, type_of
 
@@ -124,8 +123,6 @@ class Template:
                 found = new_node(operator, inputs, attributes, type_, line, gradient_of, recipe)
                 if item is not None:
                     found.call = attributes[0]
-                    untrack(attributes)
-                untrack(key)
                 found = table.setdefault(key, found)
             values.append(found)
         statistics.nodes += made
@@ -359,10 +356,6 @@ def _template(given: Arguments, results: Any) -> Any:
         places[node] = count + len(steps)
         # nothing else refers to an expression of placeholders
         node.operator.table.pop((node.inputs, node.attributes), None)
-        for source in node.inputs:
-            if source.detached is node:
-                # they would keep each other alive
-                source.detached = None
         type_ = type_of(node)
         recipe = Recipe(attributes, type_) if item is None else None
         sources = tuple([places[source] for source in node.inputs])

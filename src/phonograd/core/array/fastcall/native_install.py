@@ -12,7 +12,6 @@ from types import FunctionType, ModuleType
 from typing import Any
 
 from ...base.dtypes import FLOAT32
-from ...base.garbage import untrack
 from ...base.modules import stored_names
 from ...graph import extension
 from ...graph.node import FORGOTTEN, Node
@@ -142,7 +141,6 @@ def _extender(declared: Operator, arrays: int) -> Callable[[tuple[Any, ...]], No
         node = extension.extend(declared, nodes, key[arrays:])
         if type(node) is not Node:
             return None
-        untrack(key)
         calls[key] = node
         return node
 
