@@ -10,7 +10,7 @@ onnxruntime runs the network that its own quantizer makes of our float32 export 
 
 ``--write`` keeps the results and writes the table of docs/quantization.md. It needs both other libraries: ``--torch``
 names a Python with PyTorch, and onnxruntime and onnx are in the environment of this library (``pip install onnx
-onnxruntime``). All of it takes 4 minutes on an idle machine with two cores.
+onnxruntime``). All of it takes about a minute on an idle machine with two cores.
 """
 
 from __future__ import annotations
