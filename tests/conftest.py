@@ -30,6 +30,6 @@ def planned() -> Iterator[None]:
 def known_program() -> None:
     """Begin each test as a program that is not new all the time: tests before it were."""
     NOVELTY.forget()
-    if LOCAL.trace.is_immediate or LOCAL.trace.handles:
+    if LOCAL.trace.is_immediate:
         LOCAL.trace.flush(end=True)
         LOCAL.trace = Trace()
