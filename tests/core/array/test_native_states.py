@@ -276,8 +276,10 @@ class Snapshot:
 
 @pytest.fixture(autouse=True)
 def graphs_only(monkeypatch):
-    """Make nodes of all calls, although all programs are new."""
+    """Make nodes of all calls, although all programs are new, and forget none."""
     monkeypatch.setattr(novelty, "MANY_NEW", 1 << 30)
+    with settings.override(node_limit=1 << 30):
+        yield
 
 
 def run(seed, steps):
