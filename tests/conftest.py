@@ -28,8 +28,9 @@ def planned() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def known_program() -> None:
-    """Begin each test as a program that is not new all the time: tests before it were."""
+    """Begin each test with an empty trace, as a program that is not new all the time: tests before it were."""
     NOVELTY.forget()
-    if LOCAL.trace.is_immediate:
+    if LOCAL.trace.handles or LOCAL.trace.leaves:
         LOCAL.trace.flush(end=True)
+    if LOCAL.trace.is_immediate:
         LOCAL.trace = Trace()
