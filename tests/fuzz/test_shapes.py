@@ -1,4 +1,4 @@
-"""What was learned from calls with other shapes never changes a result (see :mod:`tests.fuzz.shapes`)."""
+"""Templates learned from calls with other shapes never change a result (see :mod:`tests.fuzz.shapes`)."""
 
 from __future__ import annotations
 

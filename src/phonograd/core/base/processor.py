@@ -32,7 +32,7 @@ _FORMAT = 1
 
 
 class Facts(NamedTuple):
-    """What the system tells about the processor."""
+    """Facts about the processor that the system gives."""
 
     model: str = ""
     cores: int = 1
@@ -43,7 +43,7 @@ class Facts(NamedTuple):
 
 
 class Rates(NamedTuple):
-    """How fast the processor is, on one thread; the defaults are those of an Intel Xeon with AMX, 2 cores.
+    """Speeds of the processor on one thread; the defaults are those of an Intel Xeon with AMX, 2 cores.
 
     ``python -m phonograd tune`` measures them.
     """

@@ -25,7 +25,7 @@ MOST_SEQUENCES = 1024
 
 
 class _Novelty(threading.local):
-    """What one thread has evaluated of late."""
+    """Count the new graphs that one thread has evaluated of late."""
 
     def __init__(self) -> None:
         self._score = 0
@@ -66,7 +66,7 @@ class _Novelty(threading.local):
 
     @property
     def is_high(self) -> bool:
-        """Whether the next calls are probably new."""
+        """True if the next calls are probably new."""
         return self._score >= MANY_NEW and settings.active.immediate
 
 
