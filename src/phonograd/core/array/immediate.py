@@ -29,6 +29,7 @@ from ..graph.operator import Array, Operator
 from ..observe.anomaly import detection
 from ..ops.math.structural import LEAF, leaf
 from ..plan.cache import EVALUATED, PLANNED, PLANS, eager_is_available
+from ..plan.eager_results import own_all
 from ..run import memory_pool
 from ..run.reference import resolve
 from ..trace.flags import FLAGS, RECORDING
@@ -99,10 +100,7 @@ class _Call:
                 append(function(*map(get, places)))
         finally:
             float_errors.restore(token)
-        found: list[Array] = []
-        for number in self.results:
-            found.append(_own(values[number], (*arrays, *found)))
-        return found
+        return own_all(arrays, values, self.results, [True] * len(self.results))
 
 
 #: kinds of calls; None for those that become nodes
@@ -284,7 +282,7 @@ def _run_one(found: _Call, arrays: Sequence[Array]) -> Array | None:
         return None
     finally:
         float_errors.restore(token)
-    return _own(value, arrays)
+    return own_all(arrays, (value,), (0,), (True,))[0]
 
 
 def _compute_large(found: _Call, arrays: Sequence[Array]) -> Array:
@@ -293,26 +291,6 @@ def _compute_large(found: _Call, arrays: Sequence[Array]) -> Array:
     out = memory_pool.allocate(shape, dtype, memory_pool.room_for(math.prod(shape) * dtype.itemsize))
     found.function(*arrays, out=out)
     return out
-
-
-def _own(value: Any, others: Sequence[Array]) -> Array:
-    """Return a result as a contiguous array that shares no memory with others; large ones are in the memory pool."""
-    if type(value) is not _NDARRAY:
-        value = np.array(value, order="C")
-    if value.nbytes >= memory_pool.SMALLEST_BLOCK:
-        base = value.base
-        is_own = base is not None and memory_pool.is_block(base) and value.flags.c_contiguous
-        if is_own and base.nbytes < 2 * value.nbytes and not any([other.base is base for other in others]):
-            return value  # type: ignore[no-any-return]
-        made = memory_pool.allocate(value.shape, value.dtype, memory_pool.room_for(value.nbytes))
-        made[...] = value
-        return made
-    if value.base is not None or not value.flags.c_contiguous:
-        return np.array(value, order="C")
-    for other in others:
-        if other is value:
-            return value.copy()
-    return value  # type: ignore[no-any-return]
 
 
 def _run(found: _Call, arrays: Sequence[Array]) -> list[Array] | None:
