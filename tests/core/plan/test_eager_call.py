@@ -9,7 +9,7 @@ import pytest
 
 from phonograd import nd
 from phonograd.core.base.errors import MXNetError
-from phonograd.core.graph.generic import insert, pattern_of, with_extents
+from phonograd.core.graph.generic import insert, pattern_of, shapes_of, with_extents
 from phonograd.core.graph.node import Node
 from phonograd.core.graph.operator import REGISTRY
 from phonograd.core.ops.math.structural import leaf
@@ -17,7 +17,7 @@ from phonograd.core.plan import eager_call
 from phonograd.core.plan.eager_call import generalize_call
 
 from ...fuzz import ways
-from ..graph.test_generic import OTHERS
+from ..graph.test_generic import OTHERS, without_repeats
 from ..ops.checks import Sample
 from .test_samples import every_sample
 
@@ -51,12 +51,20 @@ def test_steps_hold_for_other_extents(sample: Sample) -> None:
         if max([node.size for node in others]) > 1 << 18:
             # such calls are not immediate
             continue
+        shapes = shapes_of(others)
+        if not found.condition(shapes):
+            continue
         expected = eager_call._steps_of(make(others), others)
+        assert expected is not None
         inserted = [
-            step._replace(attributes=insert(step.attributes, others), shape=insert(step.shape, others), lowering=None)
+            step._replace(attributes=insert(step.attributes, shapes), shape=insert(step.shape, shapes), lowering=None)
             for step in found._steps
         ]
-        assert inserted == expected
+        one, two = [
+            without_repeats([(step.places, step._replace(places=())) for step in steps], len(others))
+            for steps in (inserted, expected)
+        ]
+        assert one[0] == two[0]
 
 
 @pytest.mark.parametrize("name", ["tanh", "log_softmax", "mean", "take", "dot", "Reshape", "broadcast_add"])
@@ -76,8 +84,8 @@ def test_common_operators_are_among_them(name: str) -> None:
         for shape in [(3, 4), (5, 7), (8, 9)]:
             call(nd.array(chance.normal(size=shape)))
             call(nd.array(chance.normal(size=shape)))
-        found = [value for key, value in immediate._patterns.items() if key[0] is declared]
-    assert "_General" in [type(each).__name__ for each in found]
+        found = [learned for key, learned in immediate._patterns.items() if key[0] is declared]
+    assert any([learned.variants for learned in found])
 
 
 def test_calls_that_do_not_exist_for_made_up_extents_have_none() -> None:

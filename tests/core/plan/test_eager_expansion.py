@@ -10,7 +10,7 @@ import pytest
 
 from phonograd import autograd, nd, settings
 from phonograd.core.base.dtypes import FLOAT32
-from phonograd.core.graph.generic import Pattern, insert, pattern_of, with_extents
+from phonograd.core.graph.generic import Pattern, insert, pattern_of, shapes_of, with_extents
 from phonograd.core.graph.node import Node, new_node
 from phonograd.core.graph.operator import REGISTRY, single
 from phonograd.core.ops.math.structural import leaf
@@ -20,7 +20,7 @@ from phonograd.core.plan.eager_expansion import Expansions
 from phonograd.core.plan.expansion import Order
 from phonograd.core.run.reference import resolve
 
-from ..graph.test_generic import OTHERS
+from ..graph.test_generic import OTHERS, without_repeats
 from ..graph.test_templates import build
 from ..ops.checks import Sample
 from .test_samples import every_sample
@@ -32,21 +32,30 @@ def _check(node: Node, order: Order, given: Sequence[Node], pattern: Pattern) ->
     found = None if steps is None else eager_expansion._generalize(node, steps, given, pattern)
     if found is None:
         return
+    general, condition = found
     for extents in OTHERS:
         stand_ins = with_extents(given, dict(zip(pattern.extents, extents, strict=False)))
         other = pattern_of(stand_ins, node.attributes)
         if other is None or other[:2] != (pattern.key, extents[: len(pattern.extents)]):
             continue
         leaves = [leaf(number, each.shape, each.dtype) for number, each in enumerate(stand_ins) if each is not None]
+        shapes = shapes_of(leaves)
+        if not condition(shapes):
+            continue
         type_ = node.operator.result_type(tuple(leaves), node.attributes)
         alone = new_node(node.operator, tuple(leaves), node.attributes, type_, None, None)
         expected = eager_expansion._steps_of(alone, Order([alone], leaves), leaves)
         assert expected is not None
         inserted = [
-            step._replace(attributes=insert(step.attributes, leaves), shape=insert(step.shape, leaves))
-            for step in found.steps
+            step._replace(attributes=insert(step.attributes, shapes), shape=insert(step.shape, shapes))
+            for step in general.steps
         ]
-        assert (inserted, found.result) == tuple(expected)
+        (one, first), (two, second) = [
+            without_repeats([(step.places, step._replace(places=())) for step in steps], len(leaves))
+            for steps in (inserted, expected.steps)
+        ]
+        assert one == two
+        assert first.get(general.result, general.result) == second.get(expected.result, expected.result)
 
 
 @every_sample

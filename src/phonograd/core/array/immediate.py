@@ -23,7 +23,7 @@ from ..base.dtypes import convert_scalar
 from ..base.errors import MXNetError
 from ..base.outside import is_from_outside
 from ..base.settings import active
-from ..graph.generic import Pattern, pattern_of_shapes
+from ..graph.generic import Learned, Pattern, pattern_of_shapes
 from ..graph.node import FORGOTTEN, Node, of_one_call
 from ..graph.operator import Array, Operator
 from ..observe.anomaly import detection
@@ -304,9 +304,8 @@ def _run(found: _Call, arrays: Sequence[Array]) -> list[Array] | None:
         return None
 
 
-#: calls for any extents by operator, attributes and pattern; the extents of a pattern that was seen once; None for
-#: patterns that have none
-_patterns: dict[Any, Any] = {}
+#: calls for any extents by operator, attributes and pattern
+_patterns: dict[Any, Learned[_General]] = {}
 FORGOTTEN.connect(_patterns.clear)
 
 
@@ -320,7 +319,8 @@ def _make(
         _calls.clear()
     pattern = pattern_of_shapes([(array.dtype.num, array.shape) for array in arrays], attributes)
     among = None if pattern is None else (declared, attributes, pattern.key)
-    if among is not None and (known := _patterns.get(among)).__class__ is _General:
+    learned = None if among is None else _patterns.get(among)
+    if learned is not None and (known := learned.find(arrays)) is not None:
         return known.call(key, len(arrays))
     if not trace.handles and not trace.leaves:
         # nothing is pending whose nodes have to be found again
@@ -356,26 +356,26 @@ def _learn(
     found = _call_of([resolve(node) for node in nodes], len(arrays), is_list)
     if pattern is None or several or found is None:
         return found
-    before = _patterns.get(among, ())
-    if before == ():
+    learned = _patterns.get(among)
+    if learned is None:
         if len(_patterns) >= MOST_CALLS:
             _patterns.clear()
-        _patterns[among] = pattern.extents
-    elif before is not None and before != pattern.extents:
+        _patterns[among] = Learned(pattern.extents)
+    elif learned.is_to_learn(pattern.extents):
         from ..plan.eager_call import generalize_call
 
         general = generalize_call(result, leaves, attributes, pattern, make)
-        _patterns[among] = None if general is None else _General(general, found.nodes)
+        learned.learn(None if general is None else _General(general, found.nodes))
     return found
 
 
 class _General:
-    """A kind of call for all extents of a pattern."""
+    """A kind of call for all extents of a pattern that meet a condition."""
 
-    __slots__ = ("_function", "_nodes")
+    __slots__ = ("_function", "_nodes", "condition")
 
     def __init__(self, function: AnyExtents, nodes: list[Node]) -> None:
-        self._function, self._nodes = function, nodes
+        self._function, self._nodes, self.condition = function, nodes, function.condition
 
     def call(self, key: Any, count: int) -> _Call:
         """Return the call for new extents, which is remembered with its functions when it has run."""

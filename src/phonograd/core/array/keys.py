@@ -26,7 +26,8 @@ import numpy as np
 
 from ..base.errors import MXNetError
 from ..graph.node import Shape
-from ..ops.vision.regions import bounds, region_shape
+from ..graph.shapes import sliced_shape
+from ..ops.vision.regions import bounds
 
 __all__ = ["Advanced", "Basic", "is_contiguous", "parse", "simple", "value_shape"]
 
@@ -251,7 +252,7 @@ def _basic(parts: tuple[Any, ...], shape: Shape) -> Basic:
             slices.append(slice(*part))
             result.append(axis)
     begin, end, step = bounds(slices, shape)
-    target = region_shape(begin, end, step)
+    target = sliced_shape(begin, end, step)
     extents = tuple([1 if axis is None else target[axis] for axis in result])
     return Basic(
         begin=begin,
@@ -285,7 +286,7 @@ def is_contiguous(slices: list[slice] | tuple[slice, ...], shape: Shape) -> bool
     False
     """
     begin, end, step = bounds(slices, shape)
-    region = region_shape(begin, end, step)
+    region = sliced_shape(begin, end, step)
     if 0 in region:
         return True
     partial = False
@@ -343,7 +344,7 @@ def _advanced_form(form: tuple[_Span | _Block | None, ...], shape: Shape) -> Adv
             if part is not None:
                 slices.append(slice(*part))
     begin, end, step = bounds(slices, shape)
-    region = region_shape(begin, end, step)
+    region = sliced_shape(begin, end, step)
     expanded = tuple([1 if axis is None else region[axis] for axis in sources])
     target, new_axes = _shape_of_picked(expanded, layout, _common_shape(blocks), sources)
     return Advanced(

@@ -13,9 +13,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..graph.generic import GenericTemplate, insert, is_inserted, pattern_of
+from ..graph.extents import Formula
+from ..graph.generic import GenericTemplate, insert, pattern_of, shapes_of
 from ..graph.gradient_rules import gradient_attributes, gradient_call
-from ..graph.node import FORGOTTEN, Node, TensorType, new_node, of_one_call, type_of
+from ..graph.node import FORGOTTEN, Node, Shape, TensorType, new_node, of_one_call, type_of
 from ..graph.operator import ABSENT, REGISTRY, Array, Operator
 from ..graph.templates import Label, Template, Templates
 from ..ops.math.primitives import matmul, swap_last
@@ -230,9 +231,9 @@ class _Remade(NamedTuple):
     sources: list[Node]
     type: TensorType
 
-    def function(self, arguments: Sequence[Node | None]) -> Function:
-        """Return the function for certain arguments."""
-        attributes = insert(self.attributes, arguments)
+    def function(self, shapes: Sequence[Shape]) -> Function:
+        """Return the function for certain shapes of the arguments."""
+        attributes = insert(self.attributes, shapes)
         node = new_node(self.operator, tuple(self.sources), attributes, self.type, None, None)
         return function_for_any_shapes(node, self.sources)
 
@@ -297,9 +298,9 @@ class _RuleMaker:
             for number, place in self.new_constants:
                 constants[place] = _value(nodes[number])
         if self.remade:
-            calls = calls.copy()
+            calls, shapes = calls.copy(), shapes_of(arguments)
             for each in self.remade:
-                calls[each.number] = each.function(arguments), calls[each.number][1]
+                calls[each.number] = each.function(shapes), calls[each.number][1]
         return constants, calls
 
     def need(self, place: int) -> int:
@@ -352,7 +353,7 @@ class _RuleMaker:
 
     def _is_inserted(self, place: int) -> bool:
         """Return whether the attributes at a place depend on the extents of the arguments."""
-        return bool(self._forms) and is_inserted(self._forms[place - self._first])
+        return bool(self._forms) and self._forms[place - self._first].__class__ is Formula
 
     def _step(self, place: int) -> Any:
         """Return a step of the template; constants are steps, too."""
@@ -484,8 +485,8 @@ def _rule_of(node: Node, out_grads: Sequence[Any]) -> Any:
     return found
 
 
-#: rules for any extents by operator, attributes and pattern of extents
-_of_patterns: dict[Any, _Rule] = {}
+#: rules for any extents, and the templates that say for which, by operator, attributes and pattern of extents
+_of_patterns: dict[Any, GenericTemplate] = {}
 FORGOTTEN.connect(_of_patterns.clear)
 
 
@@ -500,8 +501,11 @@ def _pattern_key(node: Node) -> Any:
 def _from_pattern(node: Node) -> _Rule | None:
     """Return the rule of a node if one for any extents is known that fits."""
     found = _of_patterns.get(_pattern_key(node))
+    if found is None:
+        return None
     # it takes nothing but shapes from the arguments, and the gradient has that of the node
-    return None if found is None else found.for_extents((node, node, *node.inputs))
+    arguments = node, node, *node.inputs
+    return found.rule.for_extents(arguments) if found.condition(shapes_of(arguments)) else None
 
 
 #: operators whose rules ask for the operators of their inputs
@@ -537,7 +541,7 @@ def _make_rule(node: Node, out_grads: Sequence[Any]) -> tuple[bool, Any]:
         if not asks and (key := _pattern_key(node)) is not None:
             if len(_of_patterns) >= MOST_KINDS:
                 _of_patterns.clear()
-            _of_patterns[key] = generic.rule
+            _of_patterns[key] = generic
         return asks, generic.rule.for_extents(arguments)
     with of_one_call():
         template = templates.find(arguments, attributes, rule, at_once=True)

@@ -2,16 +2,17 @@
 
 Takes rules from :mod:`phonograd.core.graph.templates`. A template is made for certain shapes. A program whose shapes
 are always new (batches of another size, sequences of another length) would run every rule each time. So a rule that
-meets another combination of extents is recorded for two more, made up, combinations. If all three templates have the
-same steps, and every number in them is the same or the same product of extents, then the steps hold for all
-combinations: the template of another one is made by inserting its extents.
+meets another combination of extents is recorded with traced extents (:mod:`phonograd.core.graph.extents`): each number
+in the template is then a formula of the shapes, and what the rule has asked of the extents is known. Other extents that
+give the same answers lead to the same template with other numbers. It is recorded for two more, made up, combinations
+with these answers, because functions of C see plain numbers: all three templates must have the same steps and formulas,
+and a number without a formula must be the same in all of them, or the same product of extents.
 
 Combinations of extents of one *pattern* have the same places of zeros, ones, equal extents and extents that are numbers
-among the attributes, and the other extents lie between the same numbers, so a rule that tells such cases apart is
-recorded for each of them. The made-up extents are as small as the pattern allows in one combination and as large in the
-other, so a rule that compares extents with a bound gives different templates, and there is no generic one. They grow in
-the order of the pattern in one and shrink in the other, so the same is true of a rule that compares extents with each
-other. Extents beyond a limit have no pattern: nothing was recorded for such large ones.
+among the attributes, and the other extents lie between the same numbers. Most questions of rules are answered by the
+pattern alone. The made-up extents are as small as the pattern allows in one combination and as large in the other, and
+grow in the order of the pattern in one and shrink in the other, wherever that gives the same answers. Extents beyond a
+limit have no pattern: nothing was recorded for such large ones.
 """
 
 from __future__ import annotations
@@ -21,11 +22,13 @@ import contextlib
 import functools
 import itertools
 import math
+import random
 from collections.abc import Callable, Container, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 
 from ..base.dtypes import DType, convert_scalar
 from ..base.errors import MXNetError
+from .extents import Condition, Formula, Questions, is_traced, is_tracing, traced_shapes, tracing
 from .node import Node, Recipe, Shape, TensorType, creation_facts, new_node, statistics, tensor_type, type_of
 
 if TYPE_CHECKING:
@@ -35,14 +38,17 @@ if TYPE_CHECKING:
 __all__ = [
     "Differ",
     "GenericTemplate",
+    "Learned",
     "Pattern",
+    "Samples",
     "Unifier",
     "generalize",
     "insert",
-    "is_inserted",
     "made_up_extents",
     "pattern_of",
     "pattern_of_shapes",
+    "samples_of",
+    "shapes_of",
     "with_extents",
 ]
 
@@ -51,6 +57,10 @@ _MOST_EXTENTS = 10
 #: the largest extents of patterns, by the number of axes or different extents; an expression may grow with its extents
 _LIMITS = {1: 1 << 17, 2: 1 << 13, 3: 1 << 12}
 _LIMIT = 2081
+#: combinations of extents of one pattern that are learned from, each of which led a rule another way
+_MOST_TRIES = 4
+#: combinations of extents that are tried to find some that lead a rule the same way
+_MOST_COMBINATIONS = 64
 
 Arguments = Sequence["Node | None"]
 
@@ -124,27 +134,55 @@ def _numbers_in(value: Any) -> list[int]:
     return [number for part in value for number in _numbers_in(part)] if value.__class__ is tuple else []
 
 
-class _Product(NamedTuple):
-    """The product of some neighbouring extents of an argument, or a number made of it."""
-
-    argument: int
-    first: int
-    last: int
-    convert: Callable[[int], Any]
+def shapes_of(arguments: Sequence[Any]) -> list[Shape]:
+    """Return the shapes of nodes or arrays, of which some may be left out."""
+    return [() if each is None else each.shape for each in arguments]
 
 
-def _same(value: int) -> int:
-    return value
+def insert(value: Any, shapes: Sequence[Shape]) -> Any:
+    """Return attributes, or a shape, for arguments of certain shapes."""
+    return value(shapes) if value.__class__ is Formula else value
 
 
-def _float(value: int) -> float:
-    return float(value)
+class _Conditional(Protocol):
+    """Something that holds for arguments whose shapes meet a condition."""
+
+    condition: Condition
 
 
-class _Inserted(NamedTuple):
-    """A tuple with products among its parts."""
+_T = TypeVar("_T", bound=_Conditional)
 
-    parts: tuple[Any, ...]
+
+class Learned(Generic[_T]):
+    """What was learned about calls of one pattern: nothing at first, then one thing for each way a rule may take."""
+
+    __slots__ = ("_extents", "_tries", "variants")
+
+    def __init__(self, extents: tuple[int, ...]) -> None:
+        self._extents = extents
+        self.variants: tuple[_T, ...] = ()
+        self._tries = 0
+
+    def find(self, arguments: Sequence[Any]) -> _T | None:
+        """Return what was learned for arguments like these, which are nodes or arrays."""
+        variants = self.variants
+        if not variants:
+            return None
+        shapes = [() if each is None else each.shape for each in arguments]
+        for each in variants:
+            if each.condition(shapes):
+                return each
+        return None
+
+    def is_to_learn(self, extents: tuple[int, ...]) -> bool:
+        """Return whether to learn from extents for which there is nothing yet: they are new, and so were others."""
+        return self._tries < _MOST_TRIES and extents != self._extents
+
+    def learn(self, found: _T | None) -> None:
+        """Note what was learned, None if nothing holds for all extents."""
+        self._tries += 1
+        if found is not None:
+            self.variants = (*self.variants, found)
 
 
 class Differ(Exception):
@@ -154,22 +192,25 @@ class Differ(Exception):
 class GenericTemplate:
     """A template whose attributes are numbers, or products of extents of its arguments."""
 
-    __slots__ = ("_constants", "_results", "_steps", "rule")
+    __slots__ = ("_constants", "_results", "_steps", "condition", "rule")
 
-    def __init__(self, constants: list[Any], steps: list[Any], results: Any) -> None:
+    def __init__(self, constants: list[Any], steps: list[Any], results: Any, condition: Condition) -> None:
         self._constants, self._steps, self._results = constants, steps, results
+        #: for which shapes of arguments it holds
+        self.condition = condition
         #: the function of arrays that it stands for
         self.rule: Any = None
 
     def constants(self, arguments: Arguments) -> list[Node]:
         """Return the constants for certain arguments."""
         values: list[Any] = [*arguments]
+        shapes = shapes_of(arguments) if self._constants else []
         for declared, places, attributes, type_ in self._constants:
-            attributes = insert(attributes, arguments)
+            attributes = insert(attributes, shapes)
             if places:
                 made = declared.apply(tuple([values[place] for place in places]), attributes)
             else:
-                made = declared.source(attributes, insert(type_[0], arguments), *type_[1:])
+                made = declared.source(attributes, insert(type_[0], shapes), *type_[1:])
             values.append(made)
         return values[len(arguments) :]
 
@@ -180,22 +221,23 @@ class GenericTemplate:
 
     def has_new_shape(self, number: int) -> bool:
         """Return whether the shape of a constant depends on extents."""
-        return is_inserted(self._constants[number][3][0])
+        return self._constants[number][3][0].__class__ is Formula
 
     def template(self, arguments: Arguments) -> Template:
         """Return the template for certain arguments."""
         from .templates import Template
 
         constants = self.constants(arguments)
+        shapes = shapes_of(arguments)
         values: list[Any] = [*arguments, *constants]
         steps: list[Any] = []
         for declared, places, attributes, item, shape, facts in self._steps:
             inputs = tuple([values[place] for place in places])
-            attributes = insert(attributes, arguments)
+            attributes = insert(attributes, shapes)
             if item.__class__ is int:
                 type_ = type_of(inputs[0]).items[item]
             else:
-                type_ = _type(declared, inputs, attributes, insert(shape, arguments), facts)
+                type_ = _type(declared, inputs, attributes, insert(shape, shapes), facts)
             recipe = Recipe(attributes, type_) if item is None else None
             steps.append((declared, places, attributes, type_, item, recipe))
             values.append(new_node(declared, inputs, attributes, type_, None, None))
@@ -207,17 +249,18 @@ class GenericTemplate:
         """Return the results of the rule for arguments, as the template for their extents does."""
         values: list[Any] = [*arguments, *self.constants(arguments)]
         line, gradient_of = creation_facts()
+        shapes = shapes_of(arguments)
         made = 0
         for declared, places, attributes, item, shape, facts in self._steps:
             inputs = tuple([values[place] for place in places])
             if item is None:
-                attributes = insert(attributes, arguments)
+                attributes = insert(attributes, shapes)
             elif item.__class__ is int:
                 # one output of an operator with several
                 values.append(inputs[0][item])
                 continue
             elif item is True:
-                values.append(declared.apply(inputs, insert(attributes, arguments)))
+                values.append(declared.apply(inputs, insert(attributes, shapes)))
                 continue
             else:
                 call = item.operator, tuple([values[place] for place in item.places]), item.attributes
@@ -226,7 +269,7 @@ class GenericTemplate:
             found = table.get(key)
             if found is None:
                 made += 1
-                type_ = _type(declared, inputs, attributes, insert(shape, arguments), facts)
+                type_ = _type(declared, inputs, attributes, insert(shape, shapes), facts)
                 found = new_node(declared, inputs, attributes, type_, line, gradient_of)
                 if item is not None:
                     found.call = attributes[0]
@@ -258,30 +301,86 @@ def generalize(
 
     ``record`` records the rule; it may ask for the operators of the arguments at some places.
     """
-    pattern = pattern_of(arguments, attributes)
+    pattern = None if is_tracing() else pattern_of(arguments, attributes)
     if pattern is None or not pattern.extents:
         return None
-    samples: list[tuple[Arguments, Template]] = [(arguments, first)]
-    for others in made_up_extents(pattern, attributes):
-        made_up = with_extents(arguments, others)
-        try:
-            asked, template = record(rule, made_up)
-        except (MXNetError, AssertionError, ValueError, TypeError, IndexError, ZeroDivisionError):
-            # no such call exists: the extents depend on each other
-            return None
+
+    def record_one(others: Arguments) -> Template:
+        asked, template = record(rule, others)
         if not set(asked) <= set(may_ask) or template.__class__ is not first.__class__:
-            return None
-        samples.append((made_up, template))
-    if len(samples) < 3:
-        return None
+            raise Differ
+        for node in template.constants:
+            if _has_traced((node.attributes, node.shape)):
+                # nothing else refers to it
+                node.operator.table.pop((node.inputs, node.attributes), None)
+        return template
+
     try:
-        return _unify(samples)
+        return _unify(samples_of(record_one, arguments, pattern, attributes))
     except Differ:
         return None
 
 
-def made_up_extents(pattern: Pattern, attributes: tuple[Any, ...]) -> list[dict[int, int]]:
-    """Return two combinations of other extents, by extent, that have the same pattern; none if there are none."""
+_R = TypeVar("_R")
+
+
+class Samples(NamedTuple, Generic[_R]):
+    """What a rule does for three combinations of extents that lead it the same way."""
+
+    results: list[_R]
+    arguments: list[Arguments]
+    condition: Condition
+    """Whether shapes of arguments lead the rule that way."""
+
+
+def samples_of(
+    rule: Callable[[Arguments], _R], arguments: Arguments, pattern: Pattern, attributes: tuple[Any, ...]
+) -> Samples[_R]:
+    """Return what a rule does for the extents of some arguments, and for two more combinations that are made up.
+
+    Differ is raised if there are none that lead it the same way.
+    """
+    shapes = shapes_of(arguments)
+    result, given, questions = _run(rule, arguments, {extent: extent for extent in pattern.extents}, pattern.limit)
+    results, every, holds = [result], [given], Condition(questions)
+    for others in made_up_extents(pattern, attributes, lambda others: holds(_replaced(shapes, others))):
+        result, given, more = _run(rule, arguments, others, pattern.limit)
+        if more.answers != questions.answers:
+            # it depends on something that is not traced
+            raise Differ
+        results.append(result)
+        every.append(given)
+    if len(results) < 3:
+        raise Differ
+    return Samples(results, every, holds)
+
+
+def _run(
+    rule: Callable[[Arguments], _R], arguments: Arguments, others: dict[int, int], limit: int
+) -> tuple[_R, Arguments, Questions]:
+    """Return the result of a rule for other extents, by extent, the arguments that it was given, and its questions."""
+    questions = Questions(limit)
+    given = with_extents(arguments, others, questions)
+    try:
+        with tracing():
+            result = rule(given)
+    except (MXNetError, AssertionError, ValueError, TypeError, IndexError, KeyError, ZeroDivisionError) as error:
+        # no such call exists: the extents depend on each other
+        raise Differ from error
+    # what is compared later is not asked by the rule
+    return result, given, questions.copy()
+
+
+def _replaced(shapes: Sequence[Shape], others: dict[int, int]) -> list[Shape]:
+    return [tuple([others.get(extent, extent) for extent in shape]) for shape in shapes]
+
+
+def made_up_extents(
+    pattern: Pattern, attributes: tuple[Any, ...], holds: Callable[[dict[int, int]], bool]
+) -> list[dict[int, int]]:
+    """Return two combinations of other extents, by extent, of the same pattern; fewer if there are none that hold."""
+    if len(pattern.extents) > _MOST_EXTENTS:
+        return []
     bounds, numbers = _numbers_of(attributes)
     ranges: dict[tuple[int, int], list[int]] = {}
     for extent in pattern.extents:
@@ -304,7 +403,23 @@ def made_up_extents(pattern: Pattern, attributes: tuple[Any, ...]) -> list[dict[
             return []
         small.update(zip(extents, growing))
         large.update(zip(extents, shrinking))
-    return [small, large] if len(pattern.extents) <= _MOST_EXTENTS else []
+    met = {extent: extent for extent in pattern.extents}
+    found = [others for others in (small, large) if holds(others)]
+    chance = random.Random(len(found))
+    for attempt in range(_MOST_COMBINATIONS):
+        if len(found) == 2:
+            break
+        # smaller and smaller ones: rules ask for small numbers more often than for large ones
+        others: dict[int, int] = {}
+        for (below, above), extents in ranges.items():
+            free = range(below + 1, max(above >> (attempt // 4), below + 1 + 4 * len(extents)))
+            drawn = chance.sample(free, min(len(free), 4 * len(extents)))
+            others.update(zip(extents, [number for number in drawn if number < above and number not in numbers]))
+        if len(others) < len(met) or others == met or not holds(others):
+            continue
+        if not found or all([len({met[each], found[0][each], others[each]}) > 1 for each in met]):
+            found.append(others)
+    return found
 
 
 def _between(
@@ -327,29 +442,30 @@ def _is_prime(number: int) -> bool:
     return all([number % divisor for divisor in range(2, math.isqrt(number) + 1)])
 
 
-def with_extents(arguments: Arguments, others: dict[int, int]) -> list[Node | None]:
-    """Return stand-ins for arguments with other extents."""
+def with_extents(arguments: Arguments, others: dict[int, int], questions: Questions | None = None) -> list[Node | None]:
+    """Return stand-ins for arguments with other extents, by extent; traced ones if questions are to be noted."""
+    shapes = shapes_of(arguments)
+    found = _replaced(shapes, others) if questions is None else traced_shapes(shapes, others, questions)
     made: dict[Node, Node] = {}
-    for node in arguments:
+    for node, shape in zip(arguments, found, strict=True):
         if node is not None and node not in made:
             type_ = type_of(node)
-            shape = tuple([others.get(extent, extent) for extent in type_.shape])
             other = tensor_type(shape, type_.dtype, type_.context, type_.marked, None)
             made[node] = new_node(node.operator, (), (), other, None, None)
     return [None if node is None else made[node] for node in arguments]
 
 
-def _unify(samples: list[tuple[Arguments, Template]]) -> GenericTemplate:
+def _unify(samples: Samples[Template]) -> GenericTemplate:
     """Return what three templates have in common."""
-    templates = [template for _, template in samples]
+    templates = samples.results
     first = templates[0]
     for other in templates[1:]:
         if other.results != first.results or len(other.constants) != len(first.constants):
             raise Differ
         if len(other.steps) != len(first.steps):
             raise Differ
-    unifier = Unifier([arguments for arguments, _ in samples])
-    begin = len(samples[0][0])
+    unifier = Unifier(samples.arguments)
+    begin = len(samples.arguments[0])
     constants = []
     numbers = [{node: begin + number for number, node in enumerate(each.constants)} for each in templates]
     for nodes in zip(*[each.constants for each in templates]):
@@ -374,7 +490,7 @@ def _unify(samples: list[tuple[Arguments, Template]]) -> GenericTemplate:
             with contextlib.suppress(Differ):
                 shape = unifier.unify([part[3].shape for part in parts], type_.dtype)
         steps.append((declared, places, attributes, item, shape, _facts(type_)))
-    return GenericTemplate(constants, steps, first.results)
+    return GenericTemplate(constants, steps, first.results, samples.condition)
 
 
 def _facts(type_: TensorType) -> tuple[Any, ...]:
@@ -390,57 +506,85 @@ def _check_same(values: list[Any]) -> None:
 def _is_same_item(one: Any, two: Any) -> bool:
     if isinstance(one, int) or isinstance(two, int):
         return type(one) is type(two) and one == two
+    if _has_traced(one.attributes):
+        return False
     return all([getattr(one, name) == getattr(two, name) for name in ("operator", "places", "attributes", "index")])
 
 
-class Unifier:
-    """Finds the products of extents that numbers in three templates are."""
+def _has_traced(value: Any) -> bool:
+    return any([_has_traced(part) for part in value]) if value.__class__ is tuple else is_traced(value)
 
-    def __init__(self, samples: list[Arguments]) -> None:
-        shapes = [[() if node is None else node.shape for node in arguments] for arguments in samples]
-        #: where each product is found, by its values in the samples
-        self._products: dict[tuple[int, ...], tuple[int, int, int]] = {}
+
+class Unifier:
+    """Finds the formulas of numbers in three templates."""
+
+    def __init__(self, samples: Sequence[Arguments]) -> None:
+        shapes = [[tuple([int(extent) for extent in shape]) for shape in shapes_of(each)] for each in samples]
+        #: the formula of each product of neighbouring extents of an argument, by its values in the samples
+        self._products: dict[tuple[int, ...], str] = {}
         for argument, shape in enumerate(shapes[0]):
             for first, last in itertools.combinations(range(len(shape) + 1), 2):
                 values = tuple([math.prod(sample[argument][first:last]) for sample in shapes])
-                self._products.setdefault(values, (argument, first, last))
+                text = " * ".join([f"s[{argument}][{axis}]" for axis in range(first, last)])
+                self._products.setdefault(values, f"({text})")
 
     def unify(self, values: list[Any], dtype: DType) -> Any:
-        """Return the common form of the attributes of a node in the samples."""
+        """Return the common form of the attributes of a node in the samples: themselves, or a formula."""
+        kept: list[Any] = []
+        text = self._text(values, dtype, kept)
+        return values[0] if text is None else Formula(text, tuple(kept))
+
+    def _text(self, values: list[Any], dtype: DType, kept: list[Any]) -> str | None:
+        """Return a formula; None if the values are the same. Values that are part of it are kept."""
         first = values[0]
-        if all([type(value) is type(first) and value == first for value in values[1:]]):
-            return first
+        if any([is_traced(value) for value in values]):
+            texts = [value.formula if is_traced(value) else None for value in values]
+            if any([text is None or text != texts[0] for text in texts]):
+                raise Differ
+            return texts[0]
         if any([type(value) is not type(first) for value in values[1:]]):
             raise Differ
         if type(first) is tuple:
             if any([len(value) != len(first) for value in values[1:]]):
                 raise Differ
-            return _Inserted(tuple([self.unify(list(parts), dtype) for parts in zip(*values)]))
+            parts = [self._text(list(parts), dtype, kept) for parts in zip(*values)]
+            if all([part is None for part in parts]):
+                return None
+            written = [_keep(value, kept) if part is None else part for value, part in zip(first, parts)]
+            return f"({', '.join(written)},)"
+        if all([value == first for value in values[1:]]):
+            return None
         if type(first) is int:
-            return self._product(tuple(values), _same)
+            return self._product(tuple(values))
         if type(first) is float and all([value == int(value) for value in values]):
-            return self._product(tuple([int(value) for value in values]), _float)
+            return f"float({self._product(tuple([int(value) for value in values]))})"
         if type(first) is bytes:
-            return self._bytes(values, dtype)
+            return self._bytes(values, dtype, kept)
         raise Differ
 
-    def _product(self, values: tuple[int, ...], convert: Callable[[int], Any]) -> _Product:
-        place = self._products.get(values)
-        if place is None:
+    def _product(self, values: tuple[int, ...]) -> str:
+        found = self._products.get(values)
+        if found is None:
             raise Differ
-        return _Product(*place, convert)
+        return found
 
-    def _bytes(self, values: list[bytes], dtype: DType) -> _Product:
-        """Return the form of the bytes of a constant: a product of extents as a number of a dtype, or its inverse."""
+    def _bytes(self, values: list[bytes], dtype: DType, kept: list[Any]) -> str:
+        """Return the formula of the bytes of a constant: a product of extents in a dtype, or its inverse."""
         converted: list[Callable[[int], Any]] = [
             lambda product: convert_scalar(product, dtype).tobytes(),
             lambda product: convert_scalar(1 / product, dtype).tobytes(),
         ]
         for convert in converted:
-            for products, place in self._products.items():
+            for products, text in self._products.items():
                 if _are_converted(convert, products, values):
-                    return _Product(*place, convert)
+                    return f"{_keep(convert, kept)}({text})"
         raise Differ
+
+
+def _keep(value: Any, kept: list[Any]) -> str:
+    """Return how a formula refers to a value that is kept with it."""
+    kept.append(value)
+    return f"k[{len(kept) - 1}]"
 
 
 def _are_converted(convert: Callable[[int], Any], products: Sequence[int], values: list[bytes]) -> bool:
@@ -449,17 +593,3 @@ def _are_converted(convert: Callable[[int], Any], products: Sequence[int], value
     except OverflowError:
         # a product of made-up extents that the dtype cannot hold
         return False
-
-
-def is_inserted(value: Any) -> bool:
-    """Return whether attributes depend on extents."""
-    return value.__class__ is _Product or value.__class__ is _Inserted
-
-
-def insert(value: Any, arguments: Sequence[Any]) -> Any:
-    """Return attributes with the extents of arguments, which are nodes or arrays."""
-    if value.__class__ is _Inserted:
-        return tuple([insert(part, arguments) for part in value.parts])
-    if value.__class__ is _Product:
-        return value.convert(math.prod(arguments[value.argument].shape[value.first : value.last]))
-    return value

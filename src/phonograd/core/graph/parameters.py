@@ -34,6 +34,7 @@ import numpy as np
 
 from ..base.dtypes import as_dtype
 from ..base.errors import MXNetError
+from .extents import Extent, TracedFloat
 from .parameter_text import read_bool, read_float, read_floats, read_int, read_optional_ints, read_shape
 
 __all__ = ["REQUIRED", "Axis", "Count", "Counts", "Floats", "Number", "Numbers", "OptionalInts", "Parameter"]
@@ -73,7 +74,7 @@ def _integer(value: Any) -> int:
     # equal values mean equal calls: 2.0 is 2, True is 1
     if isinstance(value, float) and value.is_integer():
         return int(value)
-    return _operator.index(value)
+    return value if isinstance(value, Extent) else _operator.index(value)
 
 
 class _NegativeZero(float):
@@ -98,7 +99,7 @@ def _number(value: Any) -> float:
         value = _plain(value)
         if not isinstance(value, (int, float)):
             raise TypeError(value)
-        number = float(value)
+        number = value.to_float() if isinstance(value, (Extent, TracedFloat)) else float(value)
     return number if number or math.copysign(1.0, number) > 0 else _NEGATIVE_ZERO
 
 

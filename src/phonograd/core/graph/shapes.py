@@ -18,6 +18,7 @@ __all__ = [
     "real_axes",
     "real_axis",
     "reduction_axes",
+    "sliced_shape",
     "with_ones",
     "without",
 ]
@@ -101,6 +102,16 @@ def concatenated_shape(shapes: Sequence[Shape], axis: int) -> Shape:
                 f"Arrays that are joined along axis {axis} must agree in all others."
             )
     return (*first[:axis], sum([shape[axis] for shape in shapes]), *first[axis + 1 :])
+
+
+def sliced_shape(begin: Shape, end: Shape, step: Shape) -> Shape:
+    """Return the shape of x[begin:end:step], with explicit bounds.
+
+    >>> sliced_shape((0, 2), (3, -1), (2, -1))
+    (2, 3)
+    """
+    # not the length of a range: extents may be traced
+    return tuple([max(0, (e - b + s - (1 if s > 0 else -1)) // s) for b, e, s in zip(begin, end, step, strict=True)])
 
 
 def infer_reshape(shape: Shape, codes: Sequence[int], reverse: bool = False) -> Shape:

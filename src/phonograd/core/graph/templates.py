@@ -15,7 +15,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from .generic import GenericTemplate, Pattern, generalize, pattern_of
+from .extents import is_tracing
+from .generic import GenericTemplate, Learned, Pattern, generalize, pattern_of
 from .node import FORGOTTEN, Node, Recipe, TensorType, creation_facts, new_node, statistics, type_of
 
 if TYPE_CHECKING:
@@ -166,8 +167,8 @@ class Templates:
 
     def __init__(self) -> None:
         self._kinds: dict[Any, Any] = {}
-        #: generic templates by attributes and pattern; the extents of a pattern that was seen once
-        self._patterns: dict[Any, Any] = {}
+        #: generic templates by attributes and pattern
+        self._patterns: dict[Any, Learned[GenericTemplate]] = {}
         #: the places of arguments whose operators the rule asks for
         self.asked: Places = ()
         _all.append(self._kinds)
@@ -186,7 +187,7 @@ class Templates:
         if pattern is None:
             return None
         found = self._patterns.get(self._pattern_key(pattern, arguments, attributes))
-        return found if found.__class__ is GenericTemplate else None
+        return None if found is None else found.find(arguments)
 
     def _pattern_key(self, pattern: Pattern, arguments: Arguments, attributes: tuple[Any, ...]) -> tuple[Any, ...]:
         places = [place for place in self.asked if place < len(arguments) and arguments[place] is not None]
@@ -214,6 +215,9 @@ class Templates:
         if found.__class__ is Template:
             return found
         if found is None:
+            if is_tracing():
+                # the rule of another operator is recorded, with extents that are its own
+                return None
             if len(kinds) >= MOST_KINDS:
                 kinds.clear()
             generic = self._from_pattern(arguments, attributes, rule)
@@ -270,23 +274,21 @@ class Templates:
         if pattern is None:
             return None
         key = self._pattern_key(pattern, arguments, attributes)
-        found = self._patterns.get(key)
-        if found.__class__ is GenericTemplate:
-            return found
-        if found is None:
+        learned = self._patterns.get(key)
+        if learned is None:
             if len(self._patterns) >= MOST_KINDS:
                 self._patterns.clear()
-            self._patterns[key] = pattern.extents
-        elif found is not _REFUSED and found != pattern.extents:
+            self._patterns[key] = Learned(pattern.extents)
+            return None
+        found = learned.find(arguments)
+        if found is None and learned.is_to_learn(pattern.extents):
             before = self.asked
             made = self._record(arguments, rule)
             if self.asked == before:
-                if made.__class__ is not Template:
-                    self._patterns[key] = _REFUSED
-                    return None
-                self._patterns[key] = generalize(rule, arguments, attributes, made, record, before) or _REFUSED
-                return made
-        return None
+                is_template = made.__class__ is Template
+                learned.learn(generalize(rule, arguments, attributes, made, record, before) if is_template else None)
+                return made if is_template else None
+        return found
 
 
 def _kind(arguments: Arguments, attributes: tuple[Any, ...]) -> tuple[Any, ...]:

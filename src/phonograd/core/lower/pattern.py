@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ..graph.node import Shape
+from ..graph.shapes import sliced_shape
 
 __all__ = ["Pattern", "contiguous_strides"]
 
@@ -108,7 +109,7 @@ class Pattern(NamedTuple):
 
     def slice(self, begin: Shape, end: Shape, step: Shape) -> Pattern:
         """Return the elements [begin:end:step] of every axis, with explicit bounds."""
-        shape = tuple([len(range(b, e, s)) for b, e, s in zip(begin, end, step, strict=True)])
+        shape = sliced_shape(begin, end, step)
         offset = self.offset
         if 0 not in shape:
             offset += sum([b * stride for b, stride in zip(begin, self.strides, strict=True)])

@@ -375,7 +375,7 @@ def _make(node: Node, sources: Sequence[Node]) -> tuple[Function, bool]:
     has_absent = _ABSENT in [source.operator for source in sources]
     pattern = None if has_absent else pattern_of(sources, node.attributes)
     if pattern is not None:
-        known = _expansions.known(node, pattern)
+        known = _expansions.known(node, sources, pattern)
         if known is not None:
             return known, False
     maker = _Maker(pattern)

@@ -2,8 +2,8 @@
 
 Takes calls from :mod:`phonograd.core.array.immediate`. A call makes an expression of leaves: one node, or those of a
 composite operator. A call of the same pattern with other extents (:mod:`phonograd.core.graph.generic`) makes the same
-nodes with other numbers. So the expression is made for two more, made up, combinations of extents. Where all three
-agree, the call is a sequence of functions, which takes its numbers from the arrays that it is given.
+nodes with other numbers. So the expression is made with traced extents, for these and two more combinations. Where all
+three agree, the call is a sequence of functions, which takes its numbers from the shapes of the arrays.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from ..base.dtypes import DType
-from ..base.errors import MXNetError
-from ..graph.generic import Differ, Pattern, Unifier, insert, is_inserted, made_up_extents, with_extents
-from ..graph.node import Node, new_node, tensor_type
+from ..graph.extents import Condition, Formula
+from ..graph.generic import Differ, Pattern, Unifier, insert, samples_of
+from ..graph.node import Node, Shape, new_node, tensor_type
 from ..graph.operator import ABSENT, Operator
 from ..lower.lowering import Fused, Lowering
 from ..ops.math.structural import LEAF, leaf
@@ -45,12 +45,12 @@ class _Step(NamedTuple):
 
 
 class AnyExtents:
-    """A call as a function of arrays of any extents of one pattern."""
+    """A call as a function of arrays of any extents of one pattern that meet a condition."""
 
-    __slots__ = ("_functions", "_steps")
+    __slots__ = ("_functions", "_steps", "condition")
 
-    def __init__(self, steps: Sequence[_Step], functions: Sequence[Function | None]) -> None:
-        self._steps = steps
+    def __init__(self, steps: Sequence[_Step], functions: Sequence[Function | None], condition: Condition) -> None:
+        self._steps, self.condition = steps, condition
         #: the functions that hold for all extents
         self._functions = functions
 
@@ -60,30 +60,31 @@ class AnyExtents:
         Each function has the numbers of the values that it reads.
         """
         values = [*arrays]
+        shapes = [array.shape for array in arrays]
         calls: list[tuple[Function, tuple[int, ...]]] = []
         for step, function in zip(self._steps, self._functions):
             inputs = [values[place] for place in step.places]
             if function is None:
-                function = _function(step, arrays, inputs)
+                function = _function(step, shapes, inputs)
             calls.append((function, step.places))
             values.append(function(*inputs))
         return values[-1], calls
 
 
-def _function(step: _Step, arrays: Sequence[Any], inputs: Sequence[Any]) -> Function:
-    """Return the function of a step whose attributes depend on the extents of the arrays."""
-    attributes, lowering = insert(step.attributes, arrays), step.lowering
+def _function(step: _Step, shapes: Sequence[Shape], inputs: Sequence[Any]) -> Function:
+    """Return the function of a step whose attributes depend on the shapes of the arrays."""
+    attributes, lowering = insert(step.attributes, shapes), step.lowering
     if lowering is not None:
         if lowering.fused_as is not Fused.FOLD:
             return step.operator.reference(attributes)
         before = inputs[0].shape
         axes = lowering.folded_axes(step.operator, attributes, before)
         assert axes is not None, step.operator
-        found = fold(step.operator.name, before, axes, insert(step.shape, arrays), step.dtype)
+        found = fold(step.operator.name, before, axes, insert(step.shape, shapes), step.dtype)
         if found is not None:
             return found
     leaves = [leaf(number, array.shape, array.dtype) for number, array in enumerate(inputs)]
-    type_ = tensor_type(insert(step.shape, arrays), step.dtype, leaves[0].context, False, None)
+    type_ = tensor_type(insert(step.shape, shapes), step.dtype, leaves[0].context, False, None)
     return function_of(new_node(step.operator, tuple(leaves), attributes, type_, None, None), leaves)
 
 
@@ -120,34 +121,29 @@ def generalize_call(
     first = _steps_of(target, leaves)
     if first is None:
         return None
-    samples: list[tuple[Sequence[Any], list[_Step]]] = [(leaves, first)]
-    for others in made_up_extents(pattern, attributes):
-        made_up = [
-            leaf(number, each.shape, each.dtype) for number, each in enumerate(with_extents(leaves, others)) if each
-        ]
-        try:
-            found = _steps_of(make(made_up), made_up)
-        except (MXNetError, AssertionError, ValueError, TypeError, IndexError, ZeroDivisionError):
-            # no such call exists: the extents depend on each other
-            return None
+
+    def steps_for(others: Sequence[Any]) -> list[_Step]:
+        found = _steps_of(make(others), others)
         if found is None or len(found) != len(first):
-            return None
-        samples.append((made_up, found))
-    if len(samples) < 3:
-        return None
-    unifier = Unifier([arguments for arguments, _ in samples])
+            raise Differ
+        return found
+
     steps: list[_Step] = []
-    for parts in zip(*[each for _, each in samples]):
-        one = parts[0]
-        if any([(part.operator, part.places, part.dtype) != (one.operator, one.places, one.dtype) for part in parts]):
-            return None
-        try:
+    try:
+        samples = samples_of(steps_for, leaves, pattern, attributes)
+        unifier = Unifier(samples.arguments)
+        for parts in zip(*samples.results):
+            one = parts[0]
+            if any(
+                [(each.operator, each.places, each.dtype) != (one.operator, one.places, one.dtype) for each in parts]
+            ):
+                return None
             inserted = unifier.unify([part.attributes for part in parts], one.dtype)
             shape = unifier.unify([part.shape for part in parts], one.dtype)
-        except Differ:
-            return None
-        steps.append(one._replace(attributes=inserted, shape=shape))
-    return AnyExtents(steps, _functions(first, steps, leaves))
+            steps.append(one._replace(attributes=inserted, shape=shape))
+    except Differ:
+        return None
+    return AnyExtents(steps, _functions(first, steps, leaves), samples.condition)
 
 
 def _functions(first: Sequence[_Step], steps: list[_Step], leaves: Sequence[Node]) -> list[Function | None]:
@@ -161,7 +157,9 @@ def _functions(first: Sequence[_Step], steps: list[_Step], leaves: Sequence[Node
         nodes.append(node)
         lowering = _simple_lowering(node)
         steps[len(found)] = step._replace(lowering=lowering)
-        is_made_anew = is_inserted(step.attributes) or (lowering is not None and lowering.fused_as is Fused.FOLD)
+        is_made_anew = step.attributes.__class__ is Formula or (
+            lowering is not None and lowering.fused_as is Fused.FOLD
+        )
         found.append(None if is_made_anew else function_for_any_shapes(node, below))
     return found
 

@@ -2,8 +2,8 @@
 
 Takes the order of an expression from :mod:`~phonograd.core.plan.eager`. An expression for certain extents is made by
 running the rule of its operator. A program with other extents in each step would do that each time. So an operator that
-is met with other extents is expanded for two more, made up, combinations, as :mod:`phonograd.core.graph.generic` does
-it for templates. Where all three expressions agree, the function holds for all extents of the pattern.
+is met with other extents is expanded with traced ones, as :mod:`phonograd.core.graph.generic` does it for templates.
+Where the expressions of three combinations agree, the function holds for all extents with the same answers.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from ..base.dtypes import DType
-from ..base.errors import MXNetError
-from ..graph.generic import Differ, Pattern, Unifier, insert, made_up_extents, with_extents
+from ..graph.extents import Condition, Questions
+from ..graph.generic import Differ, Learned, Pattern, Unifier, insert, samples_of
 from ..graph.node import Node, Shape, new_node, tensor_type
 from ..graph.operator import ABSENT, Operator, item_operator
 from ..lower.lowering import SAME, Fused, Lowering
@@ -106,19 +106,19 @@ class Expansions:
 
     def __init__(self, place: Place) -> None:
         self._place = place
-        #: functions for any extents; extents that were seen once; None where there is no such function
-        self._patterns: dict[Any, Any] = {}
+        #: functions for any extents
+        self._patterns: dict[Any, Learned[_AnyExtents]] = {}
 
     def forget_extents(self) -> None:
         """Forget functions for certain extents, which may refer to interned nodes; those for any extents stay."""
-        for found in self._patterns.values():
-            if found.__class__ is _AnyExtents:
+        for learned in self._patterns.values():
+            for found in learned.variants:
                 found.forget()
 
-    def known(self, node: Node, pattern: Pattern) -> Function | None:
-        """Return the function for any extents of a pattern, if there is one."""
-        found = self._patterns.get((node.operator, node.attributes, pattern.key))
-        return found if callable(found) else None
+    def known(self, node: Node, given: Sequence[Node], pattern: Pattern) -> Function | None:
+        """Return the function for any extents of a pattern, if there is one that holds for those of the arguments."""
+        learned = self._patterns.get((node.operator, node.attributes, pattern.key))
+        return None if learned is None else learned.find(given)
 
     def function(self, node: Node, order: Order, given: Sequence[Node], pattern: Pattern | None) -> Function:
         """Return the function of a node that reads leaves, given the order of its expression."""
@@ -126,20 +126,21 @@ class Expansions:
         if steps is None or pattern is None:
             return self._for_outputs(node, order, given) if steps is None else self._for_these_extents(steps)
         key = node.operator, node.attributes, pattern.key
-        if key not in self._patterns:
+        learned = self._patterns.get(key)
+        if learned is None:
             if len(self._patterns) >= MOST_PATTERNS:
                 self._patterns.clear()
-            self._patterns[key] = pattern.extents
-        before = self._patterns[key]
-        if type(before) is tuple and before != pattern.extents:
-            found = _generalize(node, steps, given, pattern)
-            self._patterns[key] = None if found is None else _AnyExtents(found, self._place)
-        found_function = self._patterns[key]
-        return found_function if callable(found_function) else self._for_these_extents(steps)
+            learned = self._patterns[key] = Learned(pattern.extents)
+        found = learned.find(given)
+        if found is None and learned.is_to_learn(pattern.extents):
+            general = _generalize(node, steps, given, pattern)
+            found = None if general is None else _AnyExtents(general[0], self._place, general[1])
+            learned.learn(found)
+        return found or self._for_these_extents(steps)
 
     def _for_these_extents(self, steps: _Steps) -> Function:
         """Return the steps as a function for the extents that they were made for."""
-        return _AnyExtents(steps, self._place)
+        return _AnyExtents(steps, self._place, Condition(Questions(0)))
 
     def _for_outputs(self, node: Node, order: Order, given: Sequence[Node]) -> Function:
         """Return the function of an expression with operators of several outputs."""
@@ -193,13 +194,13 @@ def _run(calls: Sequence[tuple[Function, Sequence[int]]], arrays: Sequence[Any],
 
 
 class _AnyExtents:
-    """A function of arrays of any extents of one pattern."""
+    """A function of arrays of any extents of one pattern that meet a condition."""
 
-    __slots__ = ("_general", "_known", "_place", "_result", "_steps")
+    __slots__ = ("_general", "_known", "_place", "_result", "_steps", "condition")
 
-    def __init__(self, steps: _Steps, place: Place) -> None:
+    def __init__(self, steps: _Steps, place: Place, condition: Condition) -> None:
         self._steps, self._result = steps
-        self._place = place
+        self._place, self.condition = place, condition
         #: the functions of steps that hold for all shapes, once they are made
         self._general: list[Function | None] = [None] * len(self._steps)
         self._known: dict[Any, list[tuple[Function, tuple[int, ...]]]] = {}
@@ -218,10 +219,11 @@ class _AnyExtents:
     def _run_first(self, arrays: Sequence[Any], shapes: tuple[Any, ...]) -> Any:
         """Make the functions for new shapes while they run."""
         values = [*arrays]
+        extents = [() if shape is None else shape for shape in shapes]
         calls: list[tuple[Function, tuple[int, ...]]] = []
         for number, step in enumerate(self._steps):
             inputs = [values[place] for place in step.places]
-            function = self._general[number] or self._function(number, step, arrays, inputs)
+            function = self._general[number] or self._function(number, step, extents, inputs)
             calls.append((function, step.places))
             values.append(function(*inputs))
         if len(self._known) >= MOST_SHAPES:
@@ -229,8 +231,8 @@ class _AnyExtents:
         self._known[shapes] = calls
         return values[self._result]
 
-    def _function(self, number: int, step: _Step, arrays: Sequence[Any], inputs: Sequence[Any]) -> Function:
-        attributes, shape = insert(step.attributes, arrays), insert(step.shape, arrays)
+    def _function(self, number: int, step: _Step, shapes: Sequence[Shape], inputs: Sequence[Any]) -> Function:
+        attributes, shape = insert(step.attributes, shapes), insert(step.shape, shapes)
         lowering = step.lowering
         if lowering.only_moves:
             return step.operator.reference(attributes)
@@ -248,35 +250,28 @@ class _AnyExtents:
         return function
 
 
-def _generalize(node: Node, first: _Steps, given: Sequence[Node], pattern: Pattern) -> _Steps | None:
-    """Return the steps of an expression for all extents of its pattern; None if there are none."""
-    samples: list[tuple[Sequence[Any], _Steps]] = [(given, first)]
-    for others in made_up_extents(pattern, node.attributes):
-        leaves = [
-            leaf(number, each.shape, each.dtype) for number, each in enumerate(with_extents(given, others)) if each
-        ]
-        try:
-            type_ = node.operator.result_type(tuple(leaves), node.attributes)
-            alone = new_node(node.operator, tuple(leaves), node.attributes, type_, None, None)
-            found = _steps_of(alone, Order([alone], leaves), leaves)
-        except (MXNetError, AssertionError, ValueError, TypeError, IndexError, ZeroDivisionError):
-            # no such call exists: the extents depend on each other
-            return None
+def _generalize(node: Node, first: _Steps, given: Sequence[Node], pattern: Pattern) -> tuple[_Steps, Condition] | None:
+    """Return the steps of an expression for all extents that meet a condition, which is returned, too; None if none."""
+
+    def steps_for(others: Sequence[Any]) -> _Steps:
+        type_ = node.operator.result_type(tuple(others), node.attributes)
+        alone = new_node(node.operator, tuple(others), node.attributes, type_, None, None)
+        found = _steps_of(alone, Order([alone], others), others)
         if found is None or len(found.steps) != len(first.steps) or found.result != first.result:
-            return None
-        samples.append((leaves, found))
-    if len(samples) < 3:
-        return None
-    unifier = Unifier([arguments for arguments, _ in samples])
+            raise Differ
+        return found
+
     steps: list[_Step] = []
-    for parts in zip(*[each.steps for _, each in samples]):
-        one = parts[0]
-        if any([(p.operator, p.places, p.lowering, p.dtype) != (one[0], one[5], one[4], one[3]) for p in parts]):
-            return None
-        try:
+    try:
+        samples = samples_of(steps_for, given, pattern, node.attributes)
+        unifier = Unifier(samples.arguments)
+        for parts in zip(*[each.steps for each in samples.results]):
+            one = parts[0]
+            if any([(p.operator, p.places, p.lowering, p.dtype) != (one[0], one[5], one[4], one[3]) for p in parts]):
+                return None
             attributes = unifier.unify([part.attributes for part in parts], one.dtype)
             shape = unifier.unify([part.shape for part in parts], one.dtype)
-        except Differ:
-            return None
-        steps.append(one._replace(attributes=attributes, shape=shape))
-    return _Steps(steps, first.result)
+            steps.append(one._replace(attributes=attributes, shape=shape))
+    except Differ:
+        return None
+    return _Steps(steps, first.result), samples.condition

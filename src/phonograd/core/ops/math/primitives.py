@@ -25,6 +25,7 @@ import numpy as np
 from ...base.dtypes import FLOAT32, HALVES, DType, as_dtype, compute_dtype
 from ...graph.node import Node, Shape
 from ...graph.operator import Array, Spec, operator, single
+from ...graph.shapes import sliced_shape
 from ...lower import vector_math
 from ...lower.lowering import (
     SUPPORTED,
@@ -68,7 +69,7 @@ def reshape_stacked(data: Array, *, shape: Shape) -> Array:
 
 @_reshape.infer
 def reshape_shape(data: Node, *, shape: Shape) -> Spec:
-    assert data.size == int(np.prod(shape, dtype=np.int64)), (data, shape)
+    assert data.size == math.prod(shape), (data, shape)
     return shape, data.dtype
 
 
@@ -238,7 +239,7 @@ def gather_grad(out_grad: Node, out: Node, data: Node, index: Node) -> tuple[Nod
 @operator(lowering=Scatter(lambda data, index, *, shape: (1, 1, math.prod(shape))))
 def _scatter_add(data: Array, index: Array, *, shape: Shape) -> Array:
     """Add the elements of data to zeros at flat positions, in order, and return the sum."""
-    size = int(np.prod(shape, dtype=np.int64))
+    size = math.prod(shape)
     if data.dtype == np.float64 or data.dtype == np.float32:
         # bincount adds in order, in double precision: far faster than add.at, and at least as exact
         return np.bincount(index.reshape(-1), data.reshape(-1), size).astype(data.dtype).reshape(shape)
@@ -274,10 +275,6 @@ def _slices(begin: Shape, end: Shape, step: Shape) -> tuple[slice, ...]:
     return tuple([slice(b, e if e >= 0 else None, s) for b, e, s in zip(begin, end, step, strict=True)])
 
 
-def _slice_shape(begin: Shape, end: Shape, step: Shape) -> Shape:
-    return tuple([len(range(b, e, s)) for b, e, s in zip(begin, end, step, strict=True)])
-
-
 @operator(lowering=Location(lambda pattern, *, begin, end, step: pattern.slice(begin, end, step)), family="shape")
 def _slice_step(data: Array, *, begin: Shape, end: Shape, step: Shape) -> Array:
     """Return data[begin:end:step] over all axes.
@@ -289,7 +286,7 @@ def _slice_step(data: Array, *, begin: Shape, end: Shape, step: Shape) -> Array:
 
 @_slice_step.infer
 def slice_step_shape(data: Node, *, begin: Shape, end: Shape, step: Shape) -> Spec:
-    return _slice_shape(begin, end, step), data.dtype
+    return sliced_shape(begin, end, step), data.dtype
 
 
 @_slice_step.gradient
@@ -339,7 +336,7 @@ def _embed(data: Array, *, shape: Shape, begin: Shape, end: Shape, step: Shape) 
 
 @_embed.infer
 def embed_shape(data: Node, *, shape: Shape, begin: Shape, end: Shape, step: Shape) -> Spec:
-    assert _slice_shape(begin, end, step) == data.shape, (data, begin, end, step)
+    assert sliced_shape(begin, end, step) == data.shape, (data, begin, end, step)
     return shape, data.dtype
 
 
@@ -351,7 +348,7 @@ def embed_grad(out_grad: Node, out: Node, data: Node, *, begin: Shape, end: Shap
 def slice_step(data: Node, begin: Shape, end: Shape, step: Shape | None = None) -> Node:
     """Return data[begin:end:step] with explicit bounds for every axis."""
     step = step or (1,) * data.ndim
-    if _slice_shape(begin, end, step) == data.shape and all(s == 1 for s in step):
+    if sliced_shape(begin, end, step) == data.shape and all(s == 1 for s in step):
         return data
     return single(_slice_step.apply((data,), (begin, end, step)))
 

@@ -105,7 +105,7 @@ def _indices(name: str, source: Node, positions: Node, axis: int, dtype: DType) 
             f"'{name_of(dtype)}' does not have a sufficient precision to represent the indices of {extent} elements, "
             f"in operator {name}; use dtype='int64'"
         )
-    stride = int(np.prod(source.shape[axis + 1 :], dtype=np.int64))
+    stride = math.prod(source.shape[axis + 1 :])
     along = positions if stride == 1 else positions / stride
     return cast(along if source.ndim == 1 else single(mod(along, constant(extent, INT64))), dtype)
 

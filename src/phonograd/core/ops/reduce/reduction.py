@@ -9,6 +9,7 @@ one.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -109,7 +110,7 @@ def product_grad(out_grad: Node, out: Node, data: Node, *, axes: Shape) -> Node:
     order = (*[axis for axis in range(data.ndim) if axis not in axes], *axes)
     last = permute(data, order)
     kept = last.shape[: data.ndim - len(axes)]
-    others = _products_of_others(reshape_to(last, (*kept, int(np.prod(last.shape[len(kept) :], dtype=np.int64)))))
+    others = _products_of_others(reshape_to(last, (*kept, math.prod(last.shape[len(kept) :]))))
     inverse = tuple(sorted(range(data.ndim), key=order.__getitem__))
     return permute(reshape_to(others, last.shape), inverse) * out_grad
 
@@ -203,7 +204,7 @@ def sum_axes(node: Node, axes: Shape, keepdims: bool = False) -> Node:
 def mean_axes(node: Node, axes: Shape, keepdims: bool = False) -> Node:
     """Return the mean along axes. Integers do not overflow and truncate; float16 is summed in float32."""
     axes = real_axes(axes, node.ndim, "mean")
-    count = int(np.prod([node.shape[axis] for axis in axes], dtype=np.int64))
+    count = math.prod([node.shape[axis] for axis in axes])
     if kind_of(node.dtype) == "b":
         return max_axes(node, axes, keepdims)
     wide = INT64 if kind_of(node.dtype) in "iu" else FLOAT32 if node.dtype.itemsize == 2 else node.dtype

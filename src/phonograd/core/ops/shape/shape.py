@@ -221,7 +221,7 @@ def _axis_range(side: str, ndim: int, begin: int | None, end: int | None) -> tup
 def flatten(data: Node) -> Node:
     """Return the array as a matrix: the first axis stays, all others are merged."""
     rows = data.shape[0] if data.shape else 1
-    return reshape_to(data, (rows, int(np.prod(data.shape[1:], dtype=np.int64))))
+    return reshape_to(data, (rows, math.prod(data.shape[1:])))
 
 
 @composite(method=True, answers="expand_dims")

@@ -10,11 +10,12 @@ from ...graph.interface import Interface, Partials, type_of_first
 from ...graph.node import Node, Shape
 from ...graph.operator import Array, Spec, composite, operator
 from ...graph.parameters import OptionalInts
+from ...graph.shapes import sliced_shape
 from ...lower.lowering import Expansion
 from ..math.broadcasting import same_dtype
 from ..math.primitives import embed, slice_step
 from ..math.structural import constant
-from ..vision.regions import assign_step, bounds, region_shape
+from ..vision.regions import assign_step, bounds
 
 __all__ = ["slice_", "slice_axis", "slice_like"]
 
@@ -120,10 +121,10 @@ def _slice_assign(lhs: Node, rhs: Node, *, begin: OptionalInts, end: OptionalInt
     """Return lhs with lhs[begin:end:step] replaced by rhs, which must have that shape."""
     region = _region("_slice_assign", lhs.shape, begin, end, step)
     same_dtype(lhs, rhs)
-    if rhs.shape != region_shape(*region):
+    if rhs.shape != sliced_shape(*region):
         raise MXNetError(
             f"Shape inconsistent, Provided = {format_shape(rhs.shape)}, inferred "
-            f"shape={format_shape(region_shape(*region))} in operator _slice_assign"
+            f"shape={format_shape(sliced_shape(*region))} in operator _slice_assign"
         )
     return assign_step(lhs, rhs, *region)
 

@@ -23,6 +23,7 @@ import numpy as np
 
 from ...graph.node import FORGOTTEN, Node, Shape
 from ...graph.operator import REGISTRY, Array, Operator, Spec, composite, operator, single
+from ...graph.shapes import sliced_shape
 from ...lower.lowering import Either, Expansion, InplaceUpdate
 from ..math.arithmetic import add, mod
 from ..math.broadcasting import broadcast, broadcast_shapes, sum_to
@@ -38,7 +39,6 @@ __all__ = [
     "bounds",
     "is_assigned",
     "part",
-    "region_shape",
     "view_flat",
     "view_step",
 ]
@@ -69,13 +69,8 @@ def bounds(slices: Iterable[slice], shape: Shape) -> tuple[Shape, Shape, Shape]:
     return tuple(begin), tuple(end), tuple(step)
 
 
-def region_shape(begin: Shape, end: Shape, step: Shape) -> Shape:
-    """Return the shape of x[begin:end:step]."""
-    return tuple([len(range(b, e, s)) for b, e, s in zip(begin, end, step, strict=True)])
-
-
 def _expand_assign_step(data: Node, value: Node, *, begin: Shape, end: Shape, step: Shape) -> Node:
-    region = region_shape(begin, end, step)
+    region = sliced_shape(begin, end, step)
     if 0 in region:
         return data
     inside: Node | None = None
@@ -110,7 +105,7 @@ def _assign_step(data: Array, value: Array, *, begin: Shape, end: Shape, step: S
 @_assign_step.infer
 def assign_step_shape(data: Node, value: Node, *, begin: Shape, end: Shape, step: Shape) -> Spec:
     assert data.dtype == value.dtype, (data, value)
-    region = region_shape(begin, end, step)
+    region = sliced_shape(begin, end, step)
     assert broadcast_shapes(value.shape, region) == region, (value, region)
     return data.shape, data.dtype
 
@@ -126,7 +121,7 @@ def assign_step_grad(
 def assign_step(data: Node, value: Node, begin: Shape, end: Shape, step: Shape | None = None) -> Node:
     """Return ``data`` with data[begin:end:step] replaced by ``value``, which broadcasts to that region."""
     step = step or (1,) * data.ndim
-    region = region_shape(begin, end, step)
+    region = sliced_shape(begin, end, step)
     if 0 in region:
         return data
     if region == data.shape and all([s == 1 for s in step]):
@@ -143,7 +138,7 @@ def part(data: Node, begin: Shape, end: Shape, step: Shape) -> Node:
     Assignments to other regions do not change this one, so the read does not depend on them. The values between two
     assignments are lost when the second is done in place, so the function never reads them.
     """
-    if 0 in region_shape(begin, end, step):
+    if 0 in sliced_shape(begin, end, step):
         return slice_step(data, begin, end, step)
     source, own = data, _span(begin, end, step)
     for _ in range(LOOK_BACK):
@@ -152,7 +147,7 @@ def part(data: Node, begin: Shape, end: Shape, step: Shape) -> Node:
             return slice_step(source, begin, end, step)
         base, value = changed.inputs
         if changed.attributes == (begin, end, step):
-            return broadcast(value, region_shape(begin, end, step))
+            return broadcast(value, sliced_shape(begin, end, step))
         # another thread may empty the table at any moment
         bottom, below = _written.get(changed) or (base, _span(*changed.attributes))
         if _are_disjoint(own, below):
