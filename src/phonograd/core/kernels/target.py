@@ -20,7 +20,8 @@ class Machine(NamedTuple):
     matrix_unit: bool = False
     """True if it multiplies tiles of bfloat16 (:mod:`.matmul.amx`)."""
     dots: str = "plain"
-    """The instructions that multiply small integers and add up neighbors (:mod:`.quantized.dots`)."""
+    """The instructions that multiply small integers and add up neighbors (:mod:`.quantized.dots`): ``amx``, ``vnni``,
+    ``pmaddwd`` or ``plain``."""
 
     def lanes(self, dtype: DType) -> int:
         """Return the number of elements in a vector.
