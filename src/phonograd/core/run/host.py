@@ -29,7 +29,10 @@ def _machine(features: frozenset[str], matrix_unit: bool) -> Machine:
     dots = _dots(features)
     if dots == "vnni" and has_tiles and "amx-int8" in features:
         dots = "amx"
-    return _processor(features)._replace(matrix_unit=has_tiles and "amx-bf16" in features, dots=dots)
+    pairs = matrix_unit and features >= {"avx512f", "avx512vl", "avx512bw", "avx512bf16"}
+    return _processor(features)._replace(
+        matrix_unit=has_tiles and "amx-bf16" in features, bfloat16_pairs=pairs, dots=dots
+    )
 
 
 def _processor(features: frozenset[str]) -> Machine:
