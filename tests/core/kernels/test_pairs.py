@@ -207,6 +207,15 @@ def test_small_numbers_are_multiplied_without_the_instruction(smallest: int, oth
     assert np.all(untouched.view(np.uint32) == 0xFFFFFFFF)
 
 
+def test_one_small_number_is_enough() -> None:
+    for place in ((0, 0), (40, 130), (19, 385)):
+        lhs, rhs = numbers(41, 386), numbers(386, 50, seed=1)
+        lhs[place] = 1
+        expected = multiplied(lhs, rhs, PLAIN)
+        plan = only(plan_of(lhs, rhs, PAIRS), exact=True)
+        assert same_bits(run(plan, expected.shape, out_dtype=np.float32, lhs=lhs, rhs=rhs, pieces=4), expected)
+
+
 def test_many_matrices_and_shared_ones() -> None:
     lhs, rhs = numbers(3, 2, 20, 30), numbers(3, 2, 30, 24, seed=1, turned=True)
     assert same_bits(multiplied(lhs, rhs, PAIRS, pieces=3), multiplied(lhs, rhs, PLAIN))
