@@ -1,8 +1,9 @@
 """An emulation of the matrix unit (AMX): kernels that use it run on any processor, with the same bits, and slowly.
 
-The instructions in a kernel's text are replaced by calls to functions of this module. They follow the description of
-``TDPBF16PS`` in Intel's manual: operands and results below 2^-126 are zero, products of pairs of terms are added up in
-two chains of 16, and the sum of both is added to the tile.
+The instructions in a kernel's text are replaced by calls to functions of this module. They follow the descriptions in
+Intel's manual. ``TDPBF16PS``: operands and results below 2^-126 are zero, products of pairs of terms are added up in
+two chains of 16, and the sum of both is added to the tile. ``TDPBSSD``, ``TDPBSUD``, ``TDPBUSD`` and ``TDPBUUD``: the
+bytes of both operands are signed (S) or unsigned (U), and sums wrap around.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _local = threading.local()
 
 def uses_matrix_unit(text: str) -> bool:
     """Return whether a kernel has instructions of the unit."""
-    return "@llvm.x86.tdpbf16ps" in text
+    return "@llvm.x86.ldtilecfg" in text
 
 
 def _tiles() -> np.ndarray:
@@ -94,6 +95,22 @@ def _tdpbf16ps(total: int, first: int, second: int) -> None:
         sums[:] = _flush(sums + _flush(chains[0] + chains[1]))
 
 
+def _multiply_bytes(first_kind: Any, second_kind: Any) -> Callable[[int, int, int], None]:
+    """Return the function of an instruction for bytes of two dtypes."""
+
+    def multiply(total: int, first: int, second: int) -> None:
+        tiles = _tiles()
+        # row, word, byte of the first operand; word, column, byte of the second
+        lhs, rhs = [
+            tiles[number].view(kind).reshape(16, 16, 4).astype(np.int64)
+            for number, kind in ((first, first_kind), (second, second_kind))
+        ]
+        products = np.einsum("rwb,wcb->rc", lhs, rhs)
+        tiles[total] = (tiles[total].astype(np.int64) + products).astype(np.uint32)
+
+    return multiply
+
+
 def _function(body: Callable[..., None], *types: Any) -> Any:
     return ctypes.CFUNCTYPE(None, *types)(body)
 
@@ -106,15 +123,19 @@ _FUNCTIONS = {
     "tileloadd64": _function(_tileloadd64, _I8, _POINTER, _I64),
     "tilestored64": _function(_tilestored64, _I8, _POINTER, _I64),
     "tdpbf16ps": _function(_tdpbf16ps, _I8, _I8, _I8),
+    "tdpbssd": _function(_multiply_bytes(np.int8, np.int8), _I8, _I8, _I8),
+    "tdpbsud": _function(_multiply_bytes(np.int8, np.uint8), _I8, _I8, _I8),
+    "tdpbusd": _function(_multiply_bytes(np.uint8, np.int8), _I8, _I8, _I8),
+    "tdpbuud": _function(_multiply_bytes(np.uint8, np.uint8), _I8, _I8, _I8),
 }
 
 
 def emulate(text: str) -> str:
     """Return a kernel that calls functions of this module in place of the unit's instructions."""
-    text = re.sub(r"declare void @llvm\.x86\.(ldtilecfg|tile\w+|tdpbf16ps)\(.*\)\n", "", text)
+    text = re.sub(r"declare void @llvm\.x86\.(ldtilecfg|tile\w+|tdp\w+)\(.*\)\n", "", text)
 
     def call(found: re.Match[str]) -> str:
         address = ctypes.cast(_FUNCTIONS[found[1]], ctypes.c_void_p).value
         return f"call void inttoptr (i64 {address} to ptr)("
 
-    return re.sub(r"call void @llvm\.x86\.(ldtilecfg|tile\w+|tdpbf16ps)\(", call, text)
+    return re.sub(r"call void @llvm\.x86\.(ldtilecfg|tile\w+|tdp\w+)\(", call, text)

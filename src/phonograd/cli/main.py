@@ -357,9 +357,16 @@ def _matrix_unit() -> str:
     from ..core.run.host import host
 
     with settings.override(matrix_unit=True):
-        if not host().matrix_unit:
-            return "not available to this process"
-    return "used for large float32 products" if settings.current().matrix_unit else "not used (as set)"
+        machine = host()
+    uses = {
+        "large float32 products": machine.matrix_unit,
+        "int8": machine.dots == "amx",
+        "pairs of bfloat16": machine.bfloat16_pairs,
+    }
+    names = [name for name, is_used in uses.items() if is_used]
+    if not names:
+        return "not available to this process"
+    return f"used for {', '.join(names)}" if settings.current().matrix_unit else "not used (as set)"
 
 
 def _kernels_on_disk() -> str:

@@ -93,11 +93,11 @@ def test_features_without_llvm() -> None:
 
 
 def test_features_of_newer_processors_have_their_names_in_llvm(monkeypatch: pytest.MonkeyPatch) -> None:
-    flags = "fpu sse4_2 avx2 fma avx512f avx512bw avx512vl avx512_vnni avx512_bf16 avx_vnni amx_tile amx_bf16"
+    flags = "fpu sse4_2 avx2 fma avx512f avx512bw avx512vl avx512_vnni avx512_bf16 avx_vnni amx_tile amx_bf16 amx_int8"
     monkeypatch.setattr(compiler, "_processor", lambda text: [f"flags: {flags}"])
     found = reported_features("native")
     assert found is not None
-    assert found >= {"avx512vnni", "avx512bf16", "avxvnni", "amx-tile", "amx-bf16", "sse4.2"}
+    assert found >= {"avx512vnni", "avx512bf16", "avxvnni", "amx-tile", "amx-bf16", "amx-int8", "sse4.2"}
     assert host._dots(found) == "vnni"
 
 

@@ -99,7 +99,8 @@ class Settings:
     have smaller rounding errors, and 0 never uses it (see docs/numerics.md). Existing plans stay as they are."""
     matrix_unit: bool = True
     """Compute larger products of float32 on the matrix unit of processors that have one, by parts of bfloat16: faster,
-    and with smaller rounding errors (see docs/numerics.md). Existing plans stay as they are."""
+    and with smaller rounding errors (see docs/numerics.md). Products of int8 and of bfloat16 use such units as well.
+    Existing plans stay as they are."""
     attention_blocks: bool = True
     """Compute attention, and other products larger than their operands that only kernels read, by blocks of rows: the
     memory is linear in the number of rows, and gradients compute the scores again. The results are the same bits.

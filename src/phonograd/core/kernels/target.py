@@ -19,8 +19,11 @@ class Machine(NamedTuple):
     """Number of vector registers."""
     matrix_unit: bool = False
     """True if it multiplies tiles of bfloat16 (:mod:`.matmul.amx`)."""
+    bfloat16_pairs: bool = False
+    """True if it adds products of pairs of bfloat16 to sums (:mod:`.matmul.pairs`)."""
     dots: str = "plain"
-    """The instructions that multiply small integers and add up neighbors (:mod:`.quantized.dots`)."""
+    """The instructions that multiply small integers and add up neighbors (:mod:`.quantized.dots`): ``amx``, ``vnni``,
+    ``pmaddwd`` or ``plain``."""
 
     def lanes(self, dtype: DType) -> int:
         """Return the number of elements in a vector.

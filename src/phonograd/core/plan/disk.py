@@ -182,7 +182,7 @@ def describe(wanted: Sequence[Node], inputs: Sequence[Node], computed: Sequence[
     numbers = {node: number for number, node in enumerate((*inputs, *computed))}
     forms: dict[Any, int] = {}
     now = settings.current()
-    texts: list[str] = [f"{keep_all} {now.winograd} {now.num_threads} {host().matrix_unit} {now.attention_blocks}"]
+    texts: list[str] = [f"{keep_all} {now.winograd} {now.num_threads} {tuple(host())} {now.attention_blocks}"]
     texts.append(repr(processor.choices()))
     words: list[int] = [len(inputs), len(computed), len(wanted), *[numbers[node] for node in wanted]]
     append = words.append

@@ -16,15 +16,17 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..base import processor, settings
-from ..base.dtypes import FLOAT32, HALVES, DType, compute_dtype
+from ..base.dtypes import BFLOAT16, FLOAT32, HALVES, DType, compute_dtype
 from ..graph.node import Node, Shape
 from ..graph.operator import REGISTRY, Operator
 from ..kernels.convert import in_float32
 from ..kernels.launch import Plan
 from ..kernels.matmul.bf16_split import PARTS, Split
 from ..kernels.matmul.bf16x3 import is_worth, product_by_parts, split_before
-from ..kernels.matmul.gemm import DEPTH, SHARED_ROWS, Matrices, gemm_for, panels, product
+from ..kernels.matmul.gemm import DEPTH, SHARED_ROWS, Gemm, Matrices, gemm_for, panels, product
 from ..kernels.matmul.packing import Packed
+from ..kernels.matmul.pairs import in_pairs
+from ..kernels.matmul.pairs import is_worth as are_pairs_worth
 from ..kernels.matmul.rounded import is_worth_rounding, rounded_product
 from ..kernels.target import Machine
 from ..lower.pattern import Pattern, contiguous_strides
@@ -264,8 +266,23 @@ def sums_in_order(sizes: tuple[int, int, int], dtype: DType, machine: Machine) -
 
 def plan_rounded_product(lhs: Pattern, rhs: Pattern, dtype: DType, out: DType) -> Plan:
     """Return how to multiply two matrices for a result of 16 bits: the float32 product, rounded."""
-    sizes = lhs.shape[0], lhs.shape[1], rhs.shape[1]
-    return rounded_product(sizes, Matrices(*lhs.strides), Matrices(*rhs.strides), out, gemm_for(dtype, host()))
+    sizes, machine = (lhs.shape[0], lhs.shape[1], rhs.shape[1]), host()
+    left, right = Matrices(*lhs.strides), Matrices(*rhs.strides)
+    if _multiplies_pairs(sizes, dtype, dtype, machine):
+        return in_pairs(
+            sizes,
+            (1, 1),
+            left,
+            right,
+            machine,
+            lambda of, a, b, gemm, block: rounded_product(of, a, b, out, gemm, block),
+        )
+    return rounded_product(sizes, left, right, out, gemm_for(dtype, machine))
+
+
+def _multiplies_pairs(sizes: tuple[int, int, int], dtype: DType, second: DType, machine: Machine) -> bool:
+    """Return whether a product is computed in pairs of terms; it has the same bits."""
+    return machine.bfloat16_pairs and dtype == second == BFLOAT16 and are_pairs_worth(sizes)
 
 
 def keeps_bits_of_rows(rows: int, terms: int, columns: int) -> bool:
@@ -321,6 +338,12 @@ def _plan(
         plan = product_by_parts(sizes, count, left, right, result, old, uses, ready)
         splits = ("lhs", "left", ready.left), ("rhs", "right", ready.right)
         return Product(plan, tuple([Before(of, name, split) for of, name, split in splits if split is not None]))
+    if _multiplies_pairs(sizes, dtype, second, machine):
+
+        def multiply(of: tuple[int, int, int], a: Matrices, b: Matrices, gemm: Gemm, block: int) -> Plan:
+            return product(of, count, a, b, result, gemm, old, block_terms=block)
+
+        return Product(in_pairs(sizes, count, left, right, machine, multiply))
     if columns == 1 and dtype == second:
         # a column is a row of the transposed product, and many columns fill vectors
         sizes, left, right, names = (1, terms, rows), right.transposed, left.transposed, ("rhs", "lhs")

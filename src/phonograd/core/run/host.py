@@ -25,8 +25,14 @@ def host() -> Machine:
 
 @functools.cache
 def _machine(features: frozenset[str], matrix_unit: bool) -> Machine:
-    matrix_unit = matrix_unit and _has_matrix_unit(features)
-    return _processor(features)._replace(matrix_unit=matrix_unit, dots=_dots(features))
+    has_tiles = matrix_unit and _has_tiles(features)
+    dots = _dots(features)
+    if dots == "vnni" and has_tiles and "amx-int8" in features:
+        dots = "amx"
+    pairs = matrix_unit and features >= {"avx512f", "avx512vl", "avx512bw", "avx512bf16"}
+    return _processor(features)._replace(
+        matrix_unit=has_tiles and "amx-bf16" in features, bfloat16_pairs=pairs, dots=dots
+    )
 
 
 def _processor(features: frozenset[str]) -> Machine:
@@ -50,9 +56,9 @@ def _dots(features: frozenset[str]) -> str:
 
 
 @functools.cache
-def _has_matrix_unit(features: frozenset[str]) -> bool:
-    """Ask the system for the matrix unit, and return whether this process may use one."""
-    if not features >= {"amx-tile", "amx-bf16", "avx512f", "avx512bw"}:
+def _has_tiles(features: frozenset[str]) -> bool:
+    """Ask the system for the registers of a matrix unit, and return whether this process may use them."""
+    if not features >= {"amx-tile", "avx512f", "avx512bw", "avx512vl"}:
         return False
     if not sys.platform.startswith("linux") or platform.machine() != "x86_64":
         return False

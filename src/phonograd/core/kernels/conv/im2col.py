@@ -239,10 +239,53 @@ class Im2colForward(Im2colKernel):
             self._one(walk, walk.box((z, y, x)), slot, (image, group), weight_of(group), some_tiles(part))
 
         body = several if self.joined else item
+        self._begin(e)
         in_slot(e, self.words, lambda slot: e.for_each("%lo", "%hi", lambda index: body(index, slot)))
-        called = ["product", "edge", "narrow", "pack"]
-        called += [] if self.plain else ["fill"]
-        return module(*walk.routines(*called, rows=self.rows), e)
+        self._end(e)
+        called = ["pack"] if self.plain else ["pack", "fill"]
+        return module(*self._products(walk), *walk.routines(*called), e)
+
+    def _begin(self, e: Routine) -> None:
+        """Write what the micro-kernels need before the first item."""
+
+    def _end(self, e: Routine) -> None:
+        """Write what must follow the last item."""
+
+    def _products(self, walk: Im2colWriter) -> list[Routine]:
+        """Return the micro-kernels."""
+        return walk.routines("product", "edge", "narrow", rows=self.rows)
+
+    def _multiply(
+        self,
+        walk: Im2colWriter,
+        depth: Index,
+        operands: tuple[str, str],
+        result: tuple[str, Index],
+        rows: Index,
+        adding: Index,
+        columns: Index,
+    ) -> None:
+        """Write the call of a micro-kernel for a tile of weights and a panel of columns.
+
+        ``result`` is the first element and the distance of its lines; ``rows`` and ``columns`` exist.
+        """
+        e, width = walk.e, str(WIDTH * self.lanes)
+        arguments = (
+            *(f"i64 {depth}", f"ptr {operands[0]}", f"i64 {self.rows}"),
+            *(f"ptr {operands[1]}", f"i64 {width}"),
+            *(f"ptr {result[0]}", f"i64 {result[1]}"),
+            *(f"i64 {rows}", f"i64 {adding}"),
+        )
+        masked = (*arguments, f"i64 {columns}")
+        e.when(
+            e.test("eq", columns, width),
+            lambda: e.invoke(f"{walk.name}_product", *arguments),
+            lambda: e.when(
+                e.test("sgt", columns, str(self.lanes)),
+                lambda: e.invoke(f"{walk.name}_edge", *masked),
+                lambda: e.invoke(f"{walk.name}_narrow", *masked),
+            ),
+        )
 
     def _depth(self, walk: Im2colWriter) -> Index:
         """Return the number of elements in a tile of packed weights."""
@@ -372,22 +415,12 @@ class Im2colForward(Im2colKernel):
 
             def multiply(column: Index, start: Index, number: Index) -> None:
                 row, count = e.times(number, str(self.rows)), e.least(width, e.minus(columns, column))
-                arguments = (
-                    *(f"i64 {depth}", f"ptr {e.at(numbers, e.times(number, self._depth(walk)))}", f"i64 {self.rows}"),
-                    *(f"ptr {e.at(panels, e.times(e.minus(column, start), depth))}", f"i64 {width}"),
-                    *(f"ptr {e.at(result, e.times(row, result_line), column)}", f"i64 {result_line}"),
-                    *(f"i64 {e.minus(walk['filters'], row)}", f"i64 {adding}"),
+                operands = (
+                    e.at(numbers, e.times(number, self._depth(walk))),
+                    e.at(panels, e.times(e.minus(column, start), depth)),
                 )
-                masked = (*arguments, f"i64 {count}")
-                e.when(
-                    e.test("eq", count, width),
-                    lambda: e.invoke(f"{walk.name}_product", *arguments),
-                    lambda: e.when(
-                        e.test("sgt", count, str(self.lanes)),
-                        lambda: e.invoke(f"{walk.name}_edge", *masked),
-                        lambda: e.invoke(f"{walk.name}_narrow", *masked),
-                    ),
-                )
+                place = e.at(result, e.times(row, result_line), column), result_line
+                self._multiply(walk, depth, operands, place, e.minus(walk["filters"], row), adding, count)
 
             def group(start: Index) -> None:
                 stop = e.least(columns, e.plus(start, group_width))

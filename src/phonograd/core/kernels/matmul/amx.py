@@ -32,7 +32,7 @@ from .bf16_split import (
 )
 from .packing import part
 
-__all__ = ["PASS_BLOCKS", "SIDE", "TASK_ROWS", "WORDS", "MatrixUnit"]
+__all__ = ["PASS_BLOCKS", "SIDE", "TASK_ROWS", "WORDS", "MatrixUnit", "configure_tiles", "release_tiles"]
 
 #: maximum number of rows of a task, and of blocks of a pass: these need 100 KB of a thread's stack
 TASK_ROWS, PASS_BLOCKS = 256, 12
@@ -87,12 +87,10 @@ class _Writer:
         self.pass_sums = e.scratch(SIDE * SIDE // 2)
         self.right_panel = e.scratch(2 * PASS_BLOCKS * self.tile_words // 2)
         self.turned = e.scratch(TURNED_WORDS)
-        _configure(e)
+        configure_tiles(e)
         e.clear(self.zeros, str(SIDE))
         e.for_each("%lo", "%hi", self._task)
-        e.declare("declare void @llvm.x86.tilerelease()")
-        # otherwise the operating system would have to save the tiles at each context switch
-        e.line("call void @llvm.x86.tilerelease()")
+        release_tiles(e)
 
     def word(self, name: str) -> Index:
         """Return an integer of the table."""
@@ -260,14 +258,20 @@ class _Writer:
         e.when(e.test("ne", left, "0"), recompute)
 
 
-def _configure(e: Routine) -> None:
-    """Write the configuration of the unit: all tiles have 16 rows of 64 bytes."""
+def configure_tiles(e: Routine) -> None:
+    """Write the configuration of the unit: all tiles have 16 rows of 64 bytes; call this in the entry block only."""
     place = e.scratch(8)
     # palette 1; row sizes in bytes of all tiles from byte 16 on, and row counts from byte 48 on
     for number, word in enumerate([1, 0, *[64 * 0x1000100010001] * 2, 0, 0, 16 * 0x101010101010101, 0]):
         e.store_word(place, str(number), str(word))
     e.declare("declare void @llvm.x86.ldtilecfg(ptr)")
     e.line(f"call void @llvm.x86.ldtilecfg(ptr {place})")
+
+
+def release_tiles(e: Routine) -> None:
+    """Write the end of the use of the unit: otherwise the system would save the tiles at each context switch."""
+    e.declare("declare void @llvm.x86.tilerelease()")
+    e.line("call void @llvm.x86.tilerelease()")
 
 
 def _multiply_tiles(height: int, parts: int) -> Routine:

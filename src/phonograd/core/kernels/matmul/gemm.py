@@ -27,10 +27,10 @@ from ...base import processor
 from ...base.dtypes import HALVES, DType, compute_dtype
 from ...lower.ir.function_builder import Value
 from ..launch import Launch, Plan, Reference
-from ..routine import Routine
+from ..routine import Routine, module
 from ..target import Machine
 from .packing import Packed, Packing, packing
-from .tiles import DEPTH, WIDTH, WORDS, product_text
+from .tiles import DEPTH, WIDTH, WORDS, product_routines
 
 __all__ = [
     "DEPTH",
@@ -105,6 +105,7 @@ def product(
     uses: int = 1,
     in_panels: bool = False,
     row_tasks: int = 0,
+    block_terms: int = 0,
 ) -> Plan:
     """Return the launches that compute ``out = lhs · rhs`` for ``count[0] * count[1]`` pairs of matrices.
 
@@ -128,8 +129,11 @@ def product(
     row_tasks
         If not 0, work is divided by rows, into about so many tasks if that is worth it: ``lhs`` is the large operand,
         and ``rhs`` stays in every cache.
+    block_terms
+        If not 0, the terms of a block. This changes the order of sums.
     """
     terms = sizes[1]
+    block_terms = block_terms or terms_of_block(terms)
     assert old is None or terms <= DEPTH, sizes
     if row_tasks:
         work = sizes[0] * terms * sizes[2] * count[0] * count[1] // TASK_WORK
@@ -138,10 +142,10 @@ def product(
         blocks = _tasks(sizes, in_panels or rhs.column == 1, kernel, uses)
     sides = _sides(sizes, lhs, rhs, names, blocks, kernel)
     if in_panels:
-        sides = sides[0], sides[1]._replace(packer=None, ready=panels(sizes, count, rhs, kernel, uses))
-    elif terms <= DEPTH and sides[0].packer is None and sides[1].packer is None:
+        sides = sides[0], sides[1]._replace(packer=None, ready=panels(sizes, count, rhs, kernel, uses, block_terms))
+    elif terms <= block_terms and sides[0].packer is None and sides[1].packer is None:
         return Plan((_in_place(sizes, count, lhs, rhs, out, kernel, old, names, blocks),))
-    return _in_passes(sizes, count, sides, out, kernel, old, blocks)
+    return _in_passes(sizes, count, sides, out, kernel, old, blocks, block_terms)
 
 
 def _in_passes(
@@ -152,11 +156,11 @@ def _in_passes(
     kernel: Gemm,
     old: Matrices | None,
     blocks: tuple[int, int],
+    block_terms: int,
 ) -> Plan:
     """Return the launches of a product in as many passes as packed operands need."""
     rows, terms, columns = sizes
     row_blocks, column_blocks = blocks
-    block_terms = terms_of_block(terms)
     rhs = sides[1].place
     needed = [side.block_bytes(block_terms, count) for side in sides]
     most = min(max(LEAST_PACKED_BYTES, math.prod((rows, columns, *count)) * kernel.dtype.itemsize), MOST_PACKED_BYTES)
@@ -245,11 +249,13 @@ def _in_place(
 _OUT, _OLD = Reference("out"), Reference("old")
 
 
-def panels(sizes: tuple[int, int, int], count: tuple[int, int], rhs: Matrices, kernel: Gemm, uses: int) -> Packed:
+def panels(
+    sizes: tuple[int, int, int], count: tuple[int, int], rhs: Matrices, kernel: Gemm, uses: int, block_terms: int = 0
+) -> Packed:
     """Return the packing of a second operand that several products share, from ``rhs`` to ``out``."""
     blocks = _tasks(sizes, True, kernel, uses)
     side = _Side("rhs", rhs, sizes[2], blocks[1], rhs.row, rhs.column, kernel.rhs, kernel.panel_packing)
-    packed = side.pack(0, (sizes[1], terms_of_block(sizes[1])), count, Reference("out"))
+    packed = side.pack(0, (sizes[1], block_terms or terms_of_block(sizes[1])), count, Reference("out"))
     assert packed is not None
     return packed
 
@@ -277,7 +283,7 @@ def block_product(
     if in_panels:
         packed = block_panels(sizes[1:], (1, 1), rhs, kernel, Reference("rhs"))
         sides = sides[0], sides[1]._replace(packer=None, ready=packed)
-    return _in_passes(sizes, (1, 1), sides, out, kernel, out if adds else None, blocks)
+    return _in_passes(sizes, (1, 1), sides, out, kernel, out if adds else None, blocks, terms_of_block(sizes[1]))
 
 
 def block_panels(
@@ -487,7 +493,7 @@ class Gemm:
 
     def write(self, name: str) -> str:
         """Return the module's LLVM IR."""
-        return product_text(self, name)
+        return module(*product_routines(self, name))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -30,7 +30,9 @@ def is_worth_rounding(sizes: tuple[int, int, int], kernel: Gemm) -> bool:
     return terms <= rows and rows >= 2 * PART_ROWS and rows * columns * kernel.dtype.itemsize >= LEAST_BYTES
 
 
-def rounded_product(sizes: tuple[int, int, int], lhs: Matrices, rhs: Matrices, dtype: DType, kernel: Gemm) -> Plan:
+def rounded_product(
+    sizes: tuple[int, int, int], lhs: Matrices, rhs: Matrices, dtype: DType, kernel: Gemm, block_terms: int = 0
+) -> Plan:
     """Return the launches that compute ``out = lhs · rhs`` for two matrices, with a contiguous result of 16 bits.
 
     Parameters
@@ -43,14 +45,17 @@ def rounded_product(sizes: tuple[int, int, int], lhs: Matrices, rhs: Matrices, d
         The dtype of the result.
     kernel
         The kernel of a product whose result is float32.
+    block_terms
+        As in :func:`~phonograd.core.kernels.matmul.gemm.product`.
     """
     rows, terms, columns = sizes
     width = columns * kernel.dtype.itemsize
     count = max(1, min(rows // PART_ROWS, -(-rows * width // PART_BYTES)))
     part = -(-rows // count)
     part_sizes = part, terms, columns
-    packed = panels(part_sizes, (1, 1), rhs, kernel, 1)
-    plan = product(part_sizes, (1, 1), lhs, rhs, Matrices(columns, 1), kernel, in_panels=True)
+    packed = panels(part_sizes, (1, 1), rhs, kernel, 1, block_terms)
+    out = Matrices(columns, 1)
+    plan = product(part_sizes, (1, 1), lhs, rhs, out, kernel, in_panels=True, block_terms=block_terms)
     panel_place = align_up(plan.scratch_bytes)
     out_place = panel_place + align_up(packed.size)
     launches = [_move(packed.launch, {"out": Reference("scratch", panel_place)})]

@@ -12,10 +12,10 @@ from typing import NamedTuple, Protocol
 from ...base.dtypes import DType
 from ...lower.ir.function_builder import Index, Value
 from ..launch import Words
-from ..routine import Routine, module
+from ..routine import Routine
 from .packing import for_each_panel, pack_routines, part, square_side
 
-__all__ = ["DEPTH", "WIDTH", "WORDS", "Geometry", "product_text"]
+__all__ = ["DEPTH", "WIDTH", "WORDS", "Geometry", "product_routines"]
 
 #: terms summed up in registers. This defines the result of a product: another number gives other last bits
 DEPTH = 384
@@ -60,13 +60,13 @@ class Geometry(Protocol):
         """Return one step of a sum of products."""
 
 
-def product_text(kernel: Geometry, name: str) -> str:
-    """Return the LLVM IR of the module whose function ``name`` multiplies matrices."""
+def product_routines(kernel: Geometry, name: str) -> list[Routine]:
+    """Return the routines of a module whose last function, ``name``, multiplies matrices."""
     widths = range(1, WIDTH + 1)
     tiles = [_tile(kernel, f"{name}_tile", height, width) for height in _heights(kernel) for width in widths]
     tiles += [_tile(kernel, f"{name}_copying", kernel.tile_rows, width, copies=True) for width in widths[1:]]
     packing = pack_routines(kernel.dtype, kernel.lanes, WIDTH, kernel.rhs)
-    return module(*tiles, _line(kernel), _copy_part(kernel), *packing, _Product(kernel, name).routine)
+    return [*tiles, _line(kernel), _copy_part(kernel), *packing, _Product(kernel, name).routine]
 
 
 def _heights(kernel: Geometry) -> list[int]:

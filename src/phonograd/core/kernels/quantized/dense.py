@@ -18,15 +18,15 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 
-from ...base.dtypes import FLOAT32, INT8, INT32, DType
+from ...base.dtypes import INT8, INT32, DType
 from ...lower.ir.function_builder import Index, Value
 from ..launch import Launch, Plan, Prepared, Reference, Words, align_up
 from ..matmul.packing import part
 from ..routine import Routine, module
 from .dots import pair_products
-from .finish import Finish, store_some
+from .finish import Finish, finish_rectangle
 
-__all__ = ["STEP", "CrossColumns", "CrossRows", "CrossedProduct", "dense_plan"]
+__all__ = ["STEP", "CrossColumns", "CrossRows", "CrossedProduct", "dense_plan", "for_each_square"]
 
 #: terms of a step
 STEP = 4
@@ -79,7 +79,7 @@ def _even_and_odd(e: Routine, quads: Value, dtype: DType) -> tuple[Value, Value]
     return even, odd
 
 
-def _for_each_square(
+def for_each_square(
     e: Routine, terms: Index, lines: list[str], body: Callable[[Index, list[Value]], None], spare: str
 ) -> None:
     """Write ``body(step, vectors)`` for every ``lanes`` steps; vectors hold the bytes of each line.
@@ -149,7 +149,7 @@ class CrossRows:
                 for line, vector in enumerate(e.transpose(words)):
                     e.store(into, str(line * self.lanes), vector)
 
-            _for_each_square(e, terms, lines, square, spare)
+            for_each_square(e, terms, lines, square, spare)
             total = e.lane_sums([e.get(sums, str(row * self.lanes)) for row in range(height)])
             e.store(products, e.times(number, str(self.lanes)), total)
 
@@ -196,7 +196,7 @@ class CrossColumns:
                         total = e.add(total, pair_products(e, even, odd))
                     e.store(products, first, total)
 
-                _for_each_square(e, terms, lines, square, spare)
+                for_each_square(e, terms, lines, square, spare)
 
             e.for_each("0", str(WIDTH), vector)
 
@@ -289,37 +289,20 @@ class CrossedProduct:
         """
         height = str(tile_rows(self.lanes))
         data_products, weight_products = [_PRODUCT.pointer(e, f"{word}_products") for word in ("data", "weight")]
-        finish, (first, count), (column, existing) = self.finish, rows, columns
-        out = _PRODUCT.pointer(e, "out")
-        vectors = [_PRODUCT.pointer(e, word) for word in ("scale", "bias")]
+        operands = [_PRODUCT.pointer(e, word) for word in ("out", "scale", "bias")]
 
-        def vector(at: Index) -> None:
-            left = e.minus(existing, at)
-            place, mask = e.plus(column, at), e.below(left)
+        def sums_of(at: Index, place: Index) -> Callable[[Index], Value]:
             own = e.get(weight_products, place)
-            factors: list[Value | None] = [None, None]
-            if finish.is_scaled:
-                factors = [
-                    e.load_where(operand, place, dtype, mask) for operand, dtype in zip(vectors, (FLOAT32, INT32))
-                ]
 
-            def rows(store: Callable[[str, Value], None]) -> None:
-                def row(number: Index) -> None:
-                    tile, inside = e.split(e.plus(first, number), height)
-                    other = e.get_splat(data_products, e.plus(e.times(tile, str(self.lanes)), inside))
-                    total = e.get(sums, e.plus(e.times(number, str(WIDTH * self.lanes)), at))
-                    found = finish.write(e, e.subtract(e.subtract(total, own), other), *factors)
-                    store(e.address(out, e.times(e.plus(first, number), distance), finish.element(e)), found)
+            def of_row(number: Index) -> Value:
+                tile, inside = e.split(e.plus(rows[0], number), height)
+                other = e.get_splat(data_products, e.plus(e.times(tile, str(self.lanes)), inside))
+                total = e.get(sums, e.plus(e.times(number, str(WIDTH * self.lanes)), at))
+                return e.subtract(e.subtract(total, own), other)
 
-                e.for_each("0", count, row)
+            return of_row
 
-            e.when(
-                e.test("sge", left, str(self.lanes)),
-                lambda: rows(lambda target, found: e.store(target, place, found)),
-                lambda: rows(lambda target, found: store_some(e, target, place, found, left)),
-            )
-
-        e.for_each("0", e.least(existing, str(WIDTH * self.lanes)), vector, str(self.lanes))
+        finish_rectangle(e, self.finish, operands, rows, columns, distance, WIDTH * self.lanes, sums_of)
 
 
 def dense_plan(sizes: tuple[int, int, int], dtype: DType, lanes: int, finish: Finish) -> Plan:

@@ -11,6 +11,8 @@ machine      int8 data                           uint8 data
 ``plain``    pairs, shifts and multiplications   the same
 ===========  ==================================  ==============================================================
 
+``amx`` is VNNI and a matrix unit, which multiplies tiles of bytes where that is faster (:mod:`.tiles`).
+
 Processors without VNNI have ``vpmaddubsw`` for bytes. Its sums of two products saturate at 16 bits, and it multiplies
 no more numbers per cycle than ``vpmaddwd``, because another multiplication must widen its result.
 """
@@ -90,4 +92,5 @@ def dot_of(data: DType, machine: Machine) -> Dot:
     >>> dot_of(UINT8, Machine(64, 32, dots="vnni")), dot_of(UINT8, Machine())
     (Dot(size=4, instructions='vnni'), Dot(size=2, instructions='plain'))
     """
-    return Dot(4 if machine.dots == "vnni" and data == UINT8 else 2, machine.dots)
+    instructions = "vnni" if machine.dots == "amx" else machine.dots
+    return Dot(4 if instructions == "vnni" and data == UINT8 else 2, instructions)

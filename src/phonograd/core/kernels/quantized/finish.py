@@ -7,6 +7,7 @@ uint8 is ReLU. A float32 result is not rounded, and ReLU is a maximum with 0. An
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable, Sequence
 
 from ...base.dtypes import FLOAT32, INT32, DType
 from ...lower.ir.function_builder import Index, Value
@@ -14,7 +15,7 @@ from ...ops.quantized.products import emit_rounded
 from ..launch import Launch, Reference, Words
 from ..routine import Routine, module
 
-__all__ = ["REAL", "Finish", "FinishRows", "finish_rows", "store_some"]
+__all__ = ["REAL", "Finish", "FinishRows", "finish_rectangle", "finish_rows", "store_some"]
 
 _WORDS = Words("columns", "sums*", "scale*", "bias*", "out*")
 
@@ -88,6 +89,56 @@ def store_some(e: Routine, pointer: str, offset: Index, value: Value, count: Ind
 
 #: a real result
 REAL = Finish(FLOAT32)
+
+
+def finish_rectangle(
+    e: Routine,
+    finish: Finish,
+    operands: Sequence[str],
+    rows: tuple[Index, Index],
+    columns: tuple[Index, Index],
+    distance: Index,
+    width: int,
+    sums_of: Callable[[Index, Index], Callable[[Index], Value]],
+) -> None:
+    """Write the code that finishes some rows and columns of a result.
+
+    Parameters
+    ----------
+    operands
+        The addresses of the result, and of the scales and biases of columns.
+    rows, columns
+        The first one, and their number; of the columns, at most ``width`` are finished.
+    distance
+        Distance of the rows of the result, in elements.
+    sums_of
+        ``sums_of(at, column)(row)`` returns the sums of a vector of columns, at a place in the rectangle.
+    """
+    (first, count), (column, existing) = rows, columns
+    out, *vectors = operands
+
+    def vector(at: Index) -> None:
+        left = e.minus(existing, at)
+        place, mask = e.plus(column, at), e.below(left)
+        of_row = sums_of(at, place)
+        factors: list[Value | None] = [None, None]
+        if finish.is_scaled:
+            factors = [e.load_where(operand, place, dtype, mask) for operand, dtype in zip(vectors, (FLOAT32, INT32))]
+
+        def each_row(store: Callable[[str, Value], None]) -> None:
+            def row(number: Index) -> None:
+                found = finish.write(e, of_row(number), *factors)
+                store(e.address(out, e.times(e.plus(first, number), distance), finish.element(e)), found)
+
+            e.for_each("0", count, row)
+
+        e.when(
+            e.test("sge", left, str(e.lanes)),
+            lambda: each_row(lambda target, found: e.store(target, place, found)),
+            lambda: each_row(lambda target, found: store_some(e, target, place, found, left)),
+        )
+
+    e.for_each("0", e.least(existing, str(width)), vector, str(e.lanes))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -26,12 +26,12 @@ from ..matmul.tiles import WIDTH as GEMM_WIDTH
 from ..routine import Routine
 from ..scratch import Scratch
 from ..target import Machine
-from . import winograd
+from . import tiles, winograd
 from .convolution import QUANTIZED, QuantizedForward
 from .dense import dense_plan
 from .dots import PAIRS, Dot, dot_of
 from .finish import Finish, finish_rows
-from .words import WordPacking, make_words, pack_words
+from .words import WordPacking, make_words, pack_tiles, pack_words
 
 __all__ = ["plan"]
 
@@ -87,6 +87,8 @@ class WordGemm(Gemm):
 def _dense(data: Shape, dtype: DType, weight: Shape, finish: Finish, machine: Machine) -> Plan:
     (rows, terms), columns = data, weight[0]
     lanes, dot = machine.lanes(INT32), dot_of(dtype, machine)
+    if machine.dots == "amx" and tiles.is_worth((rows, terms, columns), dot):
+        return tiles.dense_plan((rows, terms, columns), dtype, finish)
     if dot.instructions == "pmaddwd":
         return dense_plan((rows, terms, columns), dtype, lanes, finish)
     count = -(-terms // dot.size)
@@ -148,6 +150,9 @@ def _convolution(
     stride, dilate, pad, groups = window
     dot = dot_of(dtype, machine)
     numbers = geometry(data, weight[0], weight[2:], stride, dilate, pad, groups)
+    sizes = numbers.filters, numbers.channels * numbers.taps, numbers.windows * numbers.batch
+    if machine.dots == "amx" and tiles.is_worth(sizes, dot):
+        dot = tiles.BYTES
     shape = dataclasses.replace(numbers, channels=-(-numbers.channels // dot.size))
     lanes = machine.lanes(INT32)
     scratch = Scratch(slots)
@@ -160,7 +165,7 @@ def _convolution(
     if winograd.is_faster(numbers, dtype, dot):
         launches, packed = winograd.launches(shape, scratch, words, dot, finish, machine)
     else:
-        launches, packed = _products(shape, numbers.channels, scratch, words, dot, finish, machine)
+        launches, packed = _products(shape, numbers.channels, scratch, words, dtype, dot, finish, machine)
     # the first of these launches packs the weights
     prepared = Prepared(len(before), "weight", *packed)
     return Plan((*before, *launches), scratch.size, (prepared,))
@@ -171,6 +176,7 @@ def _products(
     channels: int,
     scratch: Scratch,
     data: Reference,
+    dtype: DType,
     dot: Dot,
     finish: Finish,
     machine: Machine,
@@ -179,34 +185,37 @@ def _products(
 
     ``shape`` counts words of channels.
     """
-    lanes = machine.lanes(INT32)
+    lanes, in_tiles = machine.lanes(INT32), dot == tiles.BYTES
     block = channel_block(shape, _DEPTH)
+    if in_tiles:
+        block = tiles.whole_channels(block, shape.channels, shape.taps)
     unit = WIDTH * lanes
     box = box_of(shape.counts, max(unit, _COLUMN_BYTES // (block * shape.taps * _WORD)), unit)
     joined = images_to_join(shape, box, lanes)
     images = evenly(shape.batch, max(joined, 1))
     frame = Frame.of_box(shape, box)
-    rows = evenly(shape.filters, most_rows(machine))
-    tiles = -(-shape.filters // rows)
+    rows = tiles.filters_of_tile(shape.filters) if in_tiles else evenly(shape.filters, most_rows(machine))
+    count = -(-shape.filters // rows)
     boxes = -(-shape.batch // images) * shape.groups * grid_size(shape, box)
     most = max(shape.filters * shape.counts[2] // _PART_WORK, 2 if boxes == 1 else 1)
-    parts = min(tiles, -(-_ITEMS // boxes), most)
-    depth = shape.channels * shape.taps
-    packed_bytes = shape.groups * tiles * depth * rows * _WORD
+    parts = min(count, -(-_ITEMS // boxes), most)
+    depth = round_up(shape.channels * shape.taps, tiles.TILE_WORDS if in_tiles else 1)
+    packed_bytes = shape.groups * count * depth * rows * _WORD
     packed = scratch.reserve(packed_bytes)
     framed = 0 if shape.plain else round_up(shape.channels * frame.channel + lanes, lanes)
     values, elements = box_values(shape, box, block, lanes, images * framed, images)
     values.update(frame_values(shape, frame))
     values.update(batch=shape.batch, images=images, frame_size=framed, joined_at=elements)
-    elements += shape.filters * line_of(box, lanes, images) + lanes
-    values.update(scratch.slots(elements * _WORD), packed=packed, tiles=tiles, parts=parts, data=data)
+    # tiles are stored whole, and read beyond the last step of a panel, where weights are zeros
+    elements += (count * rows if in_tiles else shape.filters) * line_of(box, lanes, images) + lanes
+    values.update(scratch.slots(elements * _WORD), packed=packed, tiles=count, parts=parts, data=data)
     if not finish.is_scaled:
         values.update(scale=Reference("out"), bias=Reference("out"))
-    kernel = QuantizedForward(
-        INT32, lanes, shape.plain, specialized_stride(shape.stride[2]), rows, joined > 0, dot, finish
-    )
+    facts = INT32, lanes, shape.plain, specialized_stride(shape.stride[2]), rows, joined > 0, dot, finish
+    weights = shape.groups, shape.filters, channels, shape.taps
+    kernel = tiles.TiledForward(*facts, dtype) if in_tiles else QuantizedForward(*facts)
     launches = (
-        pack_words(dot.size, rows, tiles, (shape.groups, shape.filters, channels, shape.taps), packed),
+        pack_tiles(rows, count, weights, packed) if in_tiles else pack_words(dot.size, rows, count, weights, packed),
         Launch(kernel, QUANTIZED.fill(values, frame.taps), boxes * parts, work=shape.work),
     )
     return launches, (packed.offset, align_up(packed_bytes))

@@ -15,7 +15,7 @@ from ..launch import Launch, Reference, Words
 from ..matmul.packing import PACK_ARGUMENTS, Packing
 from ..routine import Routine, module
 
-__all__ = ["MakeWords", "PackWords", "make_words", "pack_words"]
+__all__ = ["MakeWords", "PackTiles", "PackWords", "make_words", "pack_tiles", "pack_words"]
 
 #: words worth a call
 _CHUNK_WORDS = 1 << 13
@@ -168,6 +168,55 @@ class PackWords:
 
 
 @dataclasses.dataclass(frozen=True)
+class PackTiles:
+    """The kernel that packs int8 weights for tiles of a matrix unit; an item is ``rows`` filters, one or two tiles.
+
+    Weights have the shape (groups, filters, channels, taps). Steps are words of channels at a tap, in the order (words,
+    taps), and zeros up to a multiple of 16. The result has the shape (groups, tiles, steps / 16, rows, 16); missing
+    filters repeat the last one, whose products are not used.
+    """
+
+    rows: int
+
+    def write(self, name: str) -> str:
+        """Return the module's LLVM IR."""
+        e = Routine(name, 1, INT32)
+        tiles, filters, channels, taps = [_PACK.index(e, word) for word in ("tiles", "filters", "channels", "taps")]
+        weight, packed = _PACK.pointer(e, "weight"), _PACK.pointer(e, "packed")
+        steps = e.times(e.quotient(e.plus(channels, "3"), "4"), taps)
+        stored = e.times(e.quotient(e.plus(steps, "15"), "16"), "16")
+
+        def tile(item: Index) -> None:
+            group, number = e.split(item, tiles)
+            target = e.at(packed, e.times(item, e.times(stored, str(self.rows))))
+
+            def row(inside: Index) -> None:
+                last = e.minus(filters, "1")
+                which = e.least(e.plus(e.times(number, str(self.rows)), inside), last)
+                line = e.times(e.plus(e.times(group, filters), which), e.times(channels, taps))
+                source = e.address(weight, line, "i8")
+
+                def put(step: Index, word: str) -> None:
+                    block, lane = e.split(step, "16")
+                    place = e.plus(e.times(block, str(self.rows)), inside)
+                    e.put_one(target, word, e.plus(e.times(place, "16"), lane))
+
+                def one(step: Index) -> None:
+                    word, tap = e.split(step, taps)
+                    channel = e.times(word, "4")
+                    numbers = e.address(source, e.plus(e.times(channel, taps), tap), "i8")
+                    put(step, _one_word(e, numbers, taps, e.minus(channels, channel), 4, INT8))
+
+                e.for_each("0", steps, one)
+                e.for_each(steps, stored, lambda step: put(step, "0"))
+
+            e.for_each("0", str(self.rows), row)
+
+        e.for_each("%lo", "%hi", tile)
+        return module(e)
+
+
+@dataclasses.dataclass(frozen=True)
 class WordPacking(Packing):
     """The kernel that packs int8 weights into panels of words; a term is a word of ``size`` numbers."""
 
@@ -198,6 +247,13 @@ def pack_words(size: int, rows: int, tiles: int, shape: tuple[int, int, int, int
     words = _PACK.fill({"tiles": tiles, "filters": filters, "channels": channels, "taps": taps, "packed": target})
     length = -(-channels // size) * taps * rows
     return Launch(PackWords(size, rows), words, groups * tiles, max(1, _CHUNK_WORDS // length))
+
+
+def pack_tiles(rows: int, tiles: int, shape: tuple[int, int, int, int], target: Reference) -> Launch:
+    """Return the launch that packs weights of the shape (groups, filters, channels, taps) for a matrix unit."""
+    groups, filters, channels, taps = shape
+    words = _PACK.fill({"tiles": tiles, "filters": filters, "channels": channels, "taps": taps, "packed": target})
+    return Launch(PackTiles(rows), words, groups * tiles, max(1, _CHUNK_WORDS // (-(-channels // 4) * taps * rows)))
 
 
 def make_words(
