@@ -2,11 +2,13 @@
 
 ``python tests/contrib/quantized_graphs.py`` with MXNet writes ``recorded/quantized_graphs.json``: the graph of each
 case with its thresholds, its parameters, and its outputs where MXNet can run it. ``test_quantized_graphs.py`` compares.
+Direct cases call ``quantize_graph``, run a monitored module, and call ``calib_graph``; others call ``quantize_model``.
 MXNet's own fusion is turned off, because it hides the outputs of layers from calibration.
 """
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import json
 import logging
@@ -21,7 +23,7 @@ BATCH, BATCHES = 8, 3
 
 
 class Case(NamedTuple):
-    """A network, and arguments of ``quantize_model``."""
+    """A network, and arguments of ``quantize_model``, or of ``quantize_graph`` and ``calib_graph``."""
 
     network: str
     mode: str
@@ -29,9 +31,12 @@ class Case(NamedTuple):
     calibration: str
     layers: tuple[str, ...] = ()
     operators: tuple[str, ...] = ()
+    direct: bool = False
+    granularity: str = "tensor-wise"
 
     def __str__(self) -> str:
-        return "-".join([*self[:4], *self.layers, *self.operators])
+        more = ["direct"] * self.direct + ["channel-wise"] * (self.granularity != "tensor-wise")
+        return "-".join([*self[:4], *self.layers, *self.operators, *more])
 
 
 # -- networks
@@ -112,6 +117,14 @@ CASES = [
     Case("residual", "full", "auto", "naive", ("add0",)),
     Case("residual", "full", "int8", "naive", (), ("BatchNorm", "Pooling")),
     Case("joined", "full", "auto", "naive", ("right",)),
+    *[Case(name, "full", "auto", "naive", direct=True) for name in NETWORKS],
+    *[Case(name, "smart", "int8", "customize", direct=True) for name in NETWORKS],
+    *[Case(name, "full", "uint8", "customize", direct=True) for name in ("lenet", "residual")],
+    *[Case(name, "full", "auto", "entropy", direct=True) for name in ("lenet", "norm")],
+    Case("lenet", "full", "int8", "none", direct=True),
+    Case("residual", "full", "auto", "naive", ("c1",), ("elemwise_add",), direct=True),
+    *[Case(name, "full", "auto", "naive", direct=True, granularity="channel-wise") for name in NETWORKS],
+    Case("residual", "smart", "int8", "none", granularity="channel-wise"),
 ]
 
 
@@ -159,19 +172,66 @@ def graph_of(symbol: Any) -> list[Any]:
     ]
 
 
-def outcome(mx: Any, quantize_model: Any, case: Case) -> dict[str, Any]:
+class Percentiles:
+    """Collects ranges without the outermost elements, for ``calib_mode="customize"``."""
+
+    def __init__(self, mx: Any) -> None:
+        self.mx = mx
+        self.min_max_dict: dict[str, tuple[float, float]] = {}
+
+    def collect(self, name: Any, arr: Any) -> None:
+        """Add the numbers of one output; MXNet's monitors hand on handles, those of this library arrays."""
+        name = self.mx.base.py_str(name)
+        if not isinstance(arr, self.mx.nd.NDArray):
+            arr = self.mx.nd.NDArray(ctypes.cast(arr, self.mx.base.NDArrayHandle), writable=False)
+        low, high = np.percentile(arr.asnumpy().astype(np.float64), (2, 98))
+        before = self.min_max_dict.get(name, (low, high))
+        self.min_max_dict[name] = (min(before[0], float(low)), max(before[1], float(high)))
+
+
+def _direct(mx: Any, quantization: Any, case: Case, symbol: Any, arguments: Any, states: Any, data: Any) -> Any:
+    """Quantize a network, calibrate it with a monitored module, and return symbol, arguments and states."""
+    custom = Percentiles(mx) if case.calibration == "customize" else None
+    quantized, params, states, collector = quantization.quantize_graph(
+        *(symbol, arguments, states, mx.cpu(), list(case.layers) or None, list(case.operators) or None),
+        *(case.calibration, case.dtype, case.mode, case.granularity, custom),
+    )
+    if collector is None:
+        return quantized, params, states
+    before = graph_of(quantized)
+    label = mx.nd.zeros((len(data),)) if "softmax_label" in symbol.list_arguments() else None
+    batches = mx.io.NDArrayIter(mx.nd.array(data), label, batch_size=BATCH)
+    labels = None if label is None else ["softmax_label"]
+    module = mx.mod.Module(symbol, data_names=["data"], label_names=labels, context=mx.cpu())
+    module.bind(batches.provide_data, None if label is None else batches.provide_label, for_training=False)
+    module.set_params(arguments, states)
+    module._exec_group.execs[0].set_monitor_callback(collector.collect, monitor_all=True)
+    for batch in batches:
+        module.forward(batch, is_train=False)
+    done = quantization.calib_graph(quantized, arguments, states, collector, case.calibration, case.dtype)
+    # calibration adds only ranges
+    assert [entry[:3] for entry in graph_of(done[0])] == [entry[:3] for entry in before]
+    assert sorted(params) == sorted(done[1])
+    return done
+
+
+def outcome(mx: Any, quantization: Any, case: Case) -> dict[str, Any]:
     """Return the graph, the parameters and the outputs of a case; ``error`` takes the place of outputs."""
     build, shape = NETWORKS[case.network]
     symbol = build(mx.sym)
     arguments, states, data = _parameters(mx, symbol, shape)
-    batches = mx.io.NDArrayIter(mx.nd.array(data), batch_size=BATCH)
-    quantized, params, states = quantize_model(
-        *(symbol, arguments, states, ("data",), ("softmax_label",), mx.cpu()),
-        *(list(case.layers) or None, list(case.operators) or None, case.calibration),
-        None if case.calibration == "none" else batches,
-        quantized_dtype=case.dtype,
-        quantize_mode=case.mode,
-    )
+    if case.direct:
+        quantized, params, states = _direct(mx, quantization, case, symbol, arguments, states, data)
+    else:
+        batches = mx.io.NDArrayIter(mx.nd.array(data), batch_size=BATCH)
+        quantized, params, states = quantization.quantize_model(
+            *(symbol, arguments, states, ("data",), ("softmax_label",), mx.cpu()),
+            *(list(case.layers) or None, list(case.operators) or None, case.calibration),
+            None if case.calibration == "none" else batches,
+            quantized_dtype=case.dtype,
+            quantize_mode=case.mode,
+            quantize_granularity=case.granularity,
+        )
     arrays = {name: value.asnumpy() for name, value in params.items()}
     found = {
         "graph": graph_of(quantized),
@@ -202,7 +262,7 @@ def record() -> None:
     from mxnet.contrib import quantization
 
     logging.disable(logging.CRITICAL)
-    found = {str(case): outcome(mxnet, quantization.quantize_model, case) for case in CASES}
+    found = {str(case): outcome(mxnet, quantization, case) for case in CASES}
     RECORDED.parent.mkdir(exist_ok=True)
     RECORDED.write_text(json.dumps(found, indent=0, sort_keys=True) + "\n", encoding="utf-8")
 

@@ -150,6 +150,69 @@ def test_graphs_are_calibrated_with_a_monitor():
     assert quantized["fc2_bias_quantize"].dtype == np.int8
 
 
+def test_filters_have_ranges_of_their_own():
+    # sums of a filter with small weights are as exact as those of others
+    random = np.random.RandomState(0)
+    data = random.uniform(-1, 1, (4, 6)).astype(np.float32)
+    weight = (random.uniform(-1, 1, (3, 6)) * [[1], [1e-2], [0]]).astype(np.float32)
+    values = nd.contrib.quantize_v2(nd.array(data))
+    whole = nd.contrib.quantize(nd.array(weight), nd.array([-1.0]), nd.array([1.0]), out_type="int8")
+    rows = quantization.api._quantized_filters(nd.array(weight))
+    errors = []
+    for numbers, low, high in (whole, rows):
+        sums, least, most = nd.contrib.quantized_fully_connected(
+            values[0], numbers, values[1], values[2], low, high, num_hidden=3, no_bias=True
+        )
+        found = sums.asnumpy() * (most.asnumpy() / 2.0**31)
+        errors.append(abs(found - data @ weight.T).max(axis=0))
+        assert np.array_equal(least.asnumpy(), -most.asnumpy())
+        again, _, limit = nd.contrib.requantize(sums, least, most)
+        assert abs(again.asnumpy() * limit.asnumpy() / 127 - found).max() <= limit.asnumpy() / 254 * 1.001
+    assert errors[0][1] > 20 * errors[1][1]
+    assert errors[1][1] < 3e-4
+    assert errors[1][2] == 0
+    with pytest.raises(mx.MXNetError, match="must have one element, or a shape that broadcasts"):
+        nd.contrib.requantize(sums, nd.zeros((4,)), nd.ones((4,)))
+
+
+@pytest.mark.parametrize("mode", ["none", "naive"])
+def test_one_large_filter_does_not_spoil_the_others(mode):
+    net, params, data = perceptron()
+    # the first feature is zero, so the large weight has no effect on outputs
+    data[:, 0] = 0
+    params["fc1_weight"][0, 0] = 200.0
+    label = nd.zeros((64,))
+    expected = net.eval(data=data, softmax_label=label, **params)[0].asnumpy()
+    errors = []
+    for granularity in ("tensor-wise", "channel-wise"):
+        batches = mx.io.NDArrayIter(data, batch_size=16)
+        qsym, quantized, _ = quantization.quantize_model(
+            net, params, {}, calib_mode=mode, calib_data=batches, quantize_granularity=granularity
+        )
+        assert quantized["fc1_weight_quantize_max"].shape == ((8,) if granularity == "channel-wise" else (1,))
+        found = qsym.eval(data=data, softmax_label=label, **quantized)[0].asnumpy()
+        errors.append(abs(found - expected).mean())
+        bound = mx.sym.load_json(qsym.tojson()).simple_bind(mx.cpu(), data=(64, 6), grad_req="null")
+        bound.copy_params_from(quantized)
+        assert np.array_equal(bound.forward(data=data)[0].asnumpy(), found)
+    assert errors[1] < 0.02
+    assert errors[0] > 3 * errors[1]
+
+
+def test_blocks_without_calibration_have_ranges_of_filters():
+    net = gluon.nn.HybridSequential()
+    net.add(gluon.nn.Conv2D(4, 3, in_channels=2), gluon.nn.Dense(3))
+    net.initialize()
+    data = nd.random.uniform(0, 1, shape=(2, 2, 6, 6))
+    quantized = quantization.quantize_net_v2(
+        net, quantize_granularity="channel-wise", data_shapes=[("data", data.shape)]
+    )
+    shapes = {name: value.shape for name, value in quantized.collect_params().items()}
+    assert shapes[f"{net[0].name}_weight_quantize_max"] == (4,)
+    assert shapes[f"{net[1].name}_weight_quantize_min"] == (3,)
+    assert abs(quantized(data) - net(data)).max().asscalar() < 0.05
+
+
 def test_calibrated_blocks_are_fused_and_keep_their_accuracy(caplog):
     net = train(lenet(), 4)
     real = accuracy(net)
@@ -256,8 +319,8 @@ class TestBadInput:
             quantization.quantize_net_v2(net, data_shapes=shapes, calib_mode="best")
         with pytest.raises(ValueError, match=r"excluded layers \['nothing'\] are not in the network"):
             quantization.quantize_net_v2(net, data_shapes=shapes, exclude_layers=["nothing"])
-        with pytest.raises(ValueError, match="quantize_net_v2 with calibration"):
-            quantization.quantize_net_v2(net, data_shapes=shapes, quantize_granularity="channel-wise")
+        with pytest.raises(ValueError, match="unknown quantize_granularity row-wise"):
+            quantization.quantize_net_v2(net, data_shapes=shapes, quantize_granularity="row-wise")
 
     def test_networks_without_layers_to_quantize(self, net):
         data = [nd.ones((2, 3))]
@@ -294,6 +357,90 @@ class TestBadInput:
             quantize([nd.zeros((0, 3))])
         with pytest.raises(ValueError, match=r"data has negative numbers \(down to -1\), .* use quantized_dtype"):
             quantize([-nd.ones((2, 3))], quantized_dtype="uint8")
+
+    def test_calibration_data_that_does_not_fit(self, net):
+        rows = nd.ones((4, 3))
+        with pytest.warns(UserWarning, match="calib_data has 4 examples, but num_calib_examples is 9"):
+            quantization.quantize_net_v2(net, calib_data=[rows], calib_mode="naive", num_calib_examples=9)
+        with pytest.raises(ValueError, match=r"calib_data must be a DataIter, .* not int"):
+            quantization.quantize_net_v2(net, calib_data=3, calib_mode="naive")
+        symbol, params, data = perceptron()
+        with pytest.raises(ValueError, match=r"calib_data provides \['image'\], but data_names is \['data'\]"):
+            quantization.quantize_model(
+                symbol, params, {}, calib_data=mx.io.NDArrayIter({"image": data}, batch_size=16), calib_mode="naive"
+            )
+
+        class Sum(gluon.HybridBlock):
+            def __init__(self):
+                super().__init__()
+                self.first, self.second = gluon.nn.Dense(2), gluon.nn.Dense(2)
+
+            def hybrid_forward(self, F, x, y):
+                return self.first(x) + self.second(y)
+
+        both = Sum()
+        both.initialize()
+        with pytest.raises(ValueError, match=r"1 arrays .* an array for each of its inputs"):
+            quantization.quantize_net_v2(both, calib_data=[rows], calib_mode="naive")
+        with pytest.raises(ValueError, match="a batch of calib_data has 1 arrays, but the network has the inputs"):
+            quantization.quantize_net_v2(both, calib_data=[[rows, rows], [rows]], calib_mode="naive")
+
+    def test_data_of_an_iterator_is_known_by_its_name(self):
+        left, right = [mx.sym.FullyConnected(mx.sym.var(name), num_hidden=2, name=f"fc_{name}") for name in "ab"]
+        symbol = mx.sym.elemwise_add(left, right, name="sum")
+        params = {
+            f"fc_{name}_{kind}": nd.ones((2, 3) if kind == "weight" else (2,))
+            for name in "ab"
+            for kind in ("weight", "bias")
+        }
+        batches = mx.io.NDArrayIter({"b": nd.full((4, 3), 5.0), "a": nd.ones((4, 3))}, batch_size=4)
+        # names in another order than the arrays of a batch
+        names = [description.name for description in batches.provide_data][::-1]
+        qsym, _, _ = quantization.quantize_model(
+            symbol, params, {}, data_names=names, label_names=None, calib_data=batches, calib_mode="naive"
+        )
+        ranges = {e.name: e.attributes["max_calib_range"] for e in qsym._entries() if "quantize_v2" in e.operator}
+        assert ranges == {"a_quantize": "1.0", "b_quantize": "5.0"}
+
+    def test_collectors_without_the_ranges_of_a_network(self, net):
+        symbol, params, _ = perceptron()
+        qsym, _, _, collector = quantization.quantize_graph(symbol, params, {}, calib_mode="naive")
+
+        def calibrate(ranges, mode="customize"):
+            collector.min_max_dict = ranges
+            return quantization.calib_graph(qsym, params, {}, collector, mode)
+
+        with pytest.raises(ValueError, match="the collector is empty"):
+            calibrate({})
+        with pytest.raises(
+            ValueError, match=r"has no ranges of the outputs \['data', .* it has \['date'\].*did you mean"
+        ):
+            calibrate({"date": (0, 1)})
+        with pytest.raises(ValueError, match=r"range of the output 'fc1_output' is \(0, nan\)"):
+            calibrate({"data": (0, 1), "fc1_output": (0, np.nan)})
+        with pytest.warns(
+            UserWarning, match=r"no ranges of the outputs \['fc1_output', 'fc2_output'\]: they are found"
+        ):
+            calibrate({"data": (0, 1)})
+        with pytest.raises(ValueError, match="'entropy' needs a collector with a dictionary hist_dict"):
+            calibrate({"data": (0, 1)}, "entropy")
+        with pytest.raises(ValueError, match="instance of CalibrationCollector, not the class"):
+            quantization.quantize_graph(
+                symbol, params, {}, calib_mode="customize", LayerOutputCollector=quantization.CalibrationCollector
+            )
+        with pytest.raises(ValueError, match="unknown quantized_dtype int4"):
+            quantization.calib_graph(qsym, params, {}, collector, "naive", "int4")
+
+    def test_parameters_that_cannot_be_quantized(self):
+        symbol, params, _ = perceptron()
+        for wrong, message in (("bfloat16", "fc1_weight is bfloat16"), ("float16", "fc1_weight is float16")):
+            arrays = {**params, "fc1_weight": params["fc1_weight"].astype(wrong)}
+            with pytest.raises(ValueError, match=message):
+                quantization.quantize_model(symbol, arrays, {}, calib_mode="none")
+        with pytest.raises(ValueError, match="fc2_bias has infinite numbers or NaN"):
+            quantization.quantize_model(
+                symbol, {**params, "fc2_bias": params["fc2_bias"] * np.inf}, {}, calib_mode="none"
+            )
 
     def test_networks_that_are_not_float32_or_not_hybrid(self, net):
         net(nd.ones((2, 3)))

@@ -54,15 +54,25 @@ def test_quantized_models_are_those_of_mxnet(case):
     with warnings.catch_warnings():
         # layers that stay real
         warnings.simplefilter("ignore")
-        found = outcome(mx, quantization.quantize_model, case)
+        found = outcome(mx, quantization, case)
     (own, own_thresholds), (graph, thresholds) = split(found["graph"]), split(expected["graph"])
     assert own == graph
     assert own_thresholds.keys() == thresholds.keys()
     for name, limits in thresholds.items():
         # MXNet writes six digits after the point
         assert np.allclose(own_thresholds[name], limits, rtol=2e-6, atol=6e-7), name
-    assert found["parameters"] == expected["parameters"]
+    is_whole = case.granularity == "tensor-wise"
+    assert found["parameters"].keys() == expected["parameters"].keys()
+    for name, value in expected["parameters"].items():
+        # MXNet accepts channel-wise granularity here, and quantizes whole weights; those of embeddings have no filters
+        if is_whole or "weight" not in name or name.startswith("embed"):
+            assert found["parameters"][name] == value, name
+        else:
+            assert found["parameters"][name] != value, name
     if "outputs" in expected and str(case) not in DIFFERENT:
+        if not is_whole:
+            assert np.allclose(found["outputs"], expected["outputs"], atol=0.1 * np.abs(expected["outputs"]).max())
+            return
         assert np.allclose(found["outputs"], expected["outputs"], rtol=1e-6, atol=2e-6)
 
 

@@ -1806,8 +1806,8 @@ def quantized_concat(*data: NDArray, dim: int = 1, out: NDArray | Sequence[NDArr
 def quantized_conv(data: NDArray, weight: NDArray, bias: NDArray | None = None, min_data: NDArray | None = None, max_data: NDArray | None = None, min_weight: NDArray | None = None, max_weight: NDArray | None = None, min_bias: NDArray | None = None, max_bias: NDArray | None = None, *, kernel: int | Sequence[int], stride: int | Sequence[int] = (), dilate: int | Sequence[int] = (), pad: int | Sequence[int] = (), num_filter: int, num_group: int = 1, workspace: int = 1024, no_bias: bool = False, cudnn_tune: Literal['fastest', 'limited_workspace', 'off'] | None = None, cudnn_off: bool = False, layout: Literal['NCDHW', 'NCHW', 'NCW', 'NDHWC', 'NHWC'] | None = None, out: NDArray | Sequence[NDArray] | None = None, name: str | None = None) -> list[NDArray]:
     """Return the convolution of quantized images with int8 filters and bias, in int32, and its range.
 
-    With ``no_bias``, the inputs are data, weight, and the limits of both. ``workspace`` and the ``cudnn_*`` options are
-    accepted and ignored.
+    With ``no_bias``, the inputs are data, weight, and the limits of both. The limits of the weight have one element, or
+    one for each filter. ``workspace`` and the ``cudnn_*`` options are accepted and ignored.
 
     Parameters
     ----------
@@ -2029,7 +2029,8 @@ def quantized_flatten(data: NDArray, min_data: NDArray, max_data: NDArray, out: 
 def quantized_fully_connected(data: NDArray, weight: NDArray, bias: NDArray | None = None, min_data: NDArray | None = None, max_data: NDArray | None = None, min_weight: NDArray | None = None, max_weight: NDArray | None = None, min_bias: NDArray | None = None, max_bias: NDArray | None = None, *, num_hidden: int, no_bias: bool = False, flatten: bool = True, out: NDArray | Sequence[NDArray] | None = None, name: str | None = None) -> list[NDArray]:
     """Return a linear transform of quantized data with int8 weights and bias, in int32, and its range.
 
-    With ``no_bias``, the inputs are data, weight, and the limits of both.
+    With ``no_bias``, the inputs are data, weight, and the limits of both. The limits of the weight have one element, or
+    one for each of its rows.
 
     Parameters
     ----------
@@ -2127,6 +2128,7 @@ def requantize(data: NDArray, min_range: NDArray, max_range: NDArray, out_type: 
     """Convert int32 sums to int8 or uint8, with a calibrated range or that of the largest element.
 
     ``out = round(data * (range / 2**31) * (levels / new range))``, where the levels are 127 for int8 and 255 for uint8.
+    The limits have one element, or broadcast with the data: products with one range for each filter return such limits.
 
     Returns the quantized array, and the least and the greatest number that it represents.
 

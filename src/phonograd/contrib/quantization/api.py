@@ -6,8 +6,9 @@
 
 from __future__ import annotations
 
+import logging
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -23,17 +24,20 @@ from ...symbol import Symbol
 from ...symbol.entry import Entry
 from .calibration import _LayerHistogramCollector, _LayerOutputMinMaxCollector, thresholds_of
 from .checks import (
-    MODES,
     check_arrays,
+    check_batch,
+    check_collector,
+    check_data_names,
     check_examples,
     check_names,
+    check_parameter,
+    check_ranges,
     check_result,
     check_words,
     matching_names,
-    require_plain,
 )
 from .fusion import Fusion, fuse
-from .graph import calibrate_symbol, quantize_symbol
+from .graph import calibrate_symbol, observed_names, quantize_symbol
 
 __all__ = [
     "calib_graph",
@@ -46,6 +50,9 @@ __all__ = [
 
 _CPU = cpu()
 
+#: the least range of a filter, as a part of the largest: its bias in the units of its sums must fit into int32
+_SMALLEST_FILTER = np.float32(2**-12)
+
 
 # -- data
 
@@ -55,17 +62,25 @@ def _as_array(value: Any) -> NDArray:
 
 
 def _batches(calib_data: Any, names: list[str], most: int | None) -> Iterator[dict[str, NDArray]]:
-    """Yield the arrays of each batch by name, until ``most`` examples were seen."""
+    """Yield the arrays of each batch by name, until ``most`` examples were seen; warn if there are fewer."""
     if isinstance(calib_data, DataIter):
         calib_data.reset()
+        given_names = [str(description[0]) for description in calib_data.provide_data]  # type: ignore[attr-defined]
+        names = given_names if set(given_names) == set(names) else names
     seen = 0
     for batch in calib_data:
         given = batch.data if hasattr(batch, "data") and not isinstance(batch, (NDArray, np.ndarray)) else batch
         arrays = [_as_array(value) for value in (given if isinstance(given, (list, tuple)) else [given])]
+        check_batch(names, arrays)
         yield dict(zip(names, arrays))
         seen += arrays[0].shape[0]
         if most is not None and seen >= most:
             return
+    if most is not None and seen:
+        warnings.warn(
+            f"calib_data has {seen} examples, but num_calib_examples is {most}: pass more data, or a smaller number",
+            stacklevel=2,
+        )
 
 
 def _collect(
@@ -86,7 +101,10 @@ def _collect(
     missing = [name for name in inputs if name not in params and name not in data_names]
     labels = {name: None for name in missing if name.endswith("label")}
     if len(labels) < len(missing):
-        raise ValueError(f"arguments {sorted(set(missing) - set(labels))} are neither data nor parameters")
+        raise ValueError(
+            f"arguments {sorted(set(missing) - set(labels))} are neither data nor parameters: add them to arg_params "
+            "or aux_params, or name them in data_names"
+        )
     count = 0
     for arrays in _batches(calib_data, data_names, most):
         given = {**params, **arrays}
@@ -107,8 +125,7 @@ def _collector(calib_mode: str, quantized_dtype: str, layers: list[str] | None, 
         return _LayerHistogramCollector(include_layer=layers, logger=logger)
     if calib_mode == "naive":
         return _LayerOutputMinMaxCollector(quantized_dtype, include_layer=layers, logger=logger)
-    if custom is None:
-        raise ValueError("calib_mode='customize' needs a LayerOutputCollector with collect(name, arr) and min_max_dict")
+    check_collector(custom, calib_mode)
     return custom
 
 
@@ -134,9 +151,7 @@ def _calibration(
         collector = _collector(calib_mode, quantized_dtype, names, custom, logger)
         _collect(symbol, params, data_names, calib_data, most, names, collector, logger)
         found = thresholds_of(collector, calib_mode, quantized_dtype)
-        missing = [name for name in names if name not in found]
-        if missing:
-            raise ValueError(f"the collector has no ranges of the outputs {missing}")
+        check_ranges(names, found, needs_all=True)
         return found
 
     return calibrate
@@ -148,14 +163,29 @@ def _calibration(
 def _quantized_params(qsym: Symbol, params: dict[str, NDArray]) -> dict[str, NDArray]:
     """Return the parameters of a quantized symbol, of which some are int8."""
     found: dict[str, NDArray] = {}
+    stated = qsym.attr_dict()
     for name in qsym.list_arguments():
         if name.endswith("_quantize") and name.removesuffix("_quantize") in params:
             value = params[name.removesuffix("_quantize")]
-            parts = contrib.quantize(value, nd_min(value), nd_max(value), out_type="int8")
+            check_parameter(name.removesuffix("_quantize"), value)
+            if "__shape__" in stated.get(f"{name}_min", {}):
+                parts = _quantized_filters(value)
+            else:
+                parts = contrib.quantize(value, nd_min(value), nd_max(value), out_type="int8")
             found.update({f"{name}{suffix}": part for suffix, part in zip(("", "_min", "_max"), parts, strict=True)})
         elif name in params:
             found[name] = params[name]
     return found
+
+
+def _quantized_filters(weight: NDArray) -> list[NDArray]:
+    """Return a weight in int8 with one range for each filter, and the least and the greatest number of each."""
+    values = weight.asnumpy()
+    limits = np.abs(values.reshape(len(values), -1)).max(axis=1)
+    limits = np.maximum(limits, limits.max() * _SMALLEST_FILTER)
+    levels = np.float32(127) / np.where(limits > 0, limits, np.float32(1))
+    numbers = np.rint(values * levels.reshape(-1, *(1,) * (values.ndim - 1))).clip(-127, 127).astype(np.int8)
+    return [array(numbers, dtype="int8"), array(-limits), array(limits)]
 
 
 def quantize_model(
@@ -196,12 +226,14 @@ def quantize_model(
         ``int8``, ``uint8``, or ``auto``: uint8 if no element is negative.
     quantize_mode
         ``full``: all operators that have a quantized form. ``smart``: products, and what is between them.
+    quantize_granularity
+        ``tensor-wise``: one range for a weight. ``channel-wise``: one for each filter of a product.
     """
     lists = {"excluded_sym_names": excluded_sym_names, "excluded_op_names": excluded_op_names}
     names, operators = check_words(ctx, quantized_dtype, quantize_granularity, calib_mode, quantize_mode, lists)
-    require_plain(quantize_granularity)
     check_names(sym, names, operators)
-    qsym, layers, left = quantize_symbol(sym, names, operators, arg_params, quantized_dtype, quantize_mode)
+    words = (quantized_dtype, quantize_mode, quantize_granularity)
+    qsym, layers, left = quantize_symbol(sym, names, operators, arg_params, *words)
     check_result(sym, layers, left, set(arg_params))
     if calib_mode not in (None, "none"):
         assert calib_mode is not None
@@ -210,6 +242,7 @@ def quantize_model(
                 f"calib_data must be of DataIter type when calib_mode={calib_mode}, while received type "
                 f"{type(calib_data)}"
             )
+        check_data_names(calib_data, data_names)
         params = {**arg_params, **aux_params}
         ranges = _calibration(
             sym, params, list(data_names), calib_data, num_calib_examples, calib_mode, quantized_dtype, None, logger
@@ -238,9 +271,9 @@ def quantize_graph(
     """
     lists = {"excluded_sym_names": excluded_sym_names, "excluded_op_names": excluded_op_names}
     names, operators = check_words(ctx, quantized_dtype, quantize_granularity, calib_mode, quantize_mode, lists)
-    require_plain(quantize_granularity)
     check_names(sym, names, operators)
-    qsym, layers, left = quantize_symbol(sym, names, operators, arg_params, quantized_dtype, quantize_mode)
+    words = (quantized_dtype, quantize_mode, quantize_granularity)
+    qsym, layers, left = quantize_symbol(sym, names, operators, arg_params, *words)
     check_result(sym, layers, left, set(arg_params))
     collector = None
     if calib_mode is not None and calib_mode != "none":
@@ -255,18 +288,24 @@ def calib_graph(
     collector: Any,
     calib_mode: str | None = "entropy",
     quantized_dtype: str = "int8",
-    logger: Any = None,
+    logger: Any = logging,
 ) -> tuple[Symbol, dict[str, NDArray], dict[str, NDArray]]:
-    """Return a quantized symbol with the ranges of a filled collector; ``arg_params`` are those of the real network."""
+    """Return a quantized symbol with the ranges of a filled collector; ``arg_params`` are those of the real network.
+
+    Outputs that the collector does not have get their ranges at each call, with a warning; one of them must be known.
+    """
     if calib_mode in (None, "none"):
         raise ValueError("please set calibration mode to naive or entropy.")
+    check_words(_CPU, quantized_dtype, "tensor-wise", calib_mode, "full", {})
+    check_collector(collector, calib_mode)
     assert calib_mode is not None
-    if calib_mode not in MODES:
-        raise ValueError(f"unknown calibration mode {calib_mode} received, expected one of {', '.join(MODES)}")
     found = thresholds_of(collector, calib_mode, quantized_dtype)
     if not found:
         raise ValueError("the collector is empty: run the real network on calibration data with it as the monitor")
+    check_ranges(observed_names(qsym), found, needs_all=False)
     qsym = calibrate_symbol(qsym, found)
+    if logger:
+        logger.info("Calibrated the ranges of %d outputs", len(found))
     return qsym, _quantized_params(qsym, arg_params), aux_params
 
 
@@ -300,6 +339,7 @@ def quantize_model_mkldnn(
         )
     assert calib_mode is not None
     check_names(sym, names, operators)
+    check_data_names(calib_data, data_names)
     params = {**arg_params, **aux_params}
     calibrate = _calibration(
         sym, params, list(data_names), calib_data, num_calib_examples, calib_mode, quantized_dtype, None, logger
@@ -370,7 +410,7 @@ def quantize_net_v2(
     quantized_dtype, quantize_mode, calib_mode, num_calib_examples
         As in :func:`quantize_model`.
     quantize_granularity
-        ``tensor-wise``: one scale for a weight. ``channel-wise``: one for each filter, if ranges are calibrated.
+        ``tensor-wise``: one scale for a weight. ``channel-wise``: one for each filter.
     exclude_layers, exclude_layers_match, exclude_operators
         Layers that stay real: by name, by a part of the name, by operator.
     calib_data
@@ -410,11 +450,11 @@ def quantize_net_v2(
         done = _fuse(symbol, params, names, operators, quantized_dtype, quantize_granularity, calibrate, logger)
         qsym, (arguments, states) = done.symbol, _fused_params(done, params)
     else:
-        require_plain(quantize_granularity)
         auxiliary = set(symbol.list_auxiliary_states())
         operators = [*operators, "BatchNorm"]
         own = {name: value for name, value in params.items() if name not in auxiliary}
-        qsym, layers, left = quantize_symbol(symbol, names, operators, own, quantized_dtype, quantize_mode)
+        words = (quantized_dtype, quantize_mode, quantize_granularity)
+        qsym, layers, left = quantize_symbol(symbol, names, operators, own, *words)
         check_result(symbol, layers, left, set(params))
         arguments = _quantized_params(qsym, own)
         states = {name: params[name] for name in qsym.list_auxiliary_states()}
@@ -427,6 +467,11 @@ def _described(calib_data: Any) -> list[Any]:
         return []
     if isinstance(calib_data, DataIter):
         return list(calib_data.provide_data)  # type: ignore[attr-defined]
+    if not isinstance(calib_data, Iterable):
+        raise ValueError(
+            "calib_data must be a DataIter, a DataLoader or another iterable of batches, not "
+            f"{type(calib_data).__name__}"
+        )
     first = next(iter(calib_data), None)
     if first is None:
         raise ValueError("calib_data has no batches: pass examples, or use calib_mode='none'")
@@ -445,9 +490,12 @@ def _outline(network: Any, shapes: list[Any], ctx: Any) -> tuple[Symbol, list[st
         try:
             network(*arrays[:count])
             break
-        except (TypeError, ValueError):
+        except (TypeError, ValueError) as error:
             if count == len(arrays):
-                raise
+                raise ValueError(
+                    f"the network does not take {count} arrays of the shapes {shapes}: {error}. Pass calib_data or "
+                    "data_shapes with an array for each of its inputs"
+                ) from error
     inputs, output = network._get_graph(network._outline)
     data_names = [str(variable.name) for variable in inputs]
     parameters = network.collect_params()

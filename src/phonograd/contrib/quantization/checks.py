@@ -2,28 +2,35 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
+import numpy as np
+
 from ...context import Context
+from ...core.base.dtypes import name_of as dtype_name
 from ...core.base.errors import nearest
 from ...core.graph.operator import REGISTRY
 from ...gluon import HybridBlock
 from ...symbol import Symbol
 
 __all__ = [
-    "MODES",
     "check_arrays",
+    "check_batch",
+    "check_collector",
+    "check_data_names",
     "check_examples",
     "check_names",
+    "check_parameter",
+    "check_ranges",
     "check_result",
     "check_words",
     "matching_names",
-    "require_plain",
 ]
 
-MODES = ("none", "naive", "entropy", "customize")
+_MODES = ("none", "naive", "entropy", "customize")
 
 #: layers that a message names
 _NAMED = 5
@@ -41,8 +48,8 @@ def check_words(
         raise ValueError(
             f"unknown quantize_granularity {granularity} received, expected `tensor-wise` or `channel-wise`."
         )
-    if calib_mode not in (None, *MODES):
-        raise ValueError(f"unknown calibration mode {calib_mode} received, expected one of {', '.join(MODES)}")
+    if calib_mode not in (None, *_MODES):
+        raise ValueError(f"unknown calibration mode {calib_mode} received, expected one of {', '.join(_MODES)}")
     if mode not in ("full", "smart"):
         raise ValueError(f"unrecognized quantize mode: {mode}; use 'full' or 'smart'")
     for name, value in lists.items():
@@ -51,19 +58,29 @@ def check_words(
     return [value or [] for value in lists.values()]
 
 
-def require_plain(granularity: str) -> None:
-    """Raise if scales per channel are wanted of MXNet's operators."""
-    if granularity == "channel-wise":
-        raise ValueError(
-            "operators of quantize_model and quantize_graph have one range per array: use quantize_granularity "
-            "'tensor-wise', or quantize_model_mkldnn or quantize_net_v2 with calibration for scales per channel"
-        )
-
-
 def check_examples(count: int | None) -> None:
     """Raise for a number of calibration examples that leaves none."""
     if count is not None and count < 1:
         raise ValueError(f"num_calib_examples is {count}: use at least 1, or None for all examples of calib_data")
+
+
+def check_data_names(calib_data: Any, data_names: Iterable[str]) -> None:
+    """Raise if an iterator of calibration data names its arrays otherwise than the network."""
+    given = [str(description[0]) for description in getattr(calib_data, "provide_data", None) or ()]
+    if given and set(given) != set(data_names):
+        raise ValueError(
+            f"calib_data provides {given}, but data_names is {list(data_names)}: name the arrays of the iterator, or "
+            "pass data_names, so that both are the inputs of the network"
+        )
+
+
+def check_batch(names: list[str], arrays: list[Any]) -> None:
+    """Raise for a batch of calibration data that lacks an input of the network."""
+    if len(arrays) < len(names):
+        raise ValueError(
+            f"a batch of calib_data has {len(arrays)} arrays, but the network has the inputs {names}: pass a list with "
+            "an array for each of them"
+        )
 
 
 def check_arrays(network: Any) -> None:
@@ -93,6 +110,54 @@ def check_names(symbol: Symbol, names: Iterable[str], operators: Iterable[str]) 
     for operator in operators:
         if operator not in REGISTRY:
             raise ValueError(f"the excluded operator {operator} does not exist{nearest(operator, list(REGISTRY))}")
+
+
+def check_collector(collector: Any, calib_mode: str | None) -> None:
+    """Raise for a collector that cannot have the results of a calibration mode."""
+    if isinstance(collector, type):
+        raise ValueError(f"pass a collector, an instance of {collector.__name__}, not the class")
+    if calib_mode == "customize" and collector is None:
+        raise ValueError("calib_mode='customize' needs a LayerOutputCollector with collect(name, arr) and min_max_dict")
+    result = "hist_dict" if calib_mode == "entropy" else "min_max_dict"
+    if not isinstance(getattr(collector, result, None), dict):
+        raise ValueError(
+            f"calib_mode={calib_mode!r} needs a collector with a dictionary {result}, which {type(collector).__name__} "
+            "lacks: pass the collector that quantize_graph returned for this mode"
+        )
+
+
+def check_parameter(name: str, value: Any) -> None:
+    """Raise for a parameter that cannot be quantized."""
+    if value.dtype != np.float32:
+        raise ValueError(
+            f"the parameter {name} is {dtype_name(value.dtype)}, but only parameters of float32 can be quantized: "
+            "convert it with astype('float32'), or exclude its layer"
+        )
+    if not np.all(np.isfinite(value.asnumpy())):
+        raise ValueError(f"the parameter {name} has infinite numbers or NaN: train it again, or exclude its layer")
+
+
+def check_ranges(wanted: list[str], found: Mapping[str, tuple[float, float]], needs_all: bool) -> None:
+    """Raise if a collector lacks ranges that a network needs, or has one that is none; warn if some may be missing."""
+    missing = [name for name in wanted if name not in found]
+    if missing and (needs_all or len(missing) == len(wanted)):
+        raise ValueError(
+            f"the collector has no ranges of the outputs {missing[:50]}, it has {list(found)[:50]}"
+            f"{nearest(missing[0], list(found))}: collect the outputs of the network that is quantized, under the "
+            "names that its monitor shows, or exclude their layers"
+        )
+    for name in wanted:
+        if name in found and not -math.inf < found[name][0] <= found[name][1] < math.inf:
+            raise ValueError(
+                f"the range of the output {name!r} is {found[name]}: it must be two finite numbers, the least and the "
+                "greatest; check the calibration data, or exclude the layer"
+            )
+    if missing:
+        warnings.warn(
+            f"the collector has no ranges of the outputs {missing[:50]}: they are found at each call. Collect them, or "
+            "exclude their layers",
+            stacklevel=3,
+        )
 
 
 def matching_names(symbol: Symbol, parts: Iterable[str]) -> list[str]:

@@ -1,12 +1,13 @@
 """The graph pass of MXNet: replace operators by quantized ones, and insert conversions between them.
 
-Ranges are values of the graph. Parameters are quantized before, if their names are given.
+Ranges are values of the graph. Parameters are quantized before, if their names are given. With ``channel-wise``
+granularity, the limits of weights are vectors: their variables state the shape.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 
 from ...core.graph.interface import Quantizes
 from ...core.graph.operator import NAMES, REGISTRY, Operator
@@ -14,7 +15,7 @@ from ...symbol import Symbol
 from ...symbol.entry import NULL, Entry, Head, entries_of
 from .checks import EXCLUDED
 
-__all__ = ["calibrate_symbol", "output_name", "quantize_symbol", "quantized_form"]
+__all__ = ["calibrate_symbol", "observed_names", "output_name", "quantize_symbol", "quantized_form"]
 
 _QUANTIZE, _DEQUANTIZE, _REQUANTIZE = "_contrib_quantize_v2", "_contrib_dequantize", "_contrib_requantize"
 
@@ -70,11 +71,26 @@ def _is_product(forms: dict[Entry, tuple[Operator, Quantizes]], entry: Entry) ->
     return entry in forms and forms[entry][1].is_product
 
 
+def _filters(marked: dict[Entry, tuple[Operator, Quantizes]]) -> dict[Head, str]:
+    """Return the number of filters of each weight that only products read."""
+    found, others = {}, set()
+    for entry, (_, form) in marked.items():
+        for position, source in enumerate(entry.inputs):
+            if form.is_product and position == 1:
+                name = "num_hidden" if "num_hidden" in entry.attributes else "num_filter"
+                found[source] = entry.attributes[name]
+            else:
+                others.add(source)
+    return {source: count for source, count in found.items() if source not in others}
+
+
 class _Pass:
     """One run of the pass."""
 
-    def __init__(self, marked: dict[Entry, tuple[Operator, Quantizes]], offline: set[str], dtype: str) -> None:
-        self.marked, self.offline, self.dtype = marked, offline, dtype
+    def __init__(
+        self, marked: dict[Entry, tuple[Operator, Quantizes]], offline: set[str], dtype: str, filters: dict[Head, str]
+    ) -> None:
+        self.marked, self.offline, self.dtype, self.filters = marked, offline, dtype, filters
         self.real: dict[Head, Head] = {}
         self.quantized: dict[Head, tuple[Head, Head, Head]] = {}
         #: entries of the new graph whose ranges are calibrated, with the output of the old graph that is observed
@@ -86,8 +102,12 @@ class _Pass:
             source = self.as_real(head)
             name = head[0].name if head[0].is_argument else output_name(head)
             if head[0].is_argument and head[0].name in self.offline:
-                parts = [Entry(NULL, f"{name}_quantize{suffix}", {}, []) for suffix in ("", "_min", "_max")]
-                self.quantized[head] = (parts[0], 0), (parts[1], 0), (parts[2], 0)
+                shape = {"__shape__": f"({self.filters[head]},)"} if head in self.filters else {}
+                array, low, high = [
+                    Entry(NULL, f"{name}_quantize{suffix}", dict(shape) if suffix else {}, [])
+                    for suffix in ("", "_min", "_max")
+                ]
+                self.quantized[head] = (array, 0), (low, 0), (high, 0)
             else:
                 made = Entry(_QUANTIZE, f"{name}_quantize", {"out_type": self.dtype}, [source])
                 self.observed[made] = name
@@ -137,6 +157,7 @@ def quantize_symbol(
     offline_params: Iterable[str] = (),
     quantized_dtype: str = "int8",
     quantize_mode: str = "smart",
+    quantize_granularity: str = "tensor-wise",
 ) -> tuple[Symbol, list[str], dict[str, str]]:
     """Return the quantized symbol, the outputs whose ranges calibration must find, and the layers that stay real.
 
@@ -144,7 +165,8 @@ def quantize_symbol(
     """
     entries = symbol._entries()
     marked = _marked(entries, excluded_symbols, excluded_operators, quantize_mode)
-    work = _Pass(marked, set(offline_params), quantized_dtype)
+    filters = _filters(marked) if quantize_granularity == "channel-wise" else {}
+    work = _Pass(marked, set(offline_params), quantized_dtype, filters)
     for entry in entries:
         work.visit(entry)
     heads = [work.as_real(head) for head in symbol._heads]
@@ -163,21 +185,26 @@ def quantize_symbol(
 def calibrate_symbol(symbol: Symbol, ranges: dict[str, tuple[float, float]]) -> Symbol:
     """Return a copy of a quantized symbol, with ranges as parameters of conversions."""
     copied = Symbol(symbol.__copy__()._heads)
-    for entry in copied._entries():
-        declared = REGISTRY.get(entry.operator)
-        form = None if declared is None else declared.quantizes
-        if entry.operator in (_QUANTIZE, _REQUANTIZE) or (form is not None and form.is_calibrated):
-            name = observed_name(entry)
-            if name in ranges:
-                low, high = ranges[name]
-                entry.attributes.update(min_calib_range=repr(float(low)), max_calib_range=repr(float(high)))
-                entry.forget_call()
+    for entry, name in _observed(copied):
+        if name in ranges:
+            low, high = ranges[name]
+            entry.attributes.update(min_calib_range=repr(float(low)), max_calib_range=repr(float(high)))
+            entry.forget_call()
     return copied
 
 
-def observed_name(entry: Entry) -> str:
-    """Return the output of the real graph whose range a conversion needs."""
-    if entry.operator == _QUANTIZE:
-        source = entry.inputs[0]
-        return source[0].name if source[0].is_argument else output_name(source)
-    return f"{entry.name.removeprefix('requantize_').removeprefix('quantized_')}_output"
+def observed_names(symbol: Symbol) -> list[str]:
+    """Return the outputs of the real graph whose ranges a quantized symbol needs."""
+    return list(dict.fromkeys([name for _, name in _observed(symbol)]))
+
+
+def _observed(symbol: Symbol) -> Iterator[tuple[Entry, str]]:
+    """Yield the conversions of a quantized symbol, with the output of the real graph whose range each of them needs."""
+    for entry in symbol._entries():
+        declared = REGISTRY.get(entry.operator)
+        form = None if declared is None else declared.quantizes
+        if entry.operator == _QUANTIZE:
+            source = entry.inputs[0]
+            yield entry, source[0].name if source[0].is_argument else output_name(source)
+        elif entry.operator == _REQUANTIZE or (form is not None and form.is_calibrated):
+            yield entry, f"{entry.name.removeprefix('requantize_').removeprefix('quantized_')}_output"

@@ -22,6 +22,7 @@ from .ranges import (
     number,
     one_element,
     quotient,
+    range_of_sums,
     require_dtype,
     to_dtype,
 )
@@ -110,20 +111,30 @@ def requantize(
     """Convert int32 sums to int8 or uint8, with a calibrated range or that of the largest element.
 
     ``out = round(data * (range / 2**31) * (levels / new range))``, where the levels are 127 for int8 and 255 for uint8.
+    The limits have one element, or broadcast with the data: products with one range for each filter return such limits.
 
     Returns the quantized array, and the least and the greatest number that it represents.
     """
     require_dtype("_contrib_requantize", "data", data, INT32)
-    source = largest("_contrib_requantize", min_range, max_range, "range")
+    source = range_of_sums("_contrib_requantize", data, min_range, max_range)
     dtype = calibrated_dtype(out_type, min_calib_range, max_calib_range)
     if min_calib_range is not None and max_calib_range is not None:
         target = number(max(abs(np.float32(min_calib_range)), abs(np.float32(max_calib_range))))
     else:
-        low, high = [single(abs_(cast(extreme, FLOAT32))) for extreme in _extremes(data)]
-        target = single(maximum(low, high)) * source / number(LEVELS[INT32])
+        target = _largest_sum(data, source)
     scale = (source / number(LEVELS[INT32])) * quotient(number(127 if dtype == INT8 else 255), target)
     out = to_dtype(cast(data, FLOAT32) * scale, dtype)
     return (out, number(0) if dtype == UINT8 else -target, target)
+
+
+def _largest_sum(data: Node, source: Node) -> Node:
+    """Return the largest absolute number that int32 sums with some range stand for."""
+    if source.size > 1:
+        values = cast(data, FLOAT32) * (source / number(LEVELS[INT32]))
+        low, high = [single(abs_(extreme)) for extreme in _extremes(values)]
+        return single(maximum(low, high))
+    low, high = [single(abs_(cast(extreme, FLOAT32))) for extreme in _extremes(data)]
+    return single(maximum(low, high)) * source / number(LEVELS[INT32])
 
 
 # -- symbol declarations
@@ -171,7 +182,11 @@ def with_limits(inputs: list[Partial], outputs: list[Partial]) -> list[Partial]:
     return [merge(inputs[0], outputs[0]), *[(1,)] * (len(inputs) - 1)]
 
 
+def _sum_limits(inputs: list[Partial], outputs: list[Partial]) -> list[Partial]:
+    return [merge(inputs[0], outputs[0]), *[limit or (1,) for limit in inputs[1:]]]
+
+
 quantize.interface = Interface(outputs=_RANGE, shapes=with_limits, types=_old_types)
 quantize_v2.interface = Interface(outputs=_RANGE, shapes=with_limits, types=_quantized_types)
 dequantize.interface = Interface(shapes=with_limits, types=_real_types)
-requantize.interface = Interface(outputs=_RANGE, shapes=with_limits, types=_requantized_types)
+requantize.interface = Interface(outputs=_RANGE, shapes=_sum_limits, types=_requantized_types)

@@ -40,10 +40,13 @@ def _split(name: str, no_bias: bool, inputs: tuple[Node | None, ...]) -> tuple[N
     return (None, tuple(given)) if no_bias else (given[0], tuple(given[1:]))
 
 
-def _ranges(name: str, limits: tuple[Node, ...]) -> list[Node]:
+def _ranges(name: str, limits: tuple[Node, ...], filters: int) -> list[Node]:
     """Return the ranges between the limits of data, weight, and bias if there is one."""
     pairs = zip(limits[::2], limits[1::2])
-    return [largest(name, *pair, word) for pair, word in zip(pairs, ("data", "weight", "bias"))]
+    return [
+        largest(name, *pair, word, filters if word == "weight" else 1)
+        for pair, word in zip(pairs, ("data", "weight", "bias"))
+    ]
 
 
 def _inputs(names: list[str], *, no_bias: bool) -> list[str]:
@@ -71,7 +74,8 @@ def quantized_fully_connected(
 ) -> tuple[Node, ...]:
     """Return a linear transform of quantized data with int8 weights and bias, in int32, and its range.
 
-    With ``no_bias``, the inputs are data, weight, and the limits of both.
+    With ``no_bias``, the inputs are data, weight, and the limits of both. The limits of the weight have one element, or
+    one for each of its rows.
     """
     name = "_contrib_quantized_fully_connected"
     rest = (bias, min_data, max_data, min_weight, max_weight, min_bias, max_bias)
@@ -85,7 +89,7 @@ def quantized_fully_connected(
             f"Shape inconsistent, Provided = {format_shape(weight.shape)}, inferred shape=({num_hidden},{features}): "
             f"the weight of {name} with num_hidden={num_hidden} for data of shape {format_shape(data.shape)}."
         )
-    ranges = _ranges(name, limits)
+    ranges = _ranges(name, limits, num_hidden)
     out = single(int8_product(reshape_to(data, (math.prod(outer), features)), weight))
     if bias is not None:
         out = out + _bias_in_sums(name, bias, (ranges[0], ranges[1], ranges[2]), data.dtype)
@@ -126,8 +130,8 @@ def quantized_conv(
 ) -> tuple[Node, ...]:
     """Return the convolution of quantized images with int8 filters and bias, in int32, and its range.
 
-    With ``no_bias``, the inputs are data, weight, and the limits of both. ``workspace`` and the ``cudnn_*`` options are
-    accepted and ignored.
+    With ``no_bias``, the inputs are data, weight, and the limits of both. The limits of the weight have one element, or
+    one for each filter. ``workspace`` and the ``cudnn_*`` options are accepted and ignored.
 
     Notes
     -----
@@ -153,20 +157,25 @@ def quantized_conv(
             f"operator {name} must have the inferred shape"
         )
     window_counts(name, data.shape[2:], kernel, stride, dilate, pad)
-    ranges = _ranges(name, limits)
+    ranges = _ranges(name, limits, num_filter)
     out = single(int8_convolution.apply((data, weight), (stride, dilate, pad, num_group)))
     if bias is not None:
         added = _bias_in_sums(name, bias, (ranges[0], ranges[1], ranges[2]), data.dtype)
         out = out + reshape_to(added, (1, num_filter, *(1,) * len(kernel)))
     found = product_range(ranges[0], ranges[1], (data.dtype, INT8))
+    if found.size > 1:
+        found = reshape_to(found, (num_filter, *(1,) * len(kernel)))
     return out, -found, found
 
 
 # -- symbol declarations
 
 
-def _limits_of(count: int, arrays: list[Partial]) -> list[Partial]:
-    limits: list[Partial] = [(1,)] * (2 * count)
+def _with_limits(arrays: list[Partial], inputs: list[Partial]) -> list[Partial]:
+    """Return the shapes of arrays and of their limits; those of the weight may be known."""
+    limits: list[Partial] = [(1,)] * (2 * len(arrays))
+    for place in (2, 3):
+        limits[place] = inputs[len(arrays) + place] or (1,)
     return [*arrays, *limits]
 
 
@@ -177,7 +186,7 @@ def _dense_shapes(inputs: list[Partial], outputs: list[Partial], *, num_hidden: 
         features = data[1:] if flatten else data[-1:]
         weight = (num_hidden, math.prod(features))
     arrays: list[Partial] = [data, weight, (num_hidden,)]
-    return _limits_of(count, arrays[:count])
+    return _with_limits(arrays[:count], inputs)
 
 
 def _conv_shapes(
@@ -188,7 +197,7 @@ def _conv_shapes(
     if data is not None:
         weight = convolution_weight_shape(data, kernel=kernel, num_filter=num_filter, num_group=num_group)
     arrays: list[Partial] = [data, weight, (num_filter,)]
-    return _limits_of(count, arrays[:count])
+    return _with_limits(arrays[:count], inputs)
 
 
 def _product_types(

@@ -4,6 +4,8 @@ A quantized array comes with two arrays of one element: the least and the greate
 larger absolute value of the two is its *range*. An int8 element ``q`` stands for ``q * range / 127.5``, a uint8 element
 for ``q * range / 255.5``, and an int32 element for ``q * range / 2**31``. There is no zero point: 0 is 0.
 
+Weights of products may have one range for each filter. Their sums then have limits that broadcast with them.
+
 Operators with calibrated ranges have them as parameters, ``min_calib_range`` and ``max_calib_range``. Their scales are
 numbers in the graph; without calibration, the largest element is found at each call.
 """
@@ -35,6 +37,7 @@ __all__ = [
     "one_element",
     "product_range",
     "quotient",
+    "range_of_sums",
     "require_dtype",
     "to_dtype",
 ]
@@ -90,11 +93,31 @@ def require_dtype(name: str, argument: str, node: Node, *allowed: DType) -> None
         )
 
 
-def largest(name: str, least: Node, greatest: Node, argument: str = "data") -> Node:
-    """Return the range between two arguments: the larger of their absolute values."""
-    low = one_element(name, f"min_{argument}", least)
-    high = one_element(name, f"max_{argument}", greatest)
+def largest(name: str, least: Node, greatest: Node, argument: str = "data", filters: int = 1) -> Node:
+    """Return the range between two arguments, the larger of their absolute values; or those of several filters."""
+    words = (f"min_{argument}", f"max_{argument}")
+    if filters > 1 and least.shape == greatest.shape == (filters,):
+        for word, node in zip(words, (least, greatest), strict=True):
+            require_dtype(name, word, node, FLOAT32)
+        low, high = least, greatest
+    else:
+        low, high = [one_element(name, word, node) for word, node in zip(words, (least, greatest), strict=True)]
     return single(maximum(single(abs_(low)), single(abs_(high))))
+
+
+def range_of_sums(name: str, data: Node, least: Node, greatest: Node) -> Node:
+    """Return the range between the limits of int32 sums; each filter of a product may have limits of its own."""
+    if least.size == 1 or least.shape != greatest.shape:
+        return largest(name, least, greatest, "range")
+    aligned = data.shape[data.ndim - least.ndim :] if least.ndim <= data.ndim else ()
+    if not aligned or any([size not in (1, whole) for size, whole in zip(least.shape, aligned, strict=True)]):
+        raise MXNetError(
+            f"min_range and max_range of operator {name} must have one element, or a shape that broadcasts with the "
+            f"data, not {format_shape(least.shape)} for data of shape {format_shape(data.shape)}"
+        )
+    require_dtype(name, "min_range", least, FLOAT32)
+    require_dtype(name, "max_range", greatest, FLOAT32)
+    return single(maximum(single(abs_(least)), single(abs_(greatest))))
 
 
 def quotient(first: Node, second: Node) -> Node:
