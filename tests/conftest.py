@@ -10,6 +10,7 @@ from hypothesis import settings
 os.environ.setdefault("PHONOGRAD_TUNING", "off")
 
 import phonograd as mx
+from phonograd.core.array import single
 from phonograd.core.trace.novelty import NOVELTY
 from phonograd.core.trace.trace import LOCAL, Trace
 
@@ -28,8 +29,9 @@ def planned() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def known_program() -> None:
-    """Begin each test with an empty trace, as a program that is not new all the time: tests before it were."""
+    """Begin each test with an empty trace and no single calls, as a program that is not new all the time."""
     NOVELTY.forget()
+    single.forget()
     if LOCAL.trace.handles or LOCAL.trace.leaves:
         LOCAL.trace.flush(end=True)
     if LOCAL.trace.is_immediate:

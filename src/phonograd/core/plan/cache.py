@@ -28,6 +28,7 @@ __all__ = [
     "PLANS",
     "PREPARING",
     "REPEATED",
+    "SINGLE_RUNS",
     "CacheNode",
     "CachedPlan",
     "choose_program",
@@ -52,6 +53,8 @@ REPEATED: Signal[[]] = Signal()
 #: emitted once before that, by a helper while the program goes on
 PREPARING: Signal[[]] = Signal()
 _SOME_PLANS = 16
+#: uses of a plan for a trace of a single call, after which such calls run it without a trace
+SINGLE_RUNS = 8
 #: the share of the limit of nodes that is used while no dropped plan comes back
 _NEW_SHARE = 8
 #: dropped plans that are recognized when they come back, by their signatures
@@ -103,6 +106,8 @@ class CachedPlan:
         "promotion",
         "results",
         "signature",
+        "single",
+        "single_runs",
         "size",
         "sources",
         "spent_ns",
@@ -152,6 +157,9 @@ class CachedPlan:
         self.spent_ns = 0
         self.due_ns = 0 if self.program is None else planning_ns(self.program.size)
         self.promotion: object = None
+        #: how often it was used for a trace of a single call, -1 after that has been learned, and what was learned
+        self.single_runs = 0
+        self.single: Any = None
         #: whether a target is recorded and can still be differentiated
         self.waits = waits(nodes)
         if is_announced:

@@ -49,7 +49,7 @@ class OperatorFunctions(Protocol):
 class _MachineCode:
     """The machine-code counterparts of Python functions, which are their definitions; None until they are compiled."""
 
-    __slots__ = ("current", "functions", "live_handles", "make_current", "settle", "thread_number", "write")
+    __slots__ = ("current", "functions", "learn", "live_handles", "make_current", "settle", "thread_number", "write")
 
     def __init__(self) -> None:
         #: the trace that machine code adds to
@@ -67,6 +67,8 @@ class _MachineCode:
         self.write: Callable[[Any, Node, Trace], bool] | None = None
         #: the public functions of operators
         self.functions: OperatorFunctions | None = None
+        #: learns the only call of a trace, given its plan and the live arrays
+        self.learn: Callable[[Any, Pairs], None] | None = None
 
     def install(
         self,
@@ -76,10 +78,12 @@ class _MachineCode:
         live_handles: Callable[[Trace, list[Any]], Pairs] | None,
         write: Callable[[Any, Node, Trace], bool],
         functions: OperatorFunctions,
+        learn: Callable[[Any, Pairs], None],
     ) -> None:
         """Use compiled functions from now on; ``live_handles`` is None if its self-test fails."""
         self.thread_number, self.make_current = thread_number, make_current
         self.settle, self.live_handles, self.write, self.functions = settle, live_handles, write, functions
+        self.learn = learn
 
     def note(self, trace: Trace | None) -> None:
         """Let calls of machine code add to a trace, or to none."""

@@ -30,7 +30,7 @@ from ..graph.operator import Array
 from ..observe.anomaly import detection
 from ..observe.attribution import Attribution, open_scope
 from ..ops.math.structural import REPEAT_CALL, VARIABLE, leaf, leaf_like, repeat_call
-from ..plan.cache import PLANS, CacheNode, is_numbered_leaf, waits
+from ..plan.cache import PLANS, SINGLE_RUNS, CachedPlan, CacheNode, is_numbered_leaf, waits
 from ..run.reference import resolve
 from .evaluation import KEEP, LAST, Options, check_reentry, compute, compute_known, evaluate, is_calm
 from .flags import is_paused, is_recording
@@ -45,6 +45,8 @@ __all__ = ["LOCAL", "NUMBERS", "ZERO", "ImmediateTrace", "Trace", "begin_recordi
 
 #: the class of reentrant locks: threading.RLock is a function, and calling it takes twice as long
 _Lock = type(threading.RLock())
+#: the most results of a single call (:mod:`phonograd.core.array.single`)
+_MOST_RESULTS = 3
 #: handles from which on dead ones are dropped without a flush
 _PRUNE_AT = 4096
 #: flushes after which a trace ends outside of recording, although recorded arrays wait: they keep its tape
@@ -315,6 +317,8 @@ class Trace(Recorder):
         self.flushes += 1
         if not end:
             end = not waiting or (self.flushes >= _FLUSHES_WITH_RECORD and not self._is_being_recorded())
+        if plan is not None and plan.single_runs >= 0 and end:
+            self._note_single(plan, live)
         self._forget_dead(live)
         with HANDOVER:
             left = settle(self, live, values, end)
@@ -323,6 +327,16 @@ class Trace(Recorder):
         if end:
             PLANS.trim()
         return True
+
+    def _note_single(self, plan: CachedPlan, live: Pairs) -> None:
+        """Count the uses of a plan for traces of a single call, and have the call learned after some of them."""
+        if len(self.handles) > len(self.bound) + _MOST_RESULTS or not len(self.handles) > len(self.bound):
+            plan.single_runs = 0
+            return
+        plan.single_runs += 1
+        if plan.single_runs >= SINGLE_RUNS and MACHINE_CODE.learn is not None:
+            plan.single_runs = -1
+            MACHINE_CODE.learn(plan, live)
 
     def _flush(self, end: bool, number: int | None) -> None:
         if detection.on and self.attribution is not None:

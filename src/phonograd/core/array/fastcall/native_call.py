@@ -10,6 +10,8 @@ most small kernels run; in machine code that calls Python's C interface it takes
         return new_result(trace, node)
 
     call(entry, arguments...):                     # nd.tanh(y), nd.sum(y, axis=1)
+        if entry.at_once and (result := entry.at_once[0](arguments...)) is not None:
+            return result
         node = entry.calls.get((nodes of the arrays..., parameters...))
         return new_result(trace, node)
 
@@ -278,9 +280,16 @@ class Calls:
         definition = self._definition(signature.partition("(")[0], address, flags, f"{signature}\n--\n\n")
         return _new_function(ctypes.byref(definition), None, __name__)
 
-    def function(self, function: Any, calls: dict[Any, Any], key: KeyForm, extend: Callable[[Any], Any]) -> Any:
+    def function(
+        self,
+        function: Any,
+        calls: dict[Any, Any],
+        key: KeyForm,
+        extend: Callable[[Any], Any],
+        at_once: list[Callable[..., Any]],
+    ) -> Any:
         """Return the machine-code counterpart of the Python function of an operator."""
-        entry = (calls, function, key.arrays, key.template, key.places, extend)
+        entry = (calls, function, key.arrays, key.template, key.places, extend, at_once)
         return make_function(function, self._function, entry)
 
 

@@ -359,13 +359,13 @@ def _call(offsets: dict[str, int]) -> str:
     """Return the function of an operator called by name, with arrays first and parameters by keyword.
 
     Its entry is the tuple (calls, Python function, number of arrays, template of the key, places of keywords in
-    the key, function that makes nodes of known kinds). The place of a number is given as -1 - place: Python makes the
-    key if the number is 0, because 0.0 and -0.0 are equal, but different arguments. Keywords that Python has to convert
-    are missing among the places.
+    the key, function that makes nodes of known kinds, list of the function that computes single calls). The place of a
+    number is given as -1 - place: Python makes the key if the number is 0, because 0.0 and -0.0 are equal, but
+    different arguments. Keywords that Python has to convert are missing among the places.
     """
     f = Code("call", "ptr %self, ptr %arguments, i64 %given, ptr %names", offsets)
     entry = f.field("%self", "entry")
-    calls, function, arrays, template, places, extend = [f.item(entry, str(k)) for k in range(6)]
+    calls, function, arrays, template, places, extend, at_once = [f.item(entry, str(k)) for k in range(7)]
     # PY_VECTORCALL_ARGUMENTS_OFFSET is the highest bit
     f.line(f"%count = and i64 %given, {(1 << 63) - 1}")
     cell, kind = f.assign("alloca i64, align 8"), f.assign("alloca ptr, align 8")
@@ -382,6 +382,24 @@ def _call(offsets: dict[str, int]) -> str:
     f.label("counted")
     named = f.assign(f"load i64, ptr {cell}, align 8")
     f.leave_if(f.assign(f"icmp eq i64 {f.plus('%count', named)}, 0"), "slow")
+    some = f.assign(f"icmp sgt i64 {f.api('PyList_Size', f'ptr {at_once}', 'error')}, 0")
+    f.line(f"br i1 {some}, label %at_once, label %node")
+    f.label("at_once")
+    f.leave_if_null(f.call("trace_here"), "slow")
+    f.leave_if(is_recording(f, "error"), "node")
+    # the list may be emptied meanwhile
+    computing = f.api("PyList_GetItem", f"ptr {at_once}, i64 0", "error")
+    f.api("Py_IncRef", f"ptr {computing}")
+    computed = f.call_on(computing, "ptr %arguments, i64 %count, ptr %names")
+    f.release(computing)
+    f.leave_if_null(computed, "error")
+    f.leave_if(f.same(computed, "none"), "declined")
+    f.give(computed)
+    f.label("declined")
+    f.release(computed)
+    f.line("br label %node")
+    f.label("node")
+    # any Python code may have run
     trace = f.call("trace_here")
     f.leave_if_null(trace, "slow")
     alone = f.assign(f"and i1 {f.assign('icmp eq i64 %count, 1')}, {f.assign(f'icmp eq i64 {named}, 0')}")

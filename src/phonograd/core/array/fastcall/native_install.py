@@ -20,7 +20,7 @@ from ...graph.signature import visible
 from ...ops.math.structural import leaf
 from ...trace.owner import MACHINE_CODE
 from ...trace.trace import LOCAL
-from .. import call
+from .. import call, single
 from ..binary import BinaryMethod
 from ..handle import DENSE
 from .native_call import (
@@ -62,6 +62,7 @@ def install(calls: Calls, array_class: type[Any], modules: Iterable[ModuleType])
         live_handles=calls.live_handles if finds_live_handles else None,
         write=calls.write,
         functions=functions,
+        learn=single.learn,
     )
     for name, method in calls.methods.items():
         setattr(array_class, name, method)
@@ -109,7 +110,7 @@ class _Functions:
             function = call.python_function_of(declared, name)
             form = _form(declared)
             extend = _extender(declared, form.arrays)
-            found = self._calls.function(function, declared.calls, form, extend)
+            found = self._calls.function(function, declared.calls, form, extend, declared.at_once)
             found = self._made.setdefault((declared, name), found)
         return found
 

@@ -1,0 +1,203 @@
+"""Single calls: calls whose results are read at once run their plan without a graph."""
+
+import numpy as np
+import pytest
+
+import phonograd as mx
+from phonograd import autograd, nd, settings
+from phonograd.core.array import single
+from phonograd.core.base.errors import MXNetError
+from phonograd.core.graph.node import FORGOTTEN
+from phonograd.core.graph.operator import REGISTRY
+from phonograd.core.plan import promotion
+from phonograd.core.plan.cache import SINGLE_RUNS
+from phonograd.core.trace.trace import LOCAL
+
+from . import machine_code
+
+pytest.importorskip("llvmlite")
+native_call = pytest.importorskip("phonograd.core.array.fastcall.native_call")
+if not native_call.possible():
+    pytest.skip("this interpreter runs calls in Python", allow_module_level=True)
+
+GEMM, TANH, POTRF, GELQF = (REGISTRY[name] for name in ("_linalg_gemm2", "tanh", "_linalg_potrf", "_linalg_gelqf"))
+
+
+@pytest.fixture(autouse=True)
+def compiled():
+    machine_code.install()
+    yield
+    single.forget()
+
+
+def matrices(count=2, size=6):
+    generator = np.random.default_rng(3)
+    return [nd.array(generator.standard_normal((size, size))) for _ in range(count)]
+
+
+def definite(size=6):
+    return nd.array(np.diag(np.arange(1.0, size + 1)) + 0.1)
+
+
+def learned(call, declared):
+    """Read a call until its operator computes it at once, and return the last values."""
+    with settings.override(tiers="plan"):
+        first(call()).wait_to_read()
+    for _ in range(SINGLE_RUNS):
+        values = first(call()).asnumpy()
+        promotion.finish()
+    assert declared.at_once
+    return values
+
+
+def first(result):
+    return result[0] if isinstance(result, (list, tuple)) else result
+
+
+def is_pending(array):
+    return array._buffer is None
+
+
+def test_a_call_that_is_read_at_once_needs_no_trace():
+    a, b = matrices()
+    expected = learned(lambda: nd.linalg.gemm2(a, b), GEMM)
+    before = LOCAL.trace
+    result = nd.linalg.gemm2(a, b)
+    assert not is_pending(result)
+    np.testing.assert_array_equal(result.asnumpy(), expected)
+    assert LOCAL.trace is before
+    assert not before.leaves
+    c, d = nd.array(b.asnumpy()), nd.array(a.asnumpy())
+    result = nd.linalg.gemm2(c, d)
+    assert not is_pending(result)
+    np.testing.assert_allclose(result.asnumpy(), b.asnumpy() @ a.asnumpy(), rtol=1e-5, atol=1e-5)
+
+
+def test_other_shapes_parameters_and_arrays_make_nodes():
+    a, b = matrices()
+    learned(lambda: nd.linalg.gemm2(a, b), GEMM)
+    wide = nd.ones((6, 7))
+    assert is_pending(nd.linalg.gemm2(a, wide))
+    assert is_pending(nd.linalg.gemm2(a, b, transpose_a=True))
+    assert is_pending(nd.linalg.gemm2(a, b, alpha=0.0))
+    assert is_pending(nd.linalg.gemm2(a, a))
+    assert is_pending(nd.linalg.gemm2(a + 1, b))
+    assert is_pending(nd.linalg.gemm2(a.as_in_context(mx.cpu(1)), b.as_in_context(mx.cpu(1))))
+    np.testing.assert_allclose(nd.linalg.gemm2(a, a).asnumpy(), a.asnumpy() @ a.asnumpy(), rtol=1e-5, atol=1e-5)
+
+
+def test_keywords_are_part_of_the_kind():
+    a, b = matrices()
+
+    def call():
+        return nd.linalg.gemm2(a, b, transpose_b=True, alpha=0.5)
+
+    expected = learned(call, GEMM)
+    result = nd.linalg.gemm2(a, b, alpha=0.5, transpose_b=True)
+    assert not is_pending(result)
+    np.testing.assert_array_equal(result.asnumpy(), expected)
+    assert is_pending(nd.linalg.gemm2(a, b))
+    with pytest.raises(MXNetError, match="transpose_c"):
+        nd.linalg.gemm2(a, b, transpose_c=True)
+    with pytest.raises(MXNetError, match=r"expects 2 inputs|transpose_b"):
+        nd.linalg.gemm2(a)
+
+
+def test_zeros_of_both_signs_are_different_parameters():
+    (a,) = matrices(1)
+    learned(lambda: nd.clip(a, a_min=-1.0, a_max=0.5), REGISTRY["clip"])
+    below = nd.clip(nd.array([[-3.0]]), a_min=-1.0, a_max=-0.0).asnumpy()
+    assert below[0, 0] == -1
+    assert is_pending(nd.clip(a, a_min=-1.0, a_max=0.0))
+
+
+def test_recorded_calls_and_variables():
+    a, b = matrices()
+    learned(lambda: nd.tanh(a), TANH)
+    b.attach_grad()
+    assert not is_pending(nd.tanh(b))
+    with autograd.record():
+        y = nd.tanh(b)
+        assert is_pending(y)
+    y.backward()
+    np.testing.assert_allclose(b.grad.asnumpy(), 1 - np.tanh(b.asnumpy()) ** 2, rtol=1e-5, atol=1e-6)
+
+
+def test_an_array_that_has_changed_is_read_anew():
+    (a,) = matrices(1)
+    learned(lambda: nd.tanh(a), TANH)
+    a[:] = 0.25
+    np.testing.assert_allclose(nd.tanh(a).asnumpy(), np.full((6, 6), np.tanh(0.25)), rtol=1e-6)
+    view = a[1:3]
+    a += 0.5
+    np.testing.assert_allclose(nd.tanh(view).asnumpy(), np.full((2, 6), np.tanh(0.75)), rtol=1e-6)
+
+
+def test_errors_are_raised_where_the_value_is_read():
+    a = definite()
+    learned(lambda: nd.linalg.potrf(a), POTRF)
+    assert not is_pending(nd.linalg.potrf(a))
+    result = nd.linalg.potrf(-a)
+    with pytest.raises(MXNetError):
+        result.wait_to_read()
+    negative = nd.array(-a.asnumpy())
+    result = nd.linalg.potrf(negative)
+    assert is_pending(result)
+    with pytest.raises(MXNetError):
+        result.wait_to_read()
+
+
+def test_all_outputs_are_computed_although_one_was_read():
+    a = definite()
+    expected = learned(lambda: nd.linalg.gelqf(a), GELQF)
+    rows, lower = nd.linalg.gelqf(a)
+    assert not is_pending(rows)
+    assert not is_pending(lower)
+    np.testing.assert_array_equal(rows.asnumpy(), expected)
+    np.testing.assert_allclose(lower.asnumpy() @ rows.asnumpy(), a.asnumpy(), rtol=1e-5, atol=1e-5)
+
+
+def test_arrays_of_the_other_class():
+    a = mx.np.array(definite().asnumpy())
+    learned(lambda: mx.np.tanh(a), TANH)
+    assert type(mx.np.tanh(a)) is mx.np.ndarray
+    assert type(nd.tanh(a.as_nd_ndarray())) is nd.NDArray
+
+
+def test_a_call_that_is_not_alone_any_more_makes_nodes_again():
+    (a,) = matrices(1)
+    expected = learned(lambda: nd.tanh(a), TANH)
+    for repeat in range(2):
+        while not is_pending(result := nd.tanh(a)):
+            assert TANH.at_once
+        # it is not alone
+        np.testing.assert_array_equal((result + 1).asnumpy(), expected + 1)
+        assert is_pending(nd.tanh(a))
+        if not repeat:
+            # alone again
+            np.testing.assert_array_equal(nd.tanh(a).asnumpy(), expected)
+            assert not is_pending(nd.tanh(a))
+    for _ in range(single.MOST_PROBES):
+        (nd.tanh(a) + 1).wait_to_read()
+    assert not TANH.at_once
+
+
+def test_settings_and_dropped_nodes_end_them():
+    (a,) = matrices(1)
+    for end in (FORGOTTEN.emit, lambda: settings.update(spare_bytes=settings.current().spare_bytes)):
+        learned(lambda: nd.tanh(a), TANH)
+        end()
+        assert is_pending(nd.tanh(a))
+        single.forget()
+
+
+def test_observers_see_nodes():
+    (a,) = matrices(1)
+    learned(lambda: nd.tanh(a), TANH)
+    with mx.explain.plans() as seen:
+        nd.tanh(a).wait_to_read()
+    assert seen is not None
+    with settings.override(naive=True):
+        assert not is_pending(nd.tanh(a))
+    with autograd.detect_anomaly() if hasattr(autograd, "detect_anomaly") else mx.debug.detect_anomaly():
+        assert is_pending(nd.tanh(a))
