@@ -16,6 +16,7 @@ evaluated again another program. See docs/decisions/0018.
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from time import perf_counter_ns
@@ -29,14 +30,14 @@ from ..base.outside import is_from_outside
 from ..graph.generic import Pattern as ExtentPattern
 from ..graph.generic import pattern_of
 from ..graph.node import FORGOTTEN, Node, Shape, new_node, of_one_call
-from ..graph.operator import ABSENT, Array, item_operator
+from ..graph.operator import ABSENT, REGISTRY, Array, item_operator
 from ..kernels.elementwise_loop import ElementwiseLoop, emit_rule
 from ..kernels.launch import Plan
 from ..kernels.target import Machine
 from ..lower.lowering import Fused, Gather, Lowering, Random, lowering_of_kind
 from ..lower.pattern import Pattern
 from ..ops.math.structural import LEAF, leaf
-from ..run import kernel_cache
+from ..run import kernel_cache, memory_pool
 from ..run.background import run_apart
 from ..run.called import function_of_node
 from ..run.host import host
@@ -62,6 +63,7 @@ Function = Callable[..., Any]
 
 _ITEM = item_operator()
 _ABSENT = ABSENT.operator
+_FULL = REGISTRY["_full"]
 
 #: functions for any shapes, by operator, attributes and dtypes
 _general: dict[Any, Function] = {}
@@ -215,7 +217,7 @@ class EagerProgram:
         finally:
             float_errors.restore(token)
 
-    def _own(self, inputs: Sequence[Any], values: Sequence[Any]) -> list[Array]:
+    def _own(self, inputs: Sequence[Any], values: list[Any]) -> list[Array]:
         """Return the kept values: contiguous, each in memory of its own."""
         return own_all(inputs, values, self._numbers, self._are_asked)
 
@@ -362,7 +364,7 @@ def _quickly(node: Node, sources: Sequence[Node]) -> tuple[Function, bool] | Non
     if lowering is None:
         return None
     if lowering.only_moves:
-        return declared.reference(node.attributes), True
+        return _repeated(node) or declared.reference(node.attributes), True
     before = sources[0].shape
     axes = lowering.folded_axes(declared, node.attributes, before)
     assert axes is not None, declared
@@ -567,7 +569,7 @@ class _Maker:
 
     def _move(self, node: Node) -> None:
         """Let NumPy move elements."""
-        self.function = numpy_function(node)
+        self.function = _repeated(node) or numpy_function(node)
 
     def _plan(self, node: Node) -> None:
         """Plan this one node."""
@@ -579,6 +581,18 @@ class _Maker:
 
 def _nothing() -> None:
     """Return the value of an input that was left out."""
+
+
+def _repeated(node: Node) -> Function | None:
+    """Return the function of a large array with one number in all places; None for other nodes.
+
+    Its value is that number, repeated without memory: the memory of results is taken later, that of others never.
+    """
+    if node.operator is not _FULL or math.prod(node.shape) * node.dtype.itemsize < memory_pool.SMALLEST_BLOCK:
+        return None
+    shape, number, dtype, _ = node.attributes
+    value = np.ndarray(shape, dtype, number, strides=(0,) * len(shape))
+    return lambda: value
 
 
 def _place(node: Node, lowering: Lowering) -> tuple[Function, bool]:

@@ -17,8 +17,11 @@ from ..run import memory_pool
 __all__ = ["memory_of", "own", "own_all"]
 
 
-def own_all(inputs: Iterable[Any], values: Sequence[Any], numbers: Sequence[int], stay: Sequence[bool]) -> list[Array]:
-    """Return some values by number, each as :func:`own` does; ``inputs`` have their memory."""
+def own_all(inputs: Iterable[Any], values: list[Any], numbers: Sequence[int], stay: Sequence[bool]) -> list[Array]:
+    """Return some values by number, each as :func:`own` does; ``inputs`` have their memory.
+
+    Large ``values`` are dropped when they are copied, so that the memory of one serves the next.
+    """
     taken, found = memory_of(inputs), []
     for number, stays in zip(numbers, stay):
         value = values[number]
@@ -32,7 +35,10 @@ def own_all(inputs: Iterable[Any], values: Sequence[Any], numbers: Sequence[int]
             # `own` would do the same
             taken.add(id(value))
         else:
-            value = own(value, taken, stays)
+            owned = own(value, taken, stays)
+            if owned is not value and owned.nbytes >= memory_pool.SMALLEST_BLOCK and numbers.count(number) == 1:
+                values[number] = None
+            value = owned
         found.append(value)
     return found
 
@@ -54,17 +60,27 @@ def own(value: Any, taken: set[int], stays: bool) -> Array:
 
     ``stays`` says that a user may keep it for long.
     """
-    if type(value) is not np.ndarray or not value.flags.c_contiguous:
+    if type(value) is not np.ndarray:
         value = np.array(value, order="C")
-    elif value.base is None:
-        if id(value) in taken:
-            value = value.copy()
-    elif id(value.base) in taken or not memory_pool.is_block(value.base) or 2 * value.nbytes < value.base.nbytes:
-        value = value.copy()
-    if stays and value.base is None and value.nbytes >= memory_pool.SMALLEST_BLOCK:
+    if value.base is None:
         # kernels read it faster from aligned memory
-        aligned = memory_pool.allocate(value.shape, value.dtype, memory_pool.room_for(value.nbytes))
-        aligned[...] = value
-        value = aligned
+        moves = id(value) in taken or (stays and value.nbytes >= memory_pool.SMALLEST_BLOCK)
+    else:
+        moves = id(value.base) in taken or not memory_pool.is_block(value.base) or 2 * value.nbytes < value.base.nbytes
+    if moves or not value.flags.c_contiguous:
+        value = _copy(value, stays)
     taken.add(id(value if value.base is None else value.base))
     return value  # type: ignore[no-any-return]
+
+
+def _copy(value: Array, stays: bool) -> Array:
+    """Return a contiguous copy of an array, in aligned memory if it is large and stays."""
+    if not stays or value.nbytes < memory_pool.SMALLEST_BLOCK:
+        return value.copy()
+    room = memory_pool.room_for(value.nbytes)
+    if not any(value.strides) and not any(value[(0,) * value.ndim].tobytes()):
+        # zeros of new memory take no pages: most gradients are replaced before they are read
+        return memory_pool.allocate(value.shape, value.dtype, room, is_zero=True)
+    aligned = memory_pool.allocate(value.shape, value.dtype, room)
+    aligned[...] = value
+    return aligned
