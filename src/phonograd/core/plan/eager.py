@@ -16,7 +16,6 @@ evaluated again another program. See docs/decisions/0018.
 
 from __future__ import annotations
 
-import math
 import operator
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from time import perf_counter_ns
@@ -30,14 +29,14 @@ from ..base.outside import is_from_outside
 from ..graph.generic import Pattern as ExtentPattern
 from ..graph.generic import pattern_of
 from ..graph.node import FORGOTTEN, Node, Shape, new_node, of_one_call
-from ..graph.operator import ABSENT, REGISTRY, Array, item_operator
+from ..graph.operator import ABSENT, Array, item_operator
 from ..kernels.elementwise_loop import ElementwiseLoop, emit_rule
 from ..kernels.launch import Plan
 from ..kernels.target import Machine
 from ..lower.lowering import Fused, Gather, Lowering, Random, lowering_of_kind
 from ..lower.pattern import Pattern
 from ..ops.math.structural import LEAF, leaf
-from ..run import kernel_cache, memory_pool
+from ..run import kernel_cache
 from ..run.background import run_apart
 from ..run.called import function_of_node
 from ..run.host import host
@@ -48,7 +47,7 @@ from .assembly import parameters_of
 from .disk import program_for
 from .eager_expansion import Expansions, copy_of
 from .eager_launch import draw, fold, launch, multiply
-from .eager_results import own_all
+from .eager_results import own_all, repeated
 from .eager_stacks import WithNumbers
 from .expansion import Order, lowerings_of
 
@@ -63,7 +62,6 @@ Function = Callable[..., Any]
 
 _ITEM = item_operator()
 _ABSENT = ABSENT.operator
-_FULL = REGISTRY["_full"]
 
 #: functions for any shapes, by operator, attributes and dtypes
 _general: dict[Any, Function] = {}
@@ -364,7 +362,7 @@ def _quickly(node: Node, sources: Sequence[Node]) -> tuple[Function, bool] | Non
     if lowering is None:
         return None
     if lowering.only_moves:
-        return _repeated(node) or declared.reference(node.attributes), True
+        return repeated(node) or declared.reference(node.attributes), True
     before = sources[0].shape
     axes = lowering.folded_axes(declared, node.attributes, before)
     assert axes is not None, declared
@@ -569,7 +567,7 @@ class _Maker:
 
     def _move(self, node: Node) -> None:
         """Let NumPy move elements."""
-        self.function = _repeated(node) or numpy_function(node)
+        self.function = repeated(node) or numpy_function(node)
 
     def _plan(self, node: Node) -> None:
         """Plan this one node."""
@@ -581,18 +579,6 @@ class _Maker:
 
 def _nothing() -> None:
     """Return the value of an input that was left out."""
-
-
-def _repeated(node: Node) -> Function | None:
-    """Return the function of a large array with one number in all places; None for other nodes.
-
-    Its value is that number, repeated without memory: the memory of results is taken later, that of others never.
-    """
-    if node.operator is not _FULL or math.prod(node.shape) * node.dtype.itemsize < memory_pool.SMALLEST_BLOCK:
-        return None
-    shape, number, dtype, _ = node.attributes
-    value = np.ndarray(shape, dtype, number, strides=(0,) * len(shape))
-    return lambda: value
 
 
 def _place(node: Node, lowering: Lowering) -> tuple[Function, bool]:

@@ -6,15 +6,31 @@ arrays with any strides. Values that a program returns, or that a backward pass 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
-from ..graph.operator import Array
+from ..graph.node import Node
+from ..graph.operator import REGISTRY, Array
 from ..run import memory_pool
 
-__all__ = ["memory_of", "own", "own_all"]
+__all__ = ["memory_of", "own", "own_all", "repeated"]
+
+_FULL = REGISTRY["_full"]
+
+
+def repeated(node: Node) -> Callable[[], Array] | None:
+    """Return the function of a large array with one number in all places; None for other nodes.
+
+    Its value is that number, repeated without memory: :func:`own` takes the memory of results, and others need none.
+    """
+    if node.operator is not _FULL or math.prod(node.shape) * node.dtype.itemsize < memory_pool.SMALLEST_BLOCK:
+        return None
+    shape, number, dtype, _ = node.attributes
+    value = np.ndarray(shape, dtype, number, strides=(0,) * len(shape))
+    return lambda: value
 
 
 def own_all(inputs: Iterable[Any], values: list[Any], numbers: Sequence[int], stay: Sequence[bool]) -> list[Array]:
