@@ -108,7 +108,13 @@ def models(every: dict[str, Results]) -> list[str]:
     from benchmarks.workloads_models_nd import WORKLOADS as MODELS
 
     results = every["models"]
-    titles = {"mxnet": "MXNet", "torch": "PyTorch", "compiled": "torch.compile", "onnxruntime": "onnxruntime"}
+    titles = {
+        "mxnet": "MXNet",
+        "torch": "PyTorch",
+        "compiled": "torch.compile",
+        "jax": "JAX (jit)",
+        "onnxruntime": "onnxruntime",
+    }
     peers = [peer for peer in titles if any([peer in times for times in results["seconds"].values()])]
     rows = []
     for name, times in results["seconds"].items():
@@ -117,7 +123,9 @@ def models(every: dict[str, Results]) -> list[str]:
     lines = table(["model", "phonograd", *[titles[peer] for peer in peers], "what"], rows)
     lines[1] = lines[1][: -len("---: |")] + "--- |"
     versions = ", ".join([f"{titles[peer]} {results['machine'][peer]}" for peer in peers])
-    return ["", *lines, "", f"{_place(results)} {versions}.", ""]
+    fails = any([time == math.inf for times in results["seconds"].values() for time in times.values()])
+    why = " A network *fails* that `torch.compile` rejects, or does not compile within 120 s." if fails else ""
+    return ["", *lines, "", f"{_place(results)} {versions}.{why}", ""]
 
 
 def novel(every: dict[str, Results]) -> list[str]:

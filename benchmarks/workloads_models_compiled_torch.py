@@ -13,7 +13,7 @@ import torch
 import workloads_models_torch as eager
 
 #: time for compiling a model, forward and backward
-LIMIT_SECONDS = 180
+LIMIT_SECONDS = 120
 
 eager.prepare = torch.compile
 # read when the first network is compiled: processes of its own would take seconds to start, and outlive a limit

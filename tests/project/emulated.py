@@ -8,13 +8,17 @@ results are compared: bit for bit where docs/numerics.md promises the same bits,
 Bochs is built from source (``PHONOGRAD_BOCHS_SOURCE``: a git repository, the project's by default), because packages of
 distributions have neither AMX nor, in part, AVX-512. Debian's packages contain Linux, a boot loader and Python; wheels
 contain NumPy and llvmlite. All of them are kept below :data:`HOME`. The emulator executes some 30 to 60 million
-instructions per second, so the selection of programs is small: a run takes about 15 minutes.
+instructions per second, so the selection of programs is small, and kernels are compiled outside
+(:mod:`tests.project.emulated_kernels`).
 """
 
 from __future__ import annotations
 
 import argparse
+import compileall
+import hashlib
 import os
+import py_compile
 import shutil
 import stat
 import subprocess
@@ -23,7 +27,10 @@ import time
 from pathlib import Path
 from typing import BinaryIO
 
+from phonograd.core.run.cpu_levels import FEATURES
+
 from .arm import PYTHON, install_wheels, unpack_packages
+from .bochs_edits import EDITS, edit
 from .versions import ROOT
 
 HOME = Path(os.environ.get("PHONOGRAD_EMULATED_HOME") or Path.home() / ".cache" / "phonograd-emulated")
@@ -45,6 +52,9 @@ VARIANTS: dict[str, dict[str, str]] = {
     "level x86-64-v4": {"PHONOGRAD_CPU_LEVEL": "x86-64-v4"},
 }
 
+#: the program, and what LLVM calls the features above x86-64-v4 that kernels are written for
+PROGRAM = Path(__file__).with_name("emulated_program.py")
+_NEWER = {"avx512vnni", "avx512bf16", "amx-tile", "amx-bf16", "amx-int8"}
 #: the last line of a run
 _END = "emulated: end"
 _CONFIGURATION = """\
@@ -77,7 +87,9 @@ LABEL linux
 def build_emulator() -> Path:
     """Return the directory of Bochs with its program and its BIOS; build it if there is none."""
     folder = HOME / "bochs" / "bochs"
-    if (folder / "bochs").exists():
+    edits = hashlib.sha256(repr(EDITS).encode()).hexdigest()
+    done = HOME / "bochs" / "edits"
+    if done.exists() and done.read_text("utf-8") == edits:
         return folder
     repository = HOME / "bochs.git"
     if not repository.exists():
@@ -90,29 +102,34 @@ def build_emulator() -> Path:
         ["git", "-C", repository, "archive", "HEAD", "--", *wanted], capture_output=True, check=True
     )
     subprocess.run(["tar", "x", "-C", folder.parent], input=packed.stdout, check=True)
-    _permit_tiles(folder / "cpu")
+    edit(folder / "cpu")
     subprocess.run(["sh", "configure", *_OPTIONS], cwd=folder, check=True, stdout=subprocess.DEVNULL)
     subprocess.run(["make", f"-j{os.cpu_count() or 1}"], cwd=folder, check=True, stdout=subprocess.DEVNULL)
+    done.write_text(edits, "utf-8")
     return folder
 
 
-def _permit_tiles(folder: Path) -> None:
-    """Let the emulated processor claim that it can refuse tile registers to a process (XFD), which Bochs lacks.
-
-    Linux uses tiles only if a processor can. Its commands to refuse them have no effect: a single process uses tiles.
-    """
-    for name, after, old, new in (
-        ("cpuid.cc", "EAX[4]", "(1<<3)", "(3<<3)"),
-        ("crregs.cc", "XTILEDATA_BIT].attr", "BX_XSAVE_ALIGN64", "BX_XSAVE_ALIGN64 | 4"),
-    ):
-        before, mark, text = (folder / name).read_text("utf-8").partition(after)
-        if old not in text:
-            raise SystemExit(f"{folder / name} is not the Bochs that this script knows: no {old} after {after!r}")
-        (folder / name).write_text(before + mark + text.replace(old, new, 1), "utf-8")
-
-
 def _copy(source: Path, target: Path) -> None:
-    shutil.copytree(source, target, symlinks=True, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(source, target, symlinks=True, dirs_exist_ok=True)
+
+
+def _compile(folder: Path, root: Path) -> None:
+    """Write the byte code of Python files, if the emulated computer has this version of Python."""
+    if f"{sys.version_info.major}.{sys.version_info.minor}" == PYTHON:
+        mode = py_compile.PycInvalidationMode.UNCHECKED_HASH
+        compileall.compile_dir(folder, quiet=2, force=True, invalidation_mode=mode, stripdir=root, prependdir="/")
+
+
+def _compile_kernels(path: Path, variables: dict[str, str]) -> None:
+    """Write the kernels of the program for a variant of the processor."""
+    level = variables.get("PHONOGRAD_CPU_LEVEL")
+    features = FEATURES["x86-64-v4"] if level else FEATURES["x86-64-v4"] | _NEWER
+    command = [sys.executable, "-W", "ignore", PROGRAM.with_name("emulated_kernels.py")]
+    subprocess.run(
+        [*command, path, level or "sapphirerapids", ",".join(sorted(features))],
+        env={**os.environ, **variables, "PYTHONPATH": str(ROOT / "src")},
+        check=True,
+    )
 
 
 def write_archive(folder: Path, file: BinaryIO) -> None:
@@ -153,22 +170,30 @@ def make_image(arguments: list[str]) -> Path:
         shutil.rmtree(root / "usr" / name, ignore_errors=True)
     memory, disk = HOME / "memory", HOME / "disk"
     shutil.rmtree(memory, ignore_errors=True)
+    for folder in (root / "usr" / "lib", wheels / "numpy", wheels / "llvmlite"):
+        if not (folder / ".compiled").exists():
+            _compile(folder, HOME)
+            (folder / ".compiled").touch()
     _copy(root, memory)
     for name in ("dev", "proc", "sys", "tmp", "work/tests"):
         (memory / name).mkdir(parents=True, exist_ok=True)
     _copy(ROOT / "src" / "phonograd", memory / "work" / "phonograd")
+    _compile(memory / "work" / "phonograd", memory)
     for name in ("numpy", "numpy.libs", "llvmlite"):
         _copy(wheels / name, memory / "work" / name)
     shutil.rmtree(memory / "work" / "numpy" / "_core" / "tests", ignore_errors=True)
-    shutil.copy(Path(__file__).with_name("emulated_program.py"), memory / "work" / "program.py")
+    shutil.copy(PROGRAM, memory / "work" / "program.py")
     (memory / "bin").mkdir(exist_ok=True)
     shutil.copy(packages / "bin" / "busybox", memory / "bin" / "busybox")
     runs = []
     for name, variables in VARIANTS.items():
         if not arguments or name in arguments:
+            file = f"/work/{len(runs)}.bin"
+            _compile_kernels(memory / file[1:], variables)
             words = " ".join([f"{key}={value}" for key, value in variables.items()])
             runs += [
                 f'echo "emulated: {name}"',
+                f"/bin/busybox cp {file} /work/phonograd/core/run/prebuilt-x86-64-v4.bin",
                 f"{words} /usr/bin/python{PYTHON} -X faulthandler -B /work/program.py 2>&1",
             ]
     start = [
@@ -176,7 +201,7 @@ def make_image(arguments: list[str]) -> Path:
         *(f"/bin/busybox mount -t {kind} none {place}" for kind, place in (("proc", "/proc"), ("sysfs", "/sys"))),
         "/bin/busybox mount -t devtmpfs none /dev; /bin/busybox mount -t tmpfs none /tmp",
         # NumPy's products need not be tested, and newer code of OpenBLAS may use more than Bochs knows
-        "export OPENBLAS_CORETYPE=Haswell PHONOGRAD_TUNING=off",
+        "export OPENBLAS_CORETYPE=Haswell PHONOGRAD_TUNING=off PHONOGRAD_QUICK_KERNELS=0",
         "export HOME=/tmp PHONOGRAD_CACHE_DIRECTORY=/tmp/cache PYTHONPATH=/work",
         *runs,
         f'echo "{_END}"',
@@ -289,7 +314,6 @@ def main(arguments: list[str]) -> int:
     options = parser.parse_args(arguments)
     HOME.mkdir(parents=True, exist_ok=True)
     folder, image = build_emulator(), make_image(options.variant)
-    program = Path(__file__).with_name("emulated_program.py")
     variables = {
         **os.environ,
         "PYTHONPATH": str(ROOT / "src"),
@@ -297,7 +321,7 @@ def main(arguments: list[str]) -> int:
         "PHONOGRAD_TUNING": "off",
     }
     variables["PHONOGRAD_CACHE_DIRECTORY"] = str(HOME / "kernels")
-    native = subprocess.run([sys.executable, program], env=variables, capture_output=True, text=True, check=True)
+    native = subprocess.run([sys.executable, PROGRAM], env=variables, capture_output=True, text=True, check=True)
     here = read_results(["emulated: here", *native.stdout.splitlines()])["here"]
     assert not compare(here, here, False), compare(here, here, False)
     wrong = 0

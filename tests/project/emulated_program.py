@@ -7,15 +7,15 @@ word of a name says what is promised: *same* bits on every processor with fused 
 
 from __future__ import annotations
 
-import functools
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 import phonograd as mx
 from phonograd import autograd, nd
+from phonograd.core.run import kernel_cache
 from phonograd.core.run.host import host
 
 #: the tolerance, in units of the largest number of an array and of the dtype's precision
@@ -156,23 +156,29 @@ def show(kind: str, results: Iterator[Result]) -> None:
         print(f"result {name} {kind} {digest} {error:.3g}", flush=True)
 
 
+#: operator by operator, with kernels that come with the package, and planned
+TIERS = ("background", "plan")
+
+
+def parts() -> Iterator[tuple[str, Iterator[Result]]]:
+    """Yield all results, by kind."""
+    random = np.random.RandomState
+    yield "integers", integers(random(7))
+    yield "halves", halves(random(7))
+    for dtype in ("float32", "float64"):
+        for make in (functions, products, convolutions):
+            yield dtype, make(dtype, random(7))
+
+
 def main() -> None:
-    """Compute everything twice: operator by operator, with kernels that come with the package, and planned."""
+    """Compute everything in each tier."""
     mx.settings.update(executor="native")
-    print("machine", host(), flush=True)
-    parts: list[tuple[str, Callable[[np.random.RandomState], Iterator[Result]]]] = [
-        ("integers", integers),
-        ("halves", halves),
-        *[
-            (dtype, functools.partial(make, dtype))
-            for dtype in ("float32", "float64")
-            for make in (functions, products, convolutions)
-        ],
-    ]
-    for tiers in ("background", "plan"):
+    print("machine", host(), *sorted(kernel_cache.description().features), flush=True)
+    for tiers in TIERS:
         with mx.settings.override(tiers=tiers):
-            for kind, make_part in parts:
-                show(f"{kind} {tiers}", make_part(np.random.RandomState(7)))
+            for kind, results in parts():
+                show(f"{kind} {tiers}", results)
+    print("kernels compiled here:", kernel_cache.statistics.kernels_compiled, flush=True)
 
 
 if __name__ == "__main__":

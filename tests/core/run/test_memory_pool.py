@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gc
 import itertools
+import os
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,6 +18,7 @@ from phonograd import settings
 from phonograd.core.graph.operator import REGISTRY
 from phonograd.core.ops.math.primitives import permute
 from phonograd.core.ops.math.structural import leaf
+from phonograd.core.plan.eager_results import own_all
 from phonograd.core.plan.grouping import group_nodes
 from phonograd.core.plan.layout import Job, jobs_of
 from phonograd.core.plan.native_program import NativeProgram
@@ -112,6 +115,54 @@ def test_memory_comes_back(pool: memory_pool.Pool) -> None:
     third = memory_pool.allocate((LARGE // 4,), FLOAT32, room)
     assert third.ctypes.data == place
     assert pool.blocks_made == made + 1
+
+
+def test_new_zeros_take_no_pages(pool: memory_pool.Pool) -> None:
+    if not STATUS.exists():
+        pytest.skip("the system does not tell the memory of a process")
+    size = 1 << 26
+    before = _resident_bytes()
+    zeros = memory_pool.allocate((size,), np.dtype("uint8"), memory_pool.room_for(size), is_zero=True)
+    (owned,) = own_all([], [np.broadcast_to(np.float32(0), (size // 4,))], (0,), (True,))
+    assert _resident_bytes() - before < size // 4
+    assert zeros.ctypes.data % memory_pool.ALIGNMENT == 0
+    zeros[-1] = 1
+    assert zeros[:: size // 16].sum() == 0
+    owned[3] = 2
+    assert owned[:5].tolist() == [0, 0, 0, 2, 0]
+
+
+STATUS = Path("/proc/self/status")
+
+
+def _resident_bytes() -> int:
+    line = next(line for line in STATUS.read_text("ascii", "replace").splitlines() if line.startswith("VmRSS:"))
+    return int(line.split()[1]) * 1024
+
+
+def test_zeros_in_used_memory(pool: memory_pool.Pool) -> None:
+    room = memory_pool.room_for(LARGE)
+    used = memory_pool.allocate((LARGE,), np.dtype("uint8"), room)
+    used[:] = 7
+    place = used.ctypes.data
+    del used
+    zeros = memory_pool.allocate((LARGE,), np.dtype("uint8"), room, is_zero=True)
+    assert zeros.ctypes.data == place
+    assert not zeros.any()
+    assert memory_pool.allocate((3,), FLOAT32, memory_pool.room_for(12), is_zero=True).tolist() == [0, 0, 0]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system cannot copy processes")
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_zeros_are_not_shared_with_copies_of_the_process() -> None:
+    room = memory_pool.room_for(1 << 20)
+    zeros = memory_pool.allocate((1 << 20,), np.dtype("uint8"), room, is_zero=True)
+    child = os.fork()
+    if not child:
+        zeros[0] = 1
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert zeros[0] == 0
 
 
 def test_small_arrays_are_not_pooled(pool: memory_pool.Pool) -> None:

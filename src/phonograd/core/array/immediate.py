@@ -282,7 +282,7 @@ def _run_one(found: _Call, arrays: Sequence[Array]) -> Array | None:
         return None
     finally:
         float_errors.restore(token)
-    return own_all(arrays, (value,), (0,), (True,))[0]
+    return own_all(arrays, [value], (0,), (True,))[0]
 
 
 def _compute_large(found: _Call, arrays: Sequence[Array]) -> Array:

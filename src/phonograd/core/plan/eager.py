@@ -47,7 +47,7 @@ from .assembly import parameters_of
 from .disk import program_for
 from .eager_expansion import Expansions, copy_of
 from .eager_launch import draw, fold, launch, multiply
-from .eager_results import own_all
+from .eager_results import own_all, repeated
 from .eager_stacks import WithNumbers
 from .expansion import Order, lowerings_of
 
@@ -215,7 +215,7 @@ class EagerProgram:
         finally:
             float_errors.restore(token)
 
-    def _own(self, inputs: Sequence[Any], values: Sequence[Any]) -> list[Array]:
+    def _own(self, inputs: Sequence[Any], values: list[Any]) -> list[Array]:
         """Return the kept values: contiguous, each in memory of its own."""
         return own_all(inputs, values, self._numbers, self._are_asked)
 
@@ -362,7 +362,7 @@ def _quickly(node: Node, sources: Sequence[Node]) -> tuple[Function, bool] | Non
     if lowering is None:
         return None
     if lowering.only_moves:
-        return declared.reference(node.attributes), True
+        return repeated(node) or declared.reference(node.attributes), True
     before = sources[0].shape
     axes = lowering.folded_axes(declared, node.attributes, before)
     assert axes is not None, declared
@@ -567,7 +567,7 @@ class _Maker:
 
     def _move(self, node: Node) -> None:
         """Let NumPy move elements."""
-        self.function = numpy_function(node)
+        self.function = repeated(node) or numpy_function(node)
 
     def _plan(self, node: Node) -> None:
         """Plan this one node."""

@@ -6,19 +6,38 @@ arrays with any strides. Values that a program returns, or that a backward pass 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
-from ..graph.operator import Array
+from ..graph.node import Node
+from ..graph.operator import REGISTRY, Array
 from ..run import memory_pool
 
-__all__ = ["memory_of", "own", "own_all"]
+__all__ = ["memory_of", "own", "own_all", "repeated"]
+
+_FULL = REGISTRY["_full"]
 
 
-def own_all(inputs: Iterable[Any], values: Sequence[Any], numbers: Sequence[int], stay: Sequence[bool]) -> list[Array]:
-    """Return some values by number, each as :func:`own` does; ``inputs`` have their memory."""
+def repeated(node: Node) -> Callable[[], Array] | None:
+    """Return the function of a large array with one number in all places; None for other nodes.
+
+    Its value is that number, repeated without memory: :func:`own` takes the memory of results, and others need none.
+    """
+    if node.operator is not _FULL or math.prod(node.shape) * node.dtype.itemsize < memory_pool.SMALLEST_BLOCK:
+        return None
+    shape, number, dtype, _ = node.attributes
+    value = np.ndarray(shape, dtype, number, strides=(0,) * len(shape))
+    return lambda: value
+
+
+def own_all(inputs: Iterable[Any], values: list[Any], numbers: Sequence[int], stay: Sequence[bool]) -> list[Array]:
+    """Return some values by number, each as :func:`own` does; ``inputs`` have their memory.
+
+    Large ``values`` are dropped when they are copied, so that the memory of one serves the next.
+    """
     taken, found = memory_of(inputs), []
     for number, stays in zip(numbers, stay):
         value = values[number]
@@ -32,7 +51,10 @@ def own_all(inputs: Iterable[Any], values: Sequence[Any], numbers: Sequence[int]
             # `own` would do the same
             taken.add(id(value))
         else:
-            value = own(value, taken, stays)
+            owned = own(value, taken, stays)
+            if owned is not value and owned.nbytes >= memory_pool.SMALLEST_BLOCK and numbers.count(number) == 1:
+                values[number] = None
+            value = owned
         found.append(value)
     return found
 
@@ -54,17 +76,27 @@ def own(value: Any, taken: set[int], stays: bool) -> Array:
 
     ``stays`` says that a user may keep it for long.
     """
-    if type(value) is not np.ndarray or not value.flags.c_contiguous:
+    if type(value) is not np.ndarray:
         value = np.array(value, order="C")
-    elif value.base is None:
-        if id(value) in taken:
-            value = value.copy()
-    elif id(value.base) in taken or not memory_pool.is_block(value.base) or 2 * value.nbytes < value.base.nbytes:
-        value = value.copy()
-    if stays and value.base is None and value.nbytes >= memory_pool.SMALLEST_BLOCK:
+    if value.base is None:
         # kernels read it faster from aligned memory
-        aligned = memory_pool.allocate(value.shape, value.dtype, memory_pool.room_for(value.nbytes))
-        aligned[...] = value
-        value = aligned
+        moves = id(value) in taken or (stays and value.nbytes >= memory_pool.SMALLEST_BLOCK)
+    else:
+        moves = id(value.base) in taken or not memory_pool.is_block(value.base) or 2 * value.nbytes < value.base.nbytes
+    if moves or not value.flags.c_contiguous:
+        value = _copy(value, stays)
     taken.add(id(value if value.base is None else value.base))
     return value  # type: ignore[no-any-return]
+
+
+def _copy(value: Array, stays: bool) -> Array:
+    """Return a contiguous copy of an array, in aligned memory if it is large and stays."""
+    if not stays or value.nbytes < memory_pool.SMALLEST_BLOCK:
+        return value.copy()
+    room = memory_pool.room_for(value.nbytes)
+    if not any(value.strides) and not any(value[(0,) * value.ndim].tobytes()):
+        # zeros of new memory take no pages: most gradients are replaced before they are read
+        return memory_pool.allocate(value.shape, value.dtype, room, is_zero=True)
+    aligned = memory_pool.allocate(value.shape, value.dtype, room)
+    aligned[...] = value
+    return aligned

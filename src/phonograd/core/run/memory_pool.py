@@ -19,6 +19,7 @@ from __future__ import annotations
 import bisect
 import functools
 import heapq
+import mmap
 import sys
 import threading
 import time
@@ -206,8 +207,11 @@ class Pool:
         """Replace the lock: a thread of the parent may hold the old one."""
         self._lock = threading.Lock()
 
-    def take(self, room: int) -> Array:
-        """Return a block of a size that :func:`room_for` returned; it returns to the pool when it is freed."""
+    def take(self, room: int, is_zero: bool = False) -> Array:
+        """Return a block of a size that :func:`room_for` returned; it returns to the pool when it is freed.
+
+        ``is_zero`` asks for bytes that are zero; others are undefined.
+        """
         memory: _Memory | None = None
         with self._lock:
             if _returned:
@@ -226,13 +230,15 @@ class Pool:
                 self._freed[room] -= 1
                 self._made_again_bytes += room
         if memory is not None:
+            if is_zero:
+                memory.fill(0)
             return memory.view(_Block)
         limit = settings.active.memory_limit_bytes
         if limit and self.used_bytes + self.spare_bytes > limit:
             self.clear()
         try:
-            return _new_block(room)
-        except MemoryError:
+            return _new_block(room, is_zero)
+        except (MemoryError, OSError):
             with self._lock:
                 self.used_bytes -= room
             raise MemoryError(f"there is no memory for {room} bytes") from None
@@ -328,8 +334,11 @@ def _trim() -> None:
         trim(0)
 
 
-def _new_block(room: int) -> Array:
+def _new_block(room: int, is_zero: bool) -> Array:
     pool.blocks_made += 1
+    if is_zero:
+        # pages of their own, which take no memory before they are written; the C library would use old ones again
+        return np.frombuffer(mmap.mmap(-1, room, access=mmap.ACCESS_COPY), np.uint8).view(_Memory).view(_Block)
     raw = np.empty(room + ALIGNMENT, np.uint8)
     start = -address(raw) % ALIGNMENT
     return raw[start : start + room].view(_Memory).view(_Block)
@@ -354,6 +363,8 @@ def budget_bytes(inputs: int) -> int | None:
     return max(limit - max(pool.used_bytes, inputs), 0) // step * step
 
 
-def allocate(shape: Shape, dtype: DType, room: int) -> Array:
-    """Return an uninitialized array of a size that :func:`room_for` returned."""
-    return np.empty(shape, dtype) if room < SMALLEST_BLOCK else np.ndarray(shape, dtype, take(room))
+def allocate(shape: Shape, dtype: DType, room: int, is_zero: bool = False) -> Array:
+    """Return an array of a size that :func:`room_for` returned: of zeros, or uninitialized."""
+    if room < SMALLEST_BLOCK:
+        return np.zeros(shape, dtype) if is_zero else np.empty(shape, dtype)
+    return np.ndarray(shape, dtype, take(room, is_zero))
