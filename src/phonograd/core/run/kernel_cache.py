@@ -44,6 +44,8 @@ __all__ = [
     "Kernel",
     "Statistics",
     "available",
+    "compile_elsewhere",
+    "compile_in_full",
     "compile_module",
     "compile_text",
     "description",
@@ -149,6 +151,8 @@ class _KernelCache:
         self._by_key: weakref.WeakValueDictionary[str, Kernel] = weakref.WeakValueDictionary()
         self.lock = threading.RLock()
         self.last_used = 0.0
+        #: compiles a kernel on disk in full in another process, given its key; returns whether it did
+        self.elsewhere: Callable[[str], bool] | None = None
 
     def compile(self, write: Callable[..., str], arguments: tuple[Any, ...], name: str, quick: bool) -> Kernel:
         """Return the compiled function of the module that ``write`` returns."""
@@ -253,8 +257,10 @@ class _KernelCache:
         """Compile a kernel in full and use that code from now on; the tier-up thread calls this."""
         if not kernel.improvable:
             return
-        with GATE:
-            found = self.objects.compile_in_full(kernel.key, kernel.structure)
+        found = self._improved_elsewhere(kernel)
+        if found is None:
+            with GATE:
+                found = self.objects.compile_in_full(kernel.key, kernel.structure)
         with self.lock:
             if found is None:
                 # its file was dropped, or the cache directory changed: keep the quick code
@@ -263,6 +269,15 @@ class _KernelCache:
                 memory = self._load_code({found.name: found.code})
                 kernel.replace(memory.addresses[found.name], memory, len(found.code))
                 statistics.kernels_improved += 1
+
+    def _improved_elsewhere(self, kernel: Kernel) -> ObjectCode | None:
+        """Return the code of a kernel that another process has compiled in full; None if none does."""
+        if self.elsewhere is None or kernel.key is None or kernel.structure is not None:
+            return None
+        for key in [*self.objects.take_quick_modules(), kernel.key]:
+            if not self.elsewhere(key):
+                return None
+        return self.objects.load(kernel.key, quick=False)
 
 
 def code_in_memory() -> list[int]:
@@ -390,6 +405,17 @@ def tier_up(some: Iterable[Kernel]) -> None:
     improvable = [kernel for kernel in some if kernel.improvable]
     if improvable:
         _tier_up_thread.submit(improvable)
+
+
+def compile_elsewhere(compile_in_full: Callable[[str], bool] | None) -> None:
+    """Have another process compile kernels in full, by a function that gets the key of one on disk."""
+    _cache().elsewhere = compile_in_full
+
+
+def compile_in_full(key: str) -> bool:
+    """Compile a kernel on disk in full, given its key; return whether the code is on disk."""
+    objects = _cache().objects
+    return objects.load(key, quick=False) is not None or objects.compile_in_full(key, None) is not None
 
 
 def wait_for_tier_up() -> None:
