@@ -100,7 +100,8 @@ def test_a_request_leaves_the_plan_and_its_kernels_on_disk(directory: Path) -> N
     inputs, computed = order(wanted, lambda node: False)
     description = describe(wanted, inputs, computed, True)
     store = kernel_cache.disk_cache()
-    assert store is not None and description is not None
+    assert store is not None
+    assert description is not None
     key = store.key(description, "p")
     request = planner_process._request("plan", key, True, graph_message(wanted, inputs, computed))
     assert planner_worker.answer(request)

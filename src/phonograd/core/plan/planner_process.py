@@ -39,7 +39,9 @@ from .disk import DEPTH, DTYPES, describe
 if TYPE_CHECKING:
     import socket
 
-__all__ = ["LENGTH_BYTES", "end", "graph_message", "is_used", "prepare"]
+    from .packed_plans import PackedGraph
+
+__all__ = ["LENGTH_BYTES", "end", "graph_message", "is_used", "pack", "prepare"]
 
 #: bytes of the length before each request
 LENGTH_BYTES = 8
@@ -173,6 +175,7 @@ def is_used() -> bool:
     now = settings.current()
     return (
         now.planner == "process"
+        and now.tiers == "background"
         and not now.memory_limit_bytes
         and _planner.is_usable
         and hasattr(os, "posix_spawn")
@@ -210,11 +213,23 @@ def prepare(targets: Iterable[Node], known: Container[Node], keep_all: bool) -> 
             return
         message = graph_message(wanted, inputs, computed)
     if message is not None:
-        # no lock is held meanwhile, so a program that forks need not wait for the plan
-        with GATE.left():
-            _planner.ask(_request("plan", key, keep_all, message))
-        if _planner.is_closed:
-            raise RuntimeError("a plan is not made, because the program is about to end")
+        _ask(_request("plan", key, keep_all, message))
+
+
+def pack(graph: PackedGraph, key: str) -> bool:
+    """Have the planner process make a plan that takes some inputs packed; return whether it is on disk."""
+    message = graph_message(graph.targets, graph.inputs, graph.computed) if is_used() else None
+    return message is not None and _ask(_request("pack", key, message, graph.numbers))
+
+
+def _ask(request: bytes) -> bool:
+    """Return whether the planner process has done what was requested; a helper calls this."""
+    # no lock is held meanwhile, so a program that forks need not wait for the plan
+    with GATE.left():
+        done = _planner.ask(request)
+    if _planner.is_closed:
+        raise RuntimeError("a plan is not made, because the program is about to end")
+    return done
 
 
 def _improve(key: str) -> bool:

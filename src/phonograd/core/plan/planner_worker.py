@@ -1,8 +1,9 @@
 """The program of the planner process: answers the requests of :mod:`~phonograd.core.plan.planner_process`.
 
 A request has a length, and then the settings, a word and its arguments, by ``marshal``; the answer is one byte, 1 if it
-was done. ``plan`` plans a graph and compiles its kernels, and ``improve`` compiles a kernel in full. Results are left
-in the disk cache, under the keys that the other process knows.
+was done. ``plan`` plans a graph and compiles its kernels, ``pack`` does so for a graph that takes some inputs packed,
+and ``improve`` compiles a kernel in full. Results are left in the disk cache, under the keys that the other process
+knows.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import gc
 import marshal
 import os
 import socket
+from collections.abc import Callable
 from typing import Any
 
 from ..base import settings
@@ -23,6 +25,7 @@ from ..run import kernel_cache
 from ..run.reference import order
 from .cache import forget_nodes
 from .disk import DTYPES, describe, program_for
+from .packed_plans import PackedGraph
 from .planner_process import LENGTH_BYTES
 
 __all__ = ["answer", "main", "new_graph"]
@@ -74,7 +77,7 @@ def answer(request: bytes) -> bool:
     try:
         wanted, word, *arguments = marshal.loads(request)
         _use(wanted)
-        return _plan(*arguments) if word == "plan" else _improve(*arguments)
+        return _ANSWERS[word](*arguments)
     except Exception:  # noqa: BLE001 - the other process meets the same error, and reports it
         return False
 
@@ -105,8 +108,25 @@ def _plan(key: str, keep_all: bool, message: Any) -> bool:
     return disk.load(key) is not None
 
 
+def _pack(key: str, message: Any, numbers: list[int]) -> bool:
+    """Plan a graph with some inputs packed, and leave the plan and its kernels on disk."""
+    disk = kernel_cache.disk_cache() if kernel_cache.available() else None
+    if disk is None:
+        return False
+    forget_nodes()
+    wanted, available = new_graph(message)
+    graph = PackedGraph.of(wanted, order(wanted, available.__contains__)[0], numbers)
+    if graph is None or graph.key(disk) != key:
+        return False
+    graph.save(disk, key, graph.plan())
+    return disk.load(key) is not None
+
+
 def _improve(key: str) -> bool:
     return kernel_cache.available() and kernel_cache.compile_in_full(key)
+
+
+_ANSWERS: dict[str, Callable[..., bool]] = {"plan": _plan, "pack": _pack, "improve": _improve}
 
 
 def new_graph(message: Any) -> tuple[list[Node], set[Node]]:

@@ -272,12 +272,11 @@ class _KernelCache:
 
     def _improved_elsewhere(self, kernel: Kernel) -> ObjectCode | None:
         """Return the code of a kernel that another process has compiled in full; None if none does."""
-        if self.elsewhere is None or kernel.key is None or kernel.structure is not None:
+        if self.elsewhere is None or kernel.key is None:
             return None
-        for key in [*self.objects.take_quick_modules(), kernel.key]:
-            if not self.elsewhere(key):
-                return None
-        return self.objects.load(kernel.key, quick=False)
+        for key in self.objects.take_quick_modules():
+            self.elsewhere(key)
+        return self.objects.load(kernel.key, quick=False) if self.elsewhere(kernel.key) else None
 
 
 def code_in_memory() -> list[int]:
