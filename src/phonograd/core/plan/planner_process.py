@@ -54,9 +54,10 @@ _NO_SIGNAL = 0x4000 if sys.platform == "linux" else 0
 #: processes that failed, after which threads plan
 MOST_FAILURES = 2
 
-#: the program of the process: it imports what this process would import
+#: the program of the process: it leaves its parent, which may wait for all its children, and its terminal, where Ctrl-C
+#: is meant for the program; and it imports what the program would import
 _PROGRAM = (
-    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
+    "import json, os, sys; os.fork() and os._exit(0); os.setsid(); sys.path[:] = json.loads(sys.argv[1]); "
     "from phonograd.core.plan.planner_worker import main; main()"
 )
 
@@ -71,7 +72,6 @@ class PlannerProcess:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._socket: socket.socket | None = None
-        self._process = 0
         self._failures = 0
         self.is_closed = False
 
@@ -129,21 +129,19 @@ class PlannerProcess:
             places = [(os.POSIX_SPAWN_DUP2, theirs.fileno(), 0)]
             places += [(os.POSIX_SPAWN_DUP2, nothing.fileno(), place) for place in (1, 2)]
             command = [sys.executable, "-W", "ignore", "-c", _PROGRAM, json.dumps(sys.path)]
-            self._process = os.posix_spawn(sys.executable, command, os.environ, file_actions=places)
+            process = os.posix_spawn(sys.executable, command, os.environ, file_actions=places)
+        # it ends as soon as it has made the process that stays; the program may have waited for it
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(process, 0)
         ours.settimeout(LOOK_SECONDS)
         self._socket = ours
         return ours
 
     def _give_up(self) -> None:
-        """Close the socket: the process ends when it notices."""
+        """Close the socket: the process ends when it has done what it is at."""
         if self._socket is not None:
             self._socket.close()
             self._socket = None
-        if self._process:
-            # the program may have waited for all its children
-            with contextlib.suppress(ChildProcessError):
-                os.waitpid(self._process, os.WNOHANG)
-            self._process = 0
 
     def close(self) -> None:
         """End the process when it has done what it is at; a thread that waits for an answer gives up."""
@@ -232,9 +230,11 @@ def _ask(request: bytes) -> bool:
     return done
 
 
-def _improve(key: str) -> bool:
-    """Have the planner process compile a kernel in full; return whether it is on disk."""
-    return is_used() and _planner.ask(_request("improve", key))
+def _improve(key: str) -> bool | None:
+    """Have the planner process compile a kernel in full; return whether it is on disk, or None at the program's end."""
+    planner = _planner
+    done = is_used() and planner.ask(_request("improve", key))
+    return None if planner.is_closed else done
 
 
 def _request(*parts: Any) -> bytes:

@@ -40,8 +40,6 @@ _FIRST_LEAF = -(1 << 40)
 
 def main() -> None:
     """Answer requests from the socket at standard input until it is closed, or nothing is requested for a while."""
-    # Ctrl-C in a terminal is meant for the program
-    os.setsid()
     os.nice(NICENESS)
     # everything that is made here lives until the graph is planned
     gc.disable()
@@ -51,7 +49,7 @@ def main() -> None:
     with contextlib.suppress(OSError), connection:
         while request := _receive(connection):
             connection.sendall(b"\1" if answer(request) else b"\0")
-    # no thread compiles, and nothing is to be saved
+    # without the handlers that wait for threads: no thread is compiling
     os._exit(0)
 
 

@@ -151,8 +151,9 @@ class _KernelCache:
         self._by_key: weakref.WeakValueDictionary[str, Kernel] = weakref.WeakValueDictionary()
         self.lock = threading.RLock()
         self.last_used = 0.0
-        #: compiles a kernel on disk in full in another process, given its key; returns whether it did
-        self.elsewhere: Callable[[str], bool] | None = None
+        #: compiles a kernel on disk in full in another process, given its key; returns whether it did, or None if the
+        #: program is about to end
+        self.elsewhere: Callable[[str], bool | None] | None = None
 
     def compile(self, write: Callable[..., str], arguments: tuple[Any, ...], name: str, quick: bool) -> Kernel:
         """Return the compiled function of the module that ``write`` returns."""
@@ -254,13 +255,27 @@ class _KernelCache:
         return self._library
 
     def improve(self, kernel: Kernel) -> None:
-        """Compile a kernel in full and use that code from now on; the tier-up thread calls this."""
-        if not kernel.improvable:
-            return
-        found = self._improved_elsewhere(kernel)
-        if found is None:
+        """Compile a kernel in full and use that code from now on."""
+        if kernel.improvable:
             with GATE:
                 found = self.objects.compile_in_full(kernel.key, kernel.structure)
+            self._use(kernel, found)
+
+    def improve_later(self, kernel: Kernel) -> None:
+        """Do the same for a program that does not wait, in another process if there is one."""
+        if self.elsewhere is None or kernel.key is None or not kernel.improvable:
+            self.improve(kernel)
+            return
+        done: bool | None = False
+        for key in (*self.objects.take_quick_modules(), kernel.key):
+            done = self.elsewhere(key)
+        found = self.objects.load(kernel.key, quick=False) if done else None
+        if found is not None:
+            self._use(kernel, found)
+        elif done is not None:
+            self.improve(kernel)
+
+    def _use(self, kernel: Kernel, found: ObjectCode | None) -> None:
         with self.lock:
             if found is None:
                 # its file was dropped, or the cache directory changed: keep the quick code
@@ -269,14 +284,6 @@ class _KernelCache:
                 memory = self._load_code({found.name: found.code})
                 kernel.replace(memory.addresses[found.name], memory, len(found.code))
                 statistics.kernels_improved += 1
-
-    def _improved_elsewhere(self, kernel: Kernel) -> ObjectCode | None:
-        """Return the code of a kernel that another process has compiled in full; None if none does."""
-        if self.elsewhere is None or kernel.key is None:
-            return None
-        for key in self.objects.take_quick_modules():
-            self.elsewhere(key)
-        return self.objects.load(kernel.key, quick=False) if self.elsewhere(kernel.key) else None
 
 
 def code_in_memory() -> list[int]:
@@ -295,7 +302,7 @@ _start = threading.RLock()
 
 
 def _new_tier_up_thread() -> TierUpThread:
-    return TierUpThread(lambda kernel: _cache().improve(kernel), lambda: _cache().last_used)
+    return TierUpThread(lambda kernel: _cache().improve_later(kernel), lambda: _cache().last_used)
 
 
 _tier_up_thread = _new_tier_up_thread()
@@ -406,7 +413,7 @@ def tier_up(some: Iterable[Kernel]) -> None:
         _tier_up_thread.submit(improvable)
 
 
-def compile_elsewhere(compile_in_full: Callable[[str], bool] | None) -> None:
+def compile_elsewhere(compile_in_full: Callable[[str], bool | None] | None) -> None:
     """Have another process compile kernels in full, by a function that gets the key of one on disk."""
     _cache().elsewhere = compile_in_full
 
