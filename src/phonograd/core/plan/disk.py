@@ -64,6 +64,7 @@ def program_for(
     disk = kernel_cache.disk_cache() if kernel_cache.available() else None
     if disk is None:
         return _plan(targets, available, keep_all)
+    kernel_cache.compile_elsewhere(_compile_elsewhere)
     with gc_paused():
         wanted = [resolve(node) for node in targets]
         inputs, computed = order(wanted, available)
@@ -92,6 +93,13 @@ def _plan(targets: Iterable[Node], available: Callable[[Node], bool], keep_all: 
     from .native_program import NativeProgram
 
     return NativeProgram(targets, available, keep_all)
+
+
+def _compile_elsewhere(key: str) -> bool | None:
+    """Have the planner process compile a kernel in full (see :func:`.kernel_cache.compile_elsewhere`)."""
+    from .planner_process import improve
+
+    return improve(key)
 
 
 def _load(

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from .packed_plans import PackedGraph
 
-__all__ = ["LENGTH_BYTES", "end", "graph_message", "is_used", "pack", "prepare"]
+__all__ = ["LENGTH_BYTES", "end", "graph_message", "improve", "is_used", "pack", "prepare"]
 
 #: bytes of the length before each request
 LENGTH_BYTES = 8
@@ -198,7 +198,6 @@ def prepare(targets: Iterable[Node], known: Container[Node], keep_all: bool) -> 
     disk = kernel_cache.disk_cache()
     if disk is None:
         return
-    kernel_cache.compile_elsewhere(_improve)
     with gc_paused():
         wanted = [resolve(node) for node in targets]
         wanted = [node for node in wanted if node.operator is not LEAF and node not in known]
@@ -230,7 +229,7 @@ def _ask(request: bytes) -> bool:
     return done
 
 
-def _improve(key: str) -> bool | None:
+def improve(key: str) -> bool | None:
     """Have the planner process compile a kernel in full; return whether it is on disk, or None at the program's end."""
     planner = _planner
     done = is_used() and planner.ask(_request("improve", key))

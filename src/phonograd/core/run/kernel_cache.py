@@ -151,8 +151,7 @@ class _KernelCache:
         self._by_key: weakref.WeakValueDictionary[str, Kernel] = weakref.WeakValueDictionary()
         self.lock = threading.RLock()
         self.last_used = 0.0
-        #: compiles a kernel on disk in full in another process, given its key; returns whether it did, or None if the
-        #: program is about to end
+        #: compiles kernels in full in another process (see `compile_elsewhere`)
         self.elsewhere: Callable[[str], bool | None] | None = None
 
     def compile(self, write: Callable[..., str], arguments: tuple[Any, ...], name: str, quick: bool) -> Kernel:
@@ -413,8 +412,11 @@ def tier_up(some: Iterable[Kernel]) -> None:
         _tier_up_thread.submit(improvable)
 
 
-def compile_elsewhere(compile_in_full: Callable[[str], bool | None] | None) -> None:
-    """Have another process compile kernels in full, by a function that gets the key of one on disk."""
+def compile_elsewhere(compile_in_full: Callable[[str], bool | None]) -> None:
+    """Have another process compile kernels in full, by a function that gets the key of one on disk.
+
+    It returns whether the code is on disk. If not, a thread compiles; if it is None, nobody does.
+    """
     _cache().elsewhere = compile_in_full
 
 
