@@ -21,6 +21,7 @@ MODULES = (
     "phonograd.core.run.thread_pool",
     "phonograd.core.run.driver",
     "phonograd.core.run.kernel_cache",
+    "phonograd.core.plan.planner_process",
     "phonograd.core.trace.trace",
 )
 

@@ -38,6 +38,7 @@ ORDER = (
     "random stream",
     "observers",
     "machine code of calls",
+    "planner process",
     "promotion of plans",
     "helpers",
 )

@@ -85,6 +85,11 @@ class Settings:
     """When graphs are planned. 'background' computes a new graph operator by operator at once; another thread plans it
     when it comes back, and the plan takes over when it is ready. 'blocking' plans it at the second evaluation, while
     the program waits. 'plan' plans everything at first. The results are the same bits."""
+    planner: str = "process"
+    """Where graphs are planned in the background. 'process' starts another process for that, at low priority, which
+    leaves plans and kernels in the cache directory; it ends half a minute after it was last needed. 'thread' uses a
+    thread, which competes with the program for the interpreter. It is also used without a cache directory, on Windows,
+    under a memory limit, and in processes that a launcher started together."""
     num_threads: int = _cores()
     """Threads that share the work of a kernel, the calling one included; the default is the cores of this process."""
     quick_kernels: bool = True
@@ -178,6 +183,8 @@ def _check(settings: Settings) -> Settings:
         raise ValueError(f"winograd must be 0, 4, 6 or 8, not {settings.winograd!r}")
     if settings.tiers not in ("background", "blocking", "plan"):
         raise ValueError(f"tiers must be 'background', 'blocking' or 'plan', not {settings.tiers!r}")
+    if settings.planner not in ("process", "thread"):
+        raise ValueError(f"planner must be 'process' or 'thread', not {settings.planner!r}")
     if settings.states_format not in ("safetensors", "mxnet"):
         raise ValueError(f"states_format must be 'safetensors' or 'mxnet', not {settings.states_format!r}")
     unknown = set(bugs_in(settings)) - set(MXNET_BUGS)

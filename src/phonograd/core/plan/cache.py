@@ -34,6 +34,7 @@ __all__ = [
     "choose_program",
     "eager_is_available",
     "exceeds_limit",
+    "forget_nodes",
     "is_numbered_leaf",
     "new_cached_plan",
     "note_plans",
@@ -478,6 +479,12 @@ def _nodes_below(sources: list[Node], known: set[Node]) -> set[Node]:
             found.add(node)
             stack.extend(node.inputs)
     return found
+
+
+def forget_nodes() -> None:
+    """Drop every interned node and all plans: for a process that needs none of them any more."""
+    PLANS.__init__()  # type: ignore[misc]
+    _forget_except(set())
 
 
 def _forget_except(keep: set[Node]) -> None:

@@ -41,17 +41,18 @@ from .packing import pack_inputs
 if TYPE_CHECKING:
     from .native_program import NativeProgram
 
-__all__ = ["DiskProgram", "decode", "describe", "encode", "program_for"]
+__all__ = ["DEPTH", "DTYPES", "DiskProgram", "decode", "describe", "encode", "program_for"]
 
 #: maximum number of plans that one process stores: programs whose graphs never repeat must not fill the disk
 MOST_STORED = 256
 #: the largest plan that is stored, and the share of the limit of the directory that it may take
 LARGEST_BYTES, LEAST_SHARE = 8 << 20, 16
 #: how far below an available value rules look at the nodes from which it was computed
-_DEPTH = 3
+DEPTH = 3
 
 _HEAD = struct.Struct("<QQ")
-_DTYPES: dict[int, DType] = {dtype.num: dtype for dtype in (*CODES, UINT32, UINT64)}
+#: the dtypes of arrays by NumPy's numbers
+DTYPES: dict[int, DType] = {dtype.num: dtype for dtype in (*CODES, UINT32, UINT64)}
 
 _stored = 0
 
@@ -63,6 +64,7 @@ def program_for(
     disk = kernel_cache.disk_cache() if kernel_cache.available() else None
     if disk is None:
         return _plan(targets, available, keep_all)
+    kernel_cache.compile_elsewhere(_compile_elsewhere)
     with gc_paused():
         wanted = [resolve(node) for node in targets]
         inputs, computed = order(wanted, available)
@@ -91,6 +93,13 @@ def _plan(targets: Iterable[Node], available: Callable[[Node], bool], keep_all: 
     from .native_program import NativeProgram
 
     return NativeProgram(targets, available, keep_all)
+
+
+def _compile_elsewhere(key: str) -> bool | None:
+    """Have the planner process compile a kernel in full (see :func:`.kernel_cache.compile_elsewhere`)."""
+    from .planner_process import improve
+
+    return improve(key)
 
 
 def _load(
@@ -188,7 +197,7 @@ def describe(wanted: Sequence[Node], inputs: Sequence[Node], computed: Sequence[
     append = words.append
     try:
         for node in inputs:
-            texts.append(_describe_available(node, numbers, _DEPTH))
+            texts.append(_describe_available(node, numbers, DEPTH))
         for node in computed:
             attributes, sources = node.attributes, node.inputs
             form = (node.operator, node.shape, node.kind, _exactly(attributes) if attributes else None)
@@ -320,7 +329,7 @@ def _put_step(words: _Words, step: RowStep | NumpyStep | AliasStep, numbers: dic
         words.put(step.regions)
         words.extend([len(step.made)])
         for slot, shape, dtype in step.made:
-            words.extend([slot, _DTYPES[dtype.num].num])
+            words.extend([slot, DTYPES[dtype.num].num])
             words.put(shape)
     words.put(step.done)
 
@@ -406,4 +415,4 @@ class _Reader:
 
     def _allocation(self) -> tuple[int, Shape, DType]:
         slot, number = self.some(2)
-        return slot, tuple(self.list()), _DTYPES[number]
+        return slot, tuple(self.list()), DTYPES[number]

@@ -10,6 +10,7 @@ from typing import Any
 
 from ..base import settings
 from ..graph.operator import Array
+from ..run import kernel_cache
 from ..run.background import run_apart
 from ..run.packed_operands import PackedOperands
 from ..run.program import RecipeProgram
@@ -42,19 +43,27 @@ def pack_inputs(program: RecipeProgram, numbers: list[int]) -> None:
 
 
 def _plan(program: RecipeProgram, numbers: list[int]) -> PackedOperands | None:
-    from .native_program import NativeProgram
+    from . import planner_process
+    from .packed_plans import NOTHING, PackedGraph
 
     if not program.has_same_choices():
         # another algorithm would have other bits
         return None
-    inputs = program.inputs
-    steady = frozenset([inputs[number] for number in numbers])
-    targets = [node for node, _ in program.kept]
-    planned = NativeProgram(targets, frozenset(inputs).__contains__, steady=steady)
-    if not planned.preparations or [node for node, _ in planned.kept] != targets:
+    graph = PackedGraph.of([node for node, _ in program.kept], program.inputs, numbers)
+    if graph is None:
         return None
-    given = planned.inputs[: len(planned.inputs) - len(planned.preparations)]
-    if given != inputs:
+    disk = kernel_cache.disk_cache() if kernel_cache.available() else None
+    key = None if disk is None else graph.key(disk)
+    if disk is not None and key is not None:
+        found = graph.load(disk, key)
+        if found is None and planner_process.pack(graph, key):
+            found = graph.load(disk, key)
+        if found is not None:
+            return None if found is NOTHING else found
+    planned = graph.plan()
+    if disk is not None and key is not None:
+        graph.save(disk, key, planned)
+    if planned is None:
         return None
     planned.never_pack()
     return PackedOperands(planned.run, planned.preparations)

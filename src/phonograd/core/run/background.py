@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import _thread
 import atexit
+import contextlib
 import contextvars
 import sys
 import threading
@@ -124,6 +125,15 @@ class Gate:
         with self._changed:
             self._inside -= 1
             self._changed.notify_all()
+
+    @contextlib.contextmanager
+    def left(self) -> Iterator[None]:
+        """Leave the gate inside a ``with`` block: a thread that waits there holds nothing."""
+        self.__exit__()
+        try:
+            yield
+        finally:
+            self.__enter__()
 
     def hold(self) -> None:
         """Wait until no thread is inside, and keep others out.

@@ -44,6 +44,8 @@ __all__ = [
     "Kernel",
     "Statistics",
     "available",
+    "compile_elsewhere",
+    "compile_in_full",
     "compile_module",
     "compile_text",
     "description",
@@ -149,6 +151,8 @@ class _KernelCache:
         self._by_key: weakref.WeakValueDictionary[str, Kernel] = weakref.WeakValueDictionary()
         self.lock = threading.RLock()
         self.last_used = 0.0
+        #: compiles kernels in full in another process (see `compile_elsewhere`)
+        self.elsewhere: Callable[[str], bool | None] | None = None
 
     def compile(self, write: Callable[..., str], arguments: tuple[Any, ...], name: str, quick: bool) -> Kernel:
         """Return the compiled function of the module that ``write`` returns."""
@@ -250,11 +254,27 @@ class _KernelCache:
         return self._library
 
     def improve(self, kernel: Kernel) -> None:
-        """Compile a kernel in full and use that code from now on; the tier-up thread calls this."""
-        if not kernel.improvable:
+        """Compile a kernel in full and use that code from now on."""
+        if kernel.improvable:
+            with GATE:
+                found = self.objects.compile_in_full(kernel.key, kernel.structure)
+            self._use(kernel, found)
+
+    def improve_later(self, kernel: Kernel) -> None:
+        """Do the same for a program that does not wait, in another process if there is one."""
+        if self.elsewhere is None or kernel.key is None or not kernel.improvable:
+            self.improve(kernel)
             return
-        with GATE:
-            found = self.objects.compile_in_full(kernel.key, kernel.structure)
+        done: bool | None = False
+        for key in (*self.objects.take_quick_modules(), kernel.key):
+            done = self.elsewhere(key)
+        found = self.objects.load(kernel.key, quick=False) if done else None
+        if found is not None:
+            self._use(kernel, found)
+        elif done is not None:
+            self.improve(kernel)
+
+    def _use(self, kernel: Kernel, found: ObjectCode | None) -> None:
         with self.lock:
             if found is None:
                 # its file was dropped, or the cache directory changed: keep the quick code
@@ -281,7 +301,7 @@ _start = threading.RLock()
 
 
 def _new_tier_up_thread() -> TierUpThread:
-    return TierUpThread(lambda kernel: _cache().improve(kernel), lambda: _cache().last_used)
+    return TierUpThread(lambda kernel: _cache().improve_later(kernel), lambda: _cache().last_used)
 
 
 _tier_up_thread = _new_tier_up_thread()
@@ -390,6 +410,20 @@ def tier_up(some: Iterable[Kernel]) -> None:
     improvable = [kernel for kernel in some if kernel.improvable]
     if improvable:
         _tier_up_thread.submit(improvable)
+
+
+def compile_elsewhere(compile_in_full: Callable[[str], bool | None]) -> None:
+    """Have another process compile kernels in full, by a function that gets the key of one on disk.
+
+    It returns whether the code is on disk. If not, a thread compiles; if it is None, nobody does.
+    """
+    _cache().elsewhere = compile_in_full
+
+
+def compile_in_full(key: str) -> bool:
+    """Compile a kernel on disk in full, given its key; return whether the code is on disk."""
+    objects = _cache().objects
+    return objects.load(key, quick=False) is not None or objects.compile_in_full(key, None) is not None
 
 
 def wait_for_tier_up() -> None:

@@ -215,6 +215,11 @@ class ObjectCache:
                 self._keep(disk, other, self._emit(text, quick=False), None)
         return ObjectCode(name, key, code, quick=False, compiled=True)
 
+    def take_quick_modules(self) -> list[str]:
+        """Return the keys of quickly compiled modules, which the caller has compiled in full."""
+        found, self._quick_modules = self._quick_modules, []
+        return found
+
     def _quick_text(self, disk: DiskCache | None, key: str | None) -> str | None:
         """Return the text of a quickly compiled module, if it is on disk."""
         return None if disk is None or key is None else _split_quick(disk.load(_quick(key)))[1]

@@ -270,6 +270,9 @@ def _promote(trace: Trace, nodes: tuple[Node, ...], plan: CachedPlan, options: O
         keep_all = options.lent is None and waits(nodes)
 
         def make() -> CachedPlan:
+            from ..plan import planner_process
+
+            planner_process.prepare(nodes, known, keep_all)
             return new_cached_plan(position, nodes, known, keep_all, again=True, observed=False, is_announced=False)
 
         promotion.promote(position, _key(nodes, options), plan, make)

@@ -1,0 +1,297 @@
+"""The planner process: plans graphs that came back, and compiles kernels, outside of the program's interpreter.
+
+Planning is Python. A thread that plans takes the interpreter from the program: each time the program lets go of it, to
+run a kernel, it has to wait until the thread is interrupted. A process at low priority does not. It leaves plans and
+kernels in the disk cache, where :mod:`~phonograd.core.plan.disk` finds them.
+
+Takes nodes from :mod:`phonograd.core.trace.evaluation`, and keys of kernels from
+:mod:`~phonograd.core.run.kernel_cache`; hands both to :mod:`~phonograd.core.plan.planner_worker` as plain data, over a
+socket. Where there can be no such process, or it fails, a thread does the same work. See docs/decisions/0046.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import dataclasses
+import json
+import marshal
+import os
+import sys
+import threading
+import time
+from collections.abc import Container, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..base import fork, settings
+from ..base.devices import Context
+from ..base.launchers import find_place
+from ..graph.node import Node
+from ..ops.math.structural import LEAF
+from ..run import kernel_cache
+from ..run.background import GATE
+from ..run.gc_pause import gc_paused
+from ..run.reference import order, resolve
+from .disk import DEPTH, DTYPES, describe
+
+if TYPE_CHECKING:
+    import socket
+
+    from .packed_plans import PackedGraph
+
+__all__ = ["LENGTH_BYTES", "end", "graph_message", "improve", "is_used", "pack", "prepare"]
+
+#: bytes of the length before each request
+LENGTH_BYTES = 8
+#: how long a thread waits for an answer: after that, the process is given up
+MOST_SECONDS = 120.0
+#: how often it looks whether the program is about to end
+LOOK_SECONDS = 0.05
+#: send() raises an error if the process has ended, even if the program wants to be ended by such writes
+_NO_SIGNAL = 0x4000 if sys.platform == "linux" else 0
+#: processes that failed, after which threads plan
+MOST_FAILURES = 2
+
+#: the program of the process: it leaves its parent, which may wait for all its children, and its terminal, where Ctrl-C
+#: is meant for the program; and it imports what the program would import
+_PROGRAM = (
+    "import json, os, sys; os.fork() and os._exit(0); os.setsid(); sys.path[:] = json.loads(sys.argv[1]); "
+    "from phonograd.core.plan.planner_worker import main; main()"
+)
+
+
+class _Failed(Exception):
+    """The process has ended, or does not answer."""
+
+
+class PlannerProcess:
+    """The process of this program; the first request starts it, and it ends by itself when it has nothing to do."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._socket: socket.socket | None = None
+        self._failures = 0
+        self.is_closed = False
+
+    @property
+    def is_usable(self) -> bool:
+        """Return whether requests may succeed."""
+        return self._failures < MOST_FAILURES and not self.is_closed
+
+    def ask(self, request: bytes) -> bool:
+        """Return whether the process has done what was requested; only helper threads call this.
+
+        A process that has ended meanwhile, because it had nothing to do, is started again.
+        """
+        with self._lock:
+            for _ in range(2):
+                is_new = self._socket is None
+                try:
+                    return self.is_usable and self._exchange(request)
+                except (_Failed, OSError):
+                    self._give_up()
+                    if is_new:
+                        self._failures += 1
+                        break
+            return False
+
+    def _exchange(self, request: bytes) -> bool:
+        connection = self._socket or self._start()
+        deadline = time.monotonic() + MOST_SECONDS
+        data = memoryview(len(request).to_bytes(LENGTH_BYTES, "little") + request)
+        while data:
+            try:
+                data = data[connection.send(data, _NO_SIGNAL) :]
+            except TimeoutError:
+                self._look(deadline)
+        while True:
+            try:
+                answer = connection.recv(1)
+                break
+            except TimeoutError:
+                self._look(deadline)
+        if not answer:
+            raise _Failed
+        return answer == b"\1"
+
+    def _look(self, deadline: float) -> None:
+        if self.is_closed or time.monotonic() > deadline:
+            raise _Failed
+
+    def _start(self) -> socket.socket:
+        """Start the process and return the socket that leads to it."""
+        import socket
+
+        ours, theirs = socket.socketpair()
+        with theirs, open(os.devnull, "r+b") as nothing:
+            places = [(os.POSIX_SPAWN_DUP2, theirs.fileno(), 0)]
+            places += [(os.POSIX_SPAWN_DUP2, nothing.fileno(), place) for place in (1, 2)]
+            command = [sys.executable, "-W", "ignore", "-c", _PROGRAM, json.dumps(sys.path)]
+            process = os.posix_spawn(sys.executable, command, os.environ, file_actions=places)
+        # it ends as soon as it has made the process that stays; the program may have waited for it
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(process, 0)
+        ours.settimeout(LOOK_SECONDS)
+        self._socket = ours
+        return ours
+
+    def _give_up(self) -> None:
+        """Close the socket: the process ends when it has done what it is at."""
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+
+    def close(self) -> None:
+        """End the process when it has done what it is at; a thread that waits for an answer gives up."""
+        self.is_closed = True
+        with self._lock:
+            self._give_up()
+
+    def forget(self) -> None:
+        """Close the socket of the parent, after a fork."""
+        if self._socket is not None:
+            self._socket.close()
+
+
+_planner = PlannerProcess()
+
+
+def end() -> None:
+    """End the planner process; the next request starts another one."""
+    global _planner
+    before, _planner = _planner, PlannerProcess()
+    before.close()
+
+
+def is_used() -> bool:
+    """Return whether plans are made by another process.
+
+    Processes that a launcher started together have none: each of them has its share of the cores.
+    """
+    now = settings.current()
+    return (
+        now.planner == "process"
+        and now.tiers == "background"
+        and not now.memory_limit_bytes
+        and _planner.is_usable
+        and hasattr(os, "posix_spawn")
+        and _is_python()
+        and find_place() is None
+    )
+
+
+def _is_python() -> bool:
+    """Return whether this process runs in an interpreter that can be started again, not in another application."""
+    name = os.path.basename(sys.executable or "")
+    return name.startswith(("python", "pypy")) and not getattr(sys, "frozen", False)
+
+
+def prepare(targets: Iterable[Node], known: Container[Node], keep_all: bool) -> None:
+    """Have the planner process make the plan of an evaluation, unless it is on disk; return when it is there.
+
+    Nothing happens if there can be no such process, or if the plan has no description.
+    """
+    if not is_used() or not kernel_cache.available():
+        return
+    disk = kernel_cache.disk_cache()
+    if disk is None:
+        return
+    with gc_paused():
+        wanted = [resolve(node) for node in targets]
+        wanted = [node for node in wanted if node.operator is not LEAF and node not in known]
+        if not wanted:
+            return
+        inputs, computed = order(wanted, known.__contains__)
+        description = describe(wanted, inputs, computed, keep_all)
+        key = "" if description is None else disk.key(description, "p")
+        if not key or disk.load(key) is not None:
+            return
+        message = graph_message(wanted, inputs, computed)
+    if message is not None:
+        _ask(_request("plan", key, keep_all, message))
+
+
+def pack(graph: PackedGraph, key: str) -> bool:
+    """Have the planner process make a plan that takes some inputs packed; return whether it is on disk."""
+    message = graph_message(graph.targets, graph.inputs, graph.computed) if is_used() else None
+    return message is not None and _ask(_request("pack", key, message, graph.numbers))
+
+
+def _ask(request: bytes) -> bool:
+    """Return whether the planner process has done what was requested; a helper calls this."""
+    # no lock is held meanwhile, so a program that forks need not wait for the plan
+    with GATE.left():
+        done = _planner.ask(request)
+    if _planner.is_closed:
+        raise RuntimeError("a plan is not made, because the program is about to end")
+    return done
+
+
+def improve(key: str) -> bool | None:
+    """Have the planner process compile a kernel in full; return whether it is on disk, or None at the program's end."""
+    planner = _planner
+    done = is_used() and planner.ask(_request("improve", key))
+    return None if planner.is_closed else done
+
+
+def _request(*parts: Any) -> bytes:
+    return marshal.dumps((dataclasses.asdict(settings.current()), *parts), 2)
+
+
+def graph_message(wanted: Sequence[Node], inputs: Sequence[Node], computed: Sequence[Node]) -> Any:
+    """Return a graph as plain data: its nodes, oldest first, and which of them are wanted, and available.
+
+    Views are left out, as in plans, and so is everything below available values that no rule looks at. Return None if a
+    node has an attribute that is an object.
+    """
+    nodes = set(computed)
+    above = list(inputs)
+    for _ in range(DEPTH + 1):
+        nodes.update(above)
+        above = [resolve(source) for node in above for source in node.inputs]
+        above = [source for source in dict.fromkeys(above) if source not in nodes]
+    ordered = sorted(nodes, key=lambda node: node.serial)
+    numbers = {node: number for number, node in enumerate(ordered)}
+    # below these nodes, a leaf stands for anything
+    edge = {node for node in ordered if any([resolve(source) not in nodes for source in node.inputs])}
+    try:
+        rows = [_row(node, numbers, node in edge) for node in ordered]
+    except TypeError:
+        return None
+    return rows, [numbers[node] for node in wanted], [numbers[node] for node in inputs]
+
+
+def _row(node: Node, numbers: dict[Node, int], is_edge: bool) -> tuple[Any, ...]:
+    outputs = None if node.outputs is None else tuple([(shape, _plain(dtype)) for shape, dtype in node.outputs])
+    kind = node.shape, _plain(node.dtype), _plain(node.context), outputs
+    if is_edge:
+        return None, (), (), *kind
+    sources = tuple([numbers[resolve(source)] for source in node.inputs])
+    return node.operator.name, sources, tuple([_plain(value) for value in node.attributes]), *kind
+
+
+def _plain(value: Any) -> Any:
+    """Return an attribute as data that ``marshal`` knows: lists stand for dtypes and contexts."""
+    kind = type(value)
+    if kind is tuple:
+        return tuple([_plain(part) for part in value])
+    if value is None or kind in (int, float, bool, str, bytes):
+        return value
+    if kind is Context:
+        return [value.device_type, value.device_id]
+    if isinstance(value, np.dtype) and DTYPES.get(value.num) == value:
+        return [value.num]
+    raise TypeError(f"{kind} is not plain data")
+
+
+def _after_fork_in_child() -> None:
+    """Begin anew: the answers of the process are for the parent."""
+    global _planner
+    _planner.forget()
+    _planner = PlannerProcess()
+
+
+fork.register("planner process", after_in_child=_after_fork_in_child)
+atexit.register(lambda: _planner.close())

@@ -1,0 +1,197 @@
+"""The planner process: the plans that a thread would make, and threads where there can be no process."""
+
+from __future__ import annotations
+
+import marshal
+import os
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import phonograd as mx
+from phonograd import autograd, nd, settings
+from phonograd.core.graph.node import Node
+from phonograd.core.graph.operator import REGISTRY
+from phonograd.core.ops.math.primitives import matmul
+from phonograd.core.ops.math.structural import leaf
+from phonograd.core.plan import cache, disk, planner_process, planner_worker, promotion
+from phonograd.core.plan.cache import forget_nodes
+from phonograd.core.plan.disk import describe, program_for
+from phonograd.core.plan.planner_process import graph_message
+from phonograd.core.run import disk_cache, kernel_cache
+from phonograd.core.run.reference import order, resolve
+
+from ..ops.checks import leaves_for
+from .test_samples import SAMPLES
+
+FLOAT32 = np.dtype("float32")
+
+
+@pytest.fixture
+def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """An empty directory for plans and kernels, and a process that knows no kernel."""
+    monkeypatch.setattr(disk_cache, "_STARTED", time.time() + 1e6)
+    with settings.override(cache_directory=str(tmp_path)):
+        kernel_cache.wait_for_tier_up()
+        monkeypatch.setattr(kernel_cache, "_kernels", kernel_cache._KernelCache())
+        monkeypatch.setattr(disk, "_stored", 0)
+        yield tmp_path
+
+
+def _described(targets: Sequence[Node], known: Sequence[Node] = ()) -> tuple[bytes | None, Any]:
+    """Return the description of a plan, and the message that would be sent."""
+    wanted = [resolve(node) for node in targets]
+    inputs, computed = order(wanted, set(known).__contains__)
+    message = graph_message(wanted, inputs, computed)
+    return describe(wanted, inputs, computed, False), None if message is None else marshal.dumps(message, 2)
+
+
+def _description(message: bytes) -> bytes | None:
+    """Return the description of the plan of a graph that was sent."""
+    # as another process: forgetting all nodes takes longer
+    for name in {"_leaf", "_item", *[row[0] for row in marshal.loads(message)[0] if row[0]]}:
+        REGISTRY[name].table.clear()
+    wanted, available = planner_worker.new_graph(marshal.loads(message))
+    inputs, computed = order(wanted, available.__contains__)
+    return describe(wanted, inputs, computed, False)
+
+
+def test_a_graph_that_was_sent_has_the_same_description() -> None:
+    sent = []
+    for sample in SAMPLES:
+        nodes, _ = leaves_for(sample.inputs)
+        targets = [resolve(node) for node in sample.call(nodes)]
+        targets = [node for node in dict.fromkeys(targets) if node.inputs]
+        description, message = _described(targets)
+        assert (description is None) == (message is None), sample
+        if targets and message is not None:
+            sent.append((sample, description, message))
+    assert len(sent) > len(SAMPLES) // 2
+    for sample, description, message in sent:
+        assert _description(message) == description, sample
+    forget_nodes()
+
+
+def test_available_values_are_described_as_deep_as_rules_look() -> None:
+    x = leaf(0, (7, 9), FLOAT32)
+    below = REGISTRY["tanh"](x)
+    for _ in range(10):
+        below = REGISTRY["tanh"](below * 2.0)
+    wanted = REGISTRY["exp"](below + x)
+    description, message = _described([wanted], [below])
+    assert message is not None
+    assert len(marshal.loads(message)[0]) < 12
+    assert _description(message) == description
+
+
+def test_a_request_leaves_the_plan_and_its_kernels_on_disk(directory: Path) -> None:
+    def targets() -> list[Node]:
+        x, y = leaf(0, (7, 11), FLOAT32), leaf(1, (11, 5), FLOAT32)
+        z = REGISTRY["tanh"](x * x + 0.5)
+        return [matmul(z, y), REGISTRY["gammaln"](z) * 2.0]
+
+    forget_nodes()
+    wanted = targets()
+    inputs, computed = order(wanted, lambda node: False)
+    description = describe(wanted, inputs, computed, True)
+    store = kernel_cache.disk_cache()
+    assert store is not None
+    assert description is not None
+    key = store.key(description, "p")
+    request = planner_process._request("plan", key, True, graph_message(wanted, inputs, computed))
+    assert planner_worker.answer(request)
+    assert not planner_worker.answer(planner_process._request("plan", "p" + "0" * 64, True, marshal.loads(b"N")))
+    before = kernel_cache.statistics.snapshot()
+    program = program_for(targets(), lambda node: False, True)
+    after = kernel_cache.statistics.snapshot()
+    assert isinstance(program, disk.DiskProgram)
+    assert after["kernels_compiled"] == before["kernels_compiled"]
+    improvable = [kernel for kernel in program._used if kernel.improvable]
+    assert improvable
+    for kernel in improvable:
+        assert kernel.key is not None
+        assert planner_worker.answer(planner_process._request("improve", kernel.key))
+        found = store.load(kernel.key)
+        assert found is not None
+
+
+def _step(x: nd.NDArray, w: nd.NDArray) -> float:
+    with autograd.record():
+        loss = (nd.tanh(nd.dot(x, w)) * 0.5 + x).sum()
+    loss.backward()
+    w[:] = w - 0.1 * w.grad
+    return float(loss.asscalar())
+
+
+def _run(steps: int) -> list[float]:
+    x, w = nd.array(np.linspace(-1, 1, 37 * 37).reshape(37, 37)), nd.array(np.linspace(0, 1, 37 * 37).reshape(37, 37))
+    w.attach_grad()
+    return [_step(x, w) for _ in range(steps)]
+
+
+def _provisional() -> int:
+    return sum([plan.is_provisional and plan.program is not None for _, _, plan in cache.PLANS.all()])
+
+
+@pytest.mark.skipif(not hasattr(os, "posix_spawn"), reason="processes are started by posix_spawn")
+def test_another_process_plans_and_compiles(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cache, "planning_ns", lambda size: 0)
+    with settings.override(tiers="plan"):
+        expected = _run(8)
+    cache.forget_nodes()
+    monkeypatch.setattr(kernel_cache, "_kernels", kernel_cache._KernelCache())
+    for path in (directory / "kernels").iterdir():
+        path.unlink()
+    before = kernel_cache.statistics.snapshot()
+    with settings.override(planner="process", tiers="background"):
+        found = _run(3)
+        promotion.finish()
+        found_later = _run(8)
+        promotion.finish()
+        kernel_cache.wait_for_tier_up()
+        last = _run(8)
+    planner_process.end()
+    after = kernel_cache.statistics.snapshot()
+    assert found == expected[:3]
+    assert found_later == expected
+    assert last == expected
+    assert after["plans_loaded"] > before["plans_loaded"]
+    assert after["kernels_improved"] > before["kernels_improved"]
+    assert after["kernels_compiled"] == before["kernels_compiled"]
+
+
+def test_a_thread_plans_where_no_process_can_be_started(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cache, "planning_ns", lambda size: 0)
+    monkeypatch.setattr(planner_process, "_planner", planner_process.PlannerProcess())
+    monkeypatch.setattr(planner_process, "_PROGRAM", "raise SystemExit(3)")
+    with settings.override(planner="process", tiers="background"):
+        assert planner_process.is_used()
+        cache.forget_nodes()
+        before = kernel_cache.statistics.snapshot()
+        _run(3)
+        promotion.finish()
+        _run(4)
+        promotion.finish()
+        _run(4)
+        promotion.finish()
+        assert not planner_process.is_used()
+    assert kernel_cache.statistics.kernels_compiled > before["kernels_compiled"]
+
+
+@pytest.mark.parametrize("name", ["", "/usr/bin/blender"])
+def test_only_interpreters_are_started_again(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with settings.override(planner="process"):
+        monkeypatch.setattr(sys, "executable", "/usr/bin/python3.11")
+        assert planner_process.is_used() == hasattr(os, "posix_spawn")
+        monkeypatch.setattr(sys, "executable", name)
+        assert not planner_process.is_used()
+
+
+def test_the_setting_is_checked() -> None:
+    with pytest.raises(ValueError, match="planner must be 'process' or 'thread', not 'x'"):
+        mx.settings.update(planner="x")
