@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
-TIME_LIMIT_SECONDS = 120
+TIME_LIMIT_SECONDS = 300
 
 
 def run(arguments: list[str], directory: Path) -> str:

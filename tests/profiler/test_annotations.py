@@ -63,7 +63,7 @@ import time
 from phonograd.profiler import record_function
 
 def test_speed(profiled, request):
-    with profiled(tolerance=0.5):
+    with profiled(tolerance=%r):
         for _ in range(12):
             with record_function("work"):
                 time.sleep(float(%r))
@@ -71,9 +71,9 @@ def test_speed(profiled, request):
 """
 
 
-def run(folder: Path, seconds: float, *options: str) -> "subprocess.CompletedProcess[str]":
+def run(folder: Path, seconds: float, *options: str, tolerance: float = 0.5) -> "subprocess.CompletedProcess[str]":
     (folder / "conftest.py").write_text('pytest_plugins = ["phonograd.profiler.fixtures"]\n')
-    (folder / "test_it.py").write_text(TEST % str(seconds))
+    (folder / "test_it.py").write_text(TEST % (tolerance, str(seconds)))
     command = [sys.executable, "-m", "pytest", "-q", "-s", "-p", "no:cacheprovider", "--rootdir", str(folder)]
     environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
     return subprocess.run([*command, *options], cwd=folder, env=environment, capture_output=True, text=True)
@@ -84,10 +84,11 @@ def test_the_fixture_finds_what_has_become_slower(tmp_path: Path) -> None:
     assert first.returncode == 0, first.stdout
     assert "compared: []" in first.stdout
     assert [path.name for path in (tmp_path / ".profiles").iterdir()] == ["test_it.py_test_speed.json.gz"]
-    assert "compared: ['work']" in run(tmp_path, 0.001).stdout
-    slower = run(tmp_path, 0.01)
+    # a busy machine makes short work several times as long
+    assert "compared: ['work']" in run(tmp_path, 0.001, tolerance=100.0).stdout
+    slower = run(tmp_path, 0.1)
     assert slower.returncode == 1
     assert "'work'" in slower.stdout
     assert "slower by more than 50%" in slower.stdout
-    assert run(tmp_path, 0.01, "--profile-update").returncode == 0
-    assert run(tmp_path, 0.01).returncode == 0
+    assert run(tmp_path, 0.1, "--profile-update").returncode == 0
+    assert run(tmp_path, 0.1).returncode == 0
