@@ -136,11 +136,19 @@ def integers(random: np.random.RandomState) -> Iterator[Result]:
 
 
 def halves(random: np.random.RandomState) -> Iterator[Result]:
-    """Yield results in float16."""
+    """Yield results in float16, and products of bfloat16."""
     a, b = random.normal(size=(20, 70)).astype("float16"), random.normal(size=(70, 30)).astype("float16")
     x, y = nd.array(a, dtype="float16"), nd.array(b, dtype="float16")
     yield "product float16", nd.dot(x, y), a.astype("float32") @ b.astype("float32")
     yield "same float16 functions", nd.tanh(x) + nd.exp(x), None
+    # AVX512-BF16: pairs of terms, unless a number is small. A matrix unit does not suit these sizes
+    for terms, smallest in ((70, 1.0), (387, 1.0), (70, 1e-39)):
+        a, b = random.normal(size=(65, terms)), random.normal(size=(terms, 97))
+        a[5, 6] *= smallest
+        x, y = [nd.array(value).astype("bfloat16") for value in (a, b)]
+        name = f"same bfloat16 product of {terms} terms" + (" with a small one" if smallest < 1 else "")
+        exact = [value.astype("float32").asnumpy().astype("float64") for value in (x, y)]
+        yield name, nd._internal._wide_matmul(x, y), exact[0] @ exact[1]
 
 
 def show(kind: str, results: Iterator[Result]) -> None:

@@ -195,7 +195,7 @@ def test_the_unit_is_used_where_it_is_faster() -> None:
 
 
 def test_processors_with_the_unit_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(host_module, "_has_tiles", lambda features: "amx-tile" in features)
+    monkeypatch.setattr(host_module, "_has_matrix_unit", lambda features: "amx-tile" in features)
     machine = host_module._machine.__wrapped__
     assert machine(FEATURES, True) == UNIT
     assert machine(FEATURES, False) == VNNI

@@ -69,7 +69,7 @@ def test_writers_of_kernels_see_the_level(level: str, expected: Machine, monkeyp
     monkeypatch.setattr(host, "system_function", lambda name: asked.append(name))
     if level != "native":
         # without the features the system is not even asked for the matrix unit
-        assert not host._has_tiles(features)
+        assert not host._has_matrix_unit(features)
     assert not asked
 
 

@@ -25,7 +25,7 @@ def host() -> Machine:
 
 @functools.cache
 def _machine(features: frozenset[str], matrix_unit: bool) -> Machine:
-    has_tiles = matrix_unit and _has_tiles(features)
+    has_tiles = matrix_unit and _has_matrix_unit(features)
     dots = _dots(features)
     if dots == "vnni" and has_tiles and "amx-int8" in features:
         dots = "amx"
@@ -56,7 +56,7 @@ def _dots(features: frozenset[str]) -> str:
 
 
 @functools.cache
-def _has_tiles(features: frozenset[str]) -> bool:
+def _has_matrix_unit(features: frozenset[str]) -> bool:
     """Ask the system for the registers of a matrix unit, and return whether this process may use them."""
     if not features >= {"amx-tile", "avx512f", "avx512bw", "avx512vl"}:
         return False
