@@ -468,6 +468,32 @@ class TestBadInput:
         with pytest.raises(ValueError, match=r"the output .* has infinite numbers or NaN"):
             quantization.quantize_net_v2(net, calib_data=[data], calib_mode="naive")
 
+    @pytest.mark.parametrize(
+        ("name", "dtype", "options"),
+        [
+            ("quantize", "int8", {}),
+            ("quantize_v2", "int32", {}),
+            ("dequantize", "float32", {}),
+            ("requantize", "int8", {}),
+            ("quantized_conv", "float32", {"kernel": (1, 1), "num_filter": 2}),
+            ("quantized_fully_connected", "int32", {"num_hidden": 2}),
+            ("quantized_pooling", "float32", {"kernel": (1, 1)}),
+            ("quantized_act", "int32", {"act_type": "relu"}),
+            ("quantized_elemwise_add", "float32", {}),
+            ("quantized_elemwise_mul", "uint8", {}),
+            ("quantized_batch_norm", "float32", {}),
+            ("calibrate_entropy", "int32", {}),
+        ],
+    )
+    def test_symbols_infer_no_other_dtypes(self, name, dtype, options):
+        symbol = getattr(mx.sym.contrib, name)(**options, name="layer")
+        with pytest.raises(mx.MXNetError, match=rf"Error in operator layer: \w+ must be .*, not {dtype}"):
+            symbol.infer_type(**{symbol.list_arguments()[0]: dtype})
+
+    def test_unsigned_numbers_without_calibration(self, net):
+        with pytest.warns(UserWarning, match="negative outputs become zeros"):
+            quantization.quantize_net_v2(net, "uint8", data_shapes=[("data", (2, 3))])
+
     def test_real_data_is_refused_by_quantized_operators(self):
         with pytest.raises(mx.MXNetError, match=r"quantize it with contrib\.quantize_v2"):
             nd.contrib.dequantize(nd.ones((2,)), nd.zeros((1,)), nd.ones((1,)))

@@ -1767,6 +1767,10 @@ def quantized_batch_norm(data: NDArray, gamma: NDArray, beta: NDArray, moving_me
     -------
     list[NDArray]
 
+    Notes
+    -----
+    Compatibility: MXNet normalizes along the second axis, whatever ``axis`` is.
+
     Examples
     --------
     >>> mx.nd.contrib.quantized_batch_norm(mx.nd.array([[-127, 64]], dtype='int8'), mx.nd.ones(2), mx.nd.zeros(2), mx.nd.zeros(2), mx.nd.ones(2), mx.nd.array([-1]), mx.nd.array([1]), min_calib_range=-1, max_calib_range=1)[0].asnumpy()

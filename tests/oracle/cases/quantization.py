@@ -162,6 +162,76 @@ family.call(
     grad=False,
 )
 
+# -- windows, ranges and axes of all kinds
+
+for shape, options in (
+    ((2, 3, 7, 6), {"kernel": (3, 3), "stride": (2, 2), "pad": (1, 1), "pooling_convention": "full"}),
+    ((2, 3, 7, 6), {"kernel": (3, 2), "stride": (1, 2), "pad": (1, 0)}),
+    ((1, 2, 4, 4, 4), {"kernel": (2, 2, 2)}),
+):
+    for kind, is_counted in (("max", True), ("avg", True), ("avg", False)):
+        for data in (signed(*shape), unsigned(*shape)):
+            family.call(
+                "nd.contrib.quantized_pooling",
+                *(data, *limits((-1.0, 2.0))),
+                **{**options, "pool_type": kind, "count_include_pad": is_counted, "grad": False},
+            )
+for dim, parts in (
+    (1, (signed(2, 3, 4), unsigned(2, 1, 4), signed(2, 2, 4))),
+    (2, (unsigned(2, 3, 4), unsigned(2, 3, 1), unsigned(2, 3, 2))),
+    (0, (signed(2, 3), signed(1, 3), unsigned(4, 3), unsigned(3, 3))),
+):
+    ends = [(-0.5, 2.0), (0.0, 3.0), (-2.5, 1.0), (0.0, 0.5)][: len(parts)]
+    family.call("nd.contrib.quantized_concat", *parts, *limits(*ends), dim=dim, num_args=len(parts), grad=False)
+for data in (signed(2, 4, 3, 4), unsigned(2, 4, 3, 4), signed(6, 4)):
+    for axis, ends in ((1, (0.0, 2.0)), (1, (-5.0, 1.0)), (-1, (-3.0, 3.0))):
+        family.call(
+            "nd.contrib.quantized_batch_norm",
+            *(data, uniform(4, low=0.5, high=2), normal(4), normal(4), uniform(4, low=0.5, high=2)),
+            *limits((-1.5, 2.0)),
+            min_calib_range=ends[0],
+            max_calib_range=ends[1],
+            axis=axis,
+            fix_gamma=False,
+            grad=False,
+        )
+for dtype in ("float32", "int32", "int64", "uint8"):
+    family.call(
+        "nd.contrib.quantized_embedding",
+        # rows before the first and after the last one are the first and the last
+        *(integers(2, 5, low=0 if dtype == "uint8" else -2, high=10, dtype=dtype), signed(7, 4), *limits((-1.0, 2.0))),
+        input_dim=7,
+        output_dim=4,
+        grad=False,
+    )
+for low, high in ((2.0, -1.0), (1.0, 3.0), (-3.0, -1.0), (1e-30, 1e-30), (-1e30, 1e30), (0.0, 0.0)):
+    for out_type in ("int8", "uint8", "auto"):
+        ends = {"min_calib_range": low, "max_calib_range": high, "out_type": out_type}
+        family.call("nd.contrib.quantize_v2", normal(3, 5), **ends, grad=False)
+        family.call(
+            "nd.contrib.requantize",
+            *(integers(3, 5, dtype="int32", low=-(10**6), high=10**6), *limits((-3000.0, 2500.0))),
+            **ends,
+            grad=False,
+        )
+for first, second in ((signed, signed), (unsigned, unsigned), (signed, unsigned)):
+    family.call(
+        "nd.contrib.quantized_elemwise_add",
+        *(first(3, 7), second(3, 7), *limits((-1.0, 2.0), (0.0, 3.0))),
+        min_calib_range=0.0,
+        max_calib_range=3.0,
+        grad=False,
+    )
+family.call(
+    "nd.contrib.quantized_conv",
+    *(unsigned(2, 8, 6, 6), weights(8, 8, 3, 3), *limits((0.0, 2.0), (-0.5, 0.25))),
+    kernel=(3, 3),
+    dilate=(2, 2),
+    num_filter=8,
+    no_bias=True,
+    grad=False,
+)
+
 # -- calibration
 
 EDGES = [float(edge) / 8 - 4.0625 for edge in range(66)]

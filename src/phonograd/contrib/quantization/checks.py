@@ -52,6 +52,12 @@ def check_words(
         raise ValueError(f"unknown calibration mode {calib_mode} received, expected one of {', '.join(_MODES)}")
     if mode not in ("full", "smart"):
         raise ValueError(f"unrecognized quantize mode: {mode}; use 'full' or 'smart'")
+    if calib_mode in (None, "none") and quantized_dtype == "uint8":
+        warnings.warn(
+            "uint8 has no negative numbers: without calibration, negative outputs become zeros. Use quantized_dtype "
+            "'auto' or 'int8', or calibrate",
+            stacklevel=3,
+        )
     for name, value in lists.items():
         if value is not None and not isinstance(value, list):
             raise ValueError(f"{name} must be a list of strings, while received type {type(value)}")

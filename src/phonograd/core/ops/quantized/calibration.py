@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...base.dtypes import FLOAT32
+from ...base.dtypes import FLOAT32, DType
 from ...base.errors import MXNetError, format_shape
-from ...graph.interface import Interface
+from ...graph.interface import Interface, Partial
 from ...graph.node import Node
 from ...graph.operator import Array, Spec, nothing, operator
+from .ranges import known_dtype
 
 __all__ = ["calibrate_entropy"]
 
@@ -155,4 +156,17 @@ def calibrate_entropy_shape(hist: Node, hist_edges: Node, *, num_quantized_bins:
     return [((1,), FLOAT32), ((1,), FLOAT32)]
 
 
-calibrate_entropy.interface = Interface(outputs=("threshold", "divergence"))
+def _types(inputs: list[DType | None], outputs: list[DType | None]) -> tuple[list[DType | None], list[DType | None]]:
+    for word, given in zip(("hist", "hist_edges"), inputs, strict=True):
+        known_dtype(word, given, FLOAT32)
+    return [FLOAT32, FLOAT32], [FLOAT32, FLOAT32]
+
+
+def _shapes(inputs: list[Partial], outputs: list[Partial]) -> list[Partial]:
+    hist, edges = inputs
+    if hist is not None and edges is None and len(hist) == 1 and hist[0]:
+        return [hist, (hist[0] + 1,)]
+    return [hist, edges]
+
+
+calibrate_entropy.interface = Interface(outputs=("threshold", "divergence"), shapes=_shapes, types=_types)

@@ -18,6 +18,7 @@ from .ranges import (
     LEVELS,
     calibrated_dtype,
     dequantized,
+    known_dtype,
     largest,
     number,
     one_element,
@@ -149,7 +150,7 @@ def _quantized_types(
     max_calib_range: float | None,
 ) -> tuple[list[DType | None], list[DType | None]]:
     dtype = calibrated_dtype(out_type, min_calib_range, max_calib_range)
-    data = inputs[0] or FLOAT32
+    data = known_dtype("data", inputs[0], FLOAT32, INT8, UINT8)
     return [data], [dtype if data == FLOAT32 else data, FLOAT32, FLOAT32]
 
 
@@ -162,19 +163,21 @@ def _requantized_types(
     max_calib_range: float | None,
 ) -> tuple[list[DType | None], list[DType | None]]:
     dtype = calibrated_dtype(out_type, min_calib_range, max_calib_range)
+    known_dtype("data", inputs[0], INT32)
     return [INT32, FLOAT32, FLOAT32], [dtype, FLOAT32, FLOAT32]
 
 
 def _old_types(
     inputs: list[DType | None], outputs: list[DType | None], *, out_type: str
 ) -> tuple[list[DType | None], list[DType | None]]:
+    known_dtype("data", inputs[0], FLOAT32)
     return [FLOAT32] * 3, [np.dtype(out_type), FLOAT32, FLOAT32]
 
 
 def _real_types(
     inputs: list[DType | None], outputs: list[DType | None]
 ) -> tuple[list[DType | None], list[DType | None]]:
-    return [inputs[0] or INT8, FLOAT32, FLOAT32], [FLOAT32]
+    return [known_dtype("data", inputs[0], INT8, UINT8), FLOAT32, FLOAT32], [FLOAT32]
 
 
 def with_limits(inputs: list[Partial], outputs: list[Partial]) -> list[Partial]:

@@ -26,6 +26,7 @@ from ..shape.shape import concatenate
 from .conversion import OUTPUTS, with_limits
 from .ranges import (
     LEVELS,
+    known_dtype,
     largest,
     number,
     one_element,
@@ -267,6 +268,10 @@ def quantized_batch_norm(
 
     ``fix_gamma`` has no effect, as in MXNet: gamma is used as it is. ``momentum``, ``use_global_stats``,
     ``output_mean_var`` and ``cudnn_off`` are accepted and ignored.
+
+    Notes
+    -----
+    Compatibility: MXNet normalizes along the second axis, whatever ``axis`` is.
     """
     name = "_contrib_quantized_batch_norm"
     require_dtype(name, "data", data, INT8, UINT8)
@@ -320,21 +325,25 @@ def quantized_embedding(
 _Types = list[DType | None]
 
 
+def _quantized(given: DType | None) -> DType:
+    return known_dtype("data", given, INT8, UINT8)
+
+
 def _first_types(inputs: _Types, outputs: _Types) -> tuple[_Types, _Types]:
-    data = inputs[0] or INT8
+    data = _quantized(inputs[0])
     return [data, FLOAT32, FLOAT32], [data, FLOAT32, FLOAT32]
 
 
 def _joined_types(inputs: _Types, outputs: _Types) -> tuple[_Types, _Types]:
     count = len(inputs) // 3
-    arrays = [dtype or INT8 for dtype in inputs[:count]]
+    arrays = [_quantized(dtype) for dtype in inputs[:count]]
     return [*arrays, *[FLOAT32] * (2 * count)], [INT8 if INT8 in arrays else UINT8, FLOAT32, FLOAT32]
 
 
 def _sum_types(
     inputs: _Types, outputs: _Types, *, min_calib_range: float | None, max_calib_range: float | None
 ) -> tuple[_Types, _Types]:
-    arrays = [dtype or INT8 for dtype in inputs[:2]]
+    arrays = [_quantized(dtype) for dtype in inputs[:2]]
     is_calibrated = min_calib_range is not None and max_calib_range is not None
     dtype = INT32 if not is_calibrated else arrays[0] if arrays[0] == arrays[1] else INT8
     return [*arrays, *[FLOAT32] * 4], [dtype, FLOAT32, FLOAT32]
@@ -348,6 +357,8 @@ def _product_types(
     max_calib_range: float | None,
     enable_float_output: bool,
 ) -> tuple[_Types, _Types]:
+    for dtype in inputs[:2]:
+        known_dtype("data", dtype, INT8)
     if enable_float_output:
         return [INT8, INT8, *[FLOAT32] * 4], [FLOAT32]
     is_calibrated = min_calib_range is not None and max_calib_range is not None
@@ -355,11 +366,11 @@ def _product_types(
 
 
 def _norm_types(inputs: _Types, outputs: _Types) -> tuple[_Types, _Types]:
-    return [inputs[0] or INT8, *[FLOAT32] * 6], [INT8, FLOAT32, FLOAT32]
+    return [_quantized(inputs[0]), *[FLOAT32] * 6], [INT8, FLOAT32, FLOAT32]
 
 
 def _lookup_types(inputs: _Types, outputs: _Types) -> tuple[_Types, _Types]:
-    return [inputs[0] or FLOAT32, INT8, FLOAT32, FLOAT32], [INT8, FLOAT32, FLOAT32]
+    return [inputs[0] or FLOAT32, known_dtype("weight", inputs[1], INT8), FLOAT32, FLOAT32], [INT8, FLOAT32, FLOAT32]
 
 
 def _pair_shapes(inputs: list[Partial], outputs: list[Partial]) -> list[Partial]:

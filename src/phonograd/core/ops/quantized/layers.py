@@ -18,7 +18,7 @@ from ..nn.convolution import convolution_weight_shape
 from ..nn.windows import check_dimensions, check_window, complete, window_counts
 from .conversion import OUTPUTS
 from .products import int8_convolution, int8_product
-from .ranges import LEVELS, largest, number, product_range, quotient, require_dtype
+from .ranges import LEVELS, known_dtype, largest, number, product_range, quotient, require_dtype
 
 __all__ = ["quantized_conv", "quantized_fully_connected"]
 
@@ -204,7 +204,8 @@ def _product_types(
     inputs: list[DType | None], outputs: list[DType | None]
 ) -> tuple[list[DType | None], list[DType | None]]:
     count = len(inputs) // 3
-    arrays: list[DType | None] = [inputs[0] or INT8, *[INT8] * (count - 1)]
+    arrays: list[DType | None] = [known_dtype("data", inputs[0], INT8, UINT8)]
+    arrays += [known_dtype(word, dtype, INT8) for word, dtype in zip(("weight", "bias"), inputs[1:count])]
     limits: list[DType | None] = [FLOAT32] * (2 * count)
     return [*arrays, *limits], [INT32, FLOAT32, FLOAT32]
 

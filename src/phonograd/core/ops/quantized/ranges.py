@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from ...base.dtypes import FLOAT32, INT8, INT32, UINT8, DType
+from ...base.dtypes import FLOAT32, INT8, INT32, UINT8, DType, name_of
 from ...base.errors import MXNetError, format_shape
 from ...graph.node import Node
 from ...graph.operator import Array, Spec, nothing, operator, single
@@ -32,6 +32,7 @@ from .products import emit_saturate, saturate
 __all__ = [
     "LEVELS",
     "calibrated_dtype",
+    "known_dtype",
     "largest",
     "number",
     "one_element",
@@ -86,11 +87,16 @@ def require_dtype(name: str, argument: str, node: Node, *allowed: DType) -> None
     """Raise unless an argument has one of some dtypes."""
     if node.dtype not in allowed:
         names = " or ".join([str(dtype) for dtype in allowed])
-        raise MXNetError(
-            f"{argument} of operator {name} must be {names}, not {node.dtype}; quantize it with contrib.quantize_v2"
-            if FLOAT32 not in allowed
-            else f"{argument} of operator {name} must be {names}, not {node.dtype}"
-        )
+        advice = "" if FLOAT32 in allowed else "; quantize it with contrib.quantize_v2"
+        raise MXNetError(f"{argument} of operator {name} must be {names}, not {name_of(node.dtype)}{advice}")
+
+
+def known_dtype(argument: str, given: DType | None, *allowed: DType) -> DType:
+    """Return the dtype of a symbol's input, the first allowed one if it is not known; raise unless it is allowed."""
+    if given is not None and given not in allowed:
+        names = " or ".join([str(dtype) for dtype in allowed])
+        raise MXNetError(f"{argument} must be {names}, not {name_of(given)}")
+    return given or allowed[0]
 
 
 def largest(name: str, least: Node, greatest: Node, argument: str = "data", filters: int = 1) -> Node:
