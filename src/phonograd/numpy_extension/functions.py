@@ -127,7 +127,8 @@ def constraint_check(x: NDArray, msg: str = "Constraint violated.") -> Any:
     return new(np.array(True), x.context)
 
 
-def _indices(a: NDArray, ind: NDArray) -> tuple[Any, ...]:
+def _places(a: NDArray, ind: NDArray) -> NDArray:
+    """Return indices as a matrix with a row for each of the first axes of an array."""
     if ind.ndim == 1:
         ind = ind._view_as((1, ind.shape[0]))
     if ind.ndim != 2 or ind.shape[0] > a.ndim:
@@ -135,7 +136,7 @@ def _indices(a: NDArray, ind: NDArray) -> tuple[Any, ...]:
             f"indices {format_shape(ind.shape)} must have a row for each of the first axes of an array "
             f"{format_shape(a.shape)}"
         )
-    return tuple([ind[row] for row in range(ind.shape[0])])
+    return ind
 
 
 def index_update(a: NDArray, ind: NDArray, val: NDArray) -> Any:
@@ -157,7 +158,8 @@ def index_update(a: NDArray, ind: NDArray, val: NDArray) -> Any:
     array([5., 0., 6.])
     """
     changed = a.copy()
-    changed[_indices(a, ind)] = val
+    places = _places(a, ind)
+    changed[tuple([places[row] for row in range(places.shape[0])])] = val
     return changed
 
 
@@ -179,8 +181,7 @@ def index_add(a: NDArray, ind: NDArray, val: NDArray) -> Any:
     >>> npx.index_add(np.zeros(3), np.array([[0, 0]], dtype="int32"), np.array([5.0, 6.0]))
     array([11.,  0.,  0.])
     """
-    rows = _indices(a, ind)
-    places = function_of(REGISTRY["stack"], "stack")(*rows, axis=0)
-    spread = val.broadcast_to((places.shape[1], *a.shape[len(rows) :]))
-    added = function_of(REGISTRY["_backward_gather_nd"], "_backward_gather_nd")(spread, places, shape=a.shape)
-    return a + added
+    places = _places(a, ind)
+    shape = (places.shape[1], *a.shape[places.shape[0] :])
+    spread = val if val.shape == shape else val.broadcast_to(shape)
+    return a + function_of(REGISTRY["_backward_gather_nd"], "_backward_gather_nd")(spread, places, shape=a.shape)

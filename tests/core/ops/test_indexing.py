@@ -136,6 +136,19 @@ def test_points_out_of_range(place: tuple[int, int], axis: int, size: int) -> No
         run("gather_nd", MATRIX, array([place[0]], [place[1]]))
 
 
+@pytest.mark.parametrize("dtype", ["int8", "int32", "int64"])
+def test_negative_indices_of_any_size(dtype: str) -> None:
+    """Extents exceed the range of int8, so its negative numbers are in range as unsigned ones."""
+    index = np.array([[-1, 5], [127, -128]], dtype)
+    assert run("_positions", index, extent=300, mode="index").tolist() == [[299, 5], [127, 172]]
+    assert run("_positions", index, extent=300, mode="clip").tolist() == [[0, 5], [127, 0]]
+    assert run("_positions", index, extent=300, mode="wrap").tolist() == [[299, 5], [127, 172]]
+    with pytest.raises(IndexError, match="index 127 is out of bounds for axis 0 with size 127"):
+        run("_positions", np.abs(index[:, 0]), extent=127, mode="index")
+    with pytest.raises(MXNetError, match="indices out of bound: -1"):
+        run("_positions", index, extent=300, mode="raise")
+
+
 def gradients(sample: Sample, wrt: tuple[int, ...]) -> list[Any]:
     """Return the gradients of a sample's sum."""
     nodes, bindings = leaves_for(sample.inputs)

@@ -31,6 +31,15 @@ def test_values_of_mxnet():
     )
 
 
+def test_the_gradient_of_log_softmax_is_as_exact_as_softmax():
+    scores = np.linspace(-80, 0, 64, dtype=np.float32)[None]
+    head = np.eye(1, 64, 63, dtype=np.float32)
+    found = gradients("log_softmax", [scores], head=head)
+    powers = np.exp(scores.astype(np.float64))
+    # an exponential of the rounded logarithm would be wrong by the rounding of numbers near 80
+    np.testing.assert_allclose(found[:, :63], -(powers / powers.sum())[:, :63], rtol=1e-6)
+
+
 def test_length_masks_the_tail():
     values = call("softmax", X, np.array([2, 0], np.int32), axis=1, use_length=True)
     np.testing.assert_allclose(values, [[0.26894143, 0.7310586, 0], [0, 0, 0]], rtol=1e-6)

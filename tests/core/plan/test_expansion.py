@@ -11,8 +11,9 @@ from phonograd.core.graph.operator import REGISTRY
 from phonograd.core.ops.math.primitives import matmul
 from phonograd.core.ops.math.structural import leaf, variable
 from phonograd.core.ops.vision.points import add_along, add_axis, take_along
+from phonograd.core.plan.grouping import group_nodes
 from phonograd.core.plan.native_program import NativeProgram
-from phonograd.core.run.reference import resolve
+from phonograd.core.run.reference import ReferenceProgram, resolve
 
 from .programs import assert_same_bits, run, run_singly
 
@@ -45,6 +46,17 @@ def test_the_gradient_of_what_is_picked() -> None:
     grads = [resolve(grad) for grad in differentiate((picked,), (None,)).targets.values() if grad is not None]
     targets = [picked, *grads]
     assert_same_bits(run(targets, bindings), {**bindings, **run_singly(targets, bindings)})
+
+
+def test_the_gradient_alone_goes_through_the_scores_once() -> None:
+    """The kernel that sums up exponentials waits for the head gradients, and writes the gradient itself."""
+    picked, bindings, data = _picked()
+    grads = [resolve(grad) for grad in differentiate((picked,), (None,)).targets.values() if grad is not None]
+    plan = ReferenceProgram(grads, bindings.__contains__)
+    grouping = group_nodes([step[-1] for step in plan.steps], plan.inputs, grads)
+    writers = [group for group in grouping.groups if grouping.writes(group)]
+    assert [group.reduced for group in writers if data in group.sources] == [(1,)]
+    assert_same_bits(run(grads, bindings), {**bindings, **run_singly(grads, bindings)})
 
 
 @pytest.mark.parametrize("axis", [0, 1])

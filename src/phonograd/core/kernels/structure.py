@@ -91,6 +91,8 @@ class Take(NamedTuple):
     row: bool = False
     zero_first: bool = False
     """True if the elements at position 0 are known to be zero."""
+    is_plain: bool = False
+    """True if positions are offsets in memory: their distance is 1, and the place in the vector adds nothing."""
 
 
 class Fold(NamedTuple):

@@ -496,7 +496,8 @@ class _Planner:
             elif take is not None:
                 stride = self.takes[number][1].strides[-1]
                 access = _access(stride) if is_same else ANY
-                steps.append(Take(dtype, access, numbers[0], is_row, take.zero_first))
+                is_plain = access == ANY and take.index_stride == 1 and not stride
+                steps.append(Take(dtype, access, numbers[0], is_row, take.zero_first, is_plain))
                 is_same = is_same and not stride
             else:
                 emit = lowering_of_kind(operator.name, Elementwise).emit

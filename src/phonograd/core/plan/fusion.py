@@ -69,9 +69,11 @@ class Fusion:
         The nodes whose values are arrays already.
     kept
         The nodes whose values must be in memory at the end.
+    can_delay
+        Whether groups may move to a later stage: no memory is overwritten that they read.
     """
 
-    def __init__(self, order: Order, inputs: frozenset[Node], kept: Iterable[Node]) -> None:
+    def __init__(self, order: Order, inputs: frozenset[Node], kept: Iterable[Node], can_delay: bool = True) -> None:
         self._source, self._sources = order.source, order.sources
         self.inputs = inputs
         #: by node when and where its value is computed; nodes without stage are not in it
@@ -87,6 +89,7 @@ class Fusion:
         self.floor = 0
         #: by space and reduced axes, the group that folded last
         self._folding: dict[tuple[Shape, Shape], Group] = {}
+        self._can_delay = can_delay
 
     # -- placing nodes
 
@@ -177,7 +180,7 @@ class Fusion:
         if before is None or home is None or before is home or home.sources.isdisjoint(before.sources):
             return self.new_group(stage, space)
         # another group folds the same memory, and no kernel reads its results yet: it can wait for this one
-        waits = before.stage < stage and not before.is_read and not before.targets
+        waits = before.stage < stage and self._can_wait(before)
         if waits and before.accepts((read.layout,), reduced=reduced):
             self._delay(before, stage)
             return before
@@ -226,6 +229,9 @@ class Fusion:
         values = self.values
         operands: list[Member | Read] = []
         held = 0
+        # groups that go through rows and have operands in registers; groups whose values are read from memory
+        early: list[tuple[int, Group]] = []
+        before: list[Group] = []
         for position, read in enumerate(candidate.reads):
             value = values.get(read.source)
             home = None if value is None else value.group
@@ -239,14 +245,22 @@ class Fusion:
                 if member is not None:
                     held += 1
                     operands.append(member)
+                    if member.level and home.space == space:
+                        early.append((member.level, home))
                     if home.stage > stage:
                         stage, near = home.stage, []
                     if home.stage == stage:
                         near.append((member.level, home))
                     continue
                 needed = home.stage + 1
+                before.append(home)
             if needed > stage:
                 stage, near = needed, []
+        for _, group in early:
+            # it can wait for the other operands
+            if group.stage < stage and group not in before and self._can_wait(group):
+                self._delay(group, stage)
+                near += [entry for entry in early if entry[1] is group]
         groups = [group for group in _nearest(near) if not group.ends_before(candidate.expression)]
         # another group that has some of the operands may be complete
         at_hand = len(groups) == 1 and all([home is groups[0] for _, home in near])
@@ -374,6 +388,13 @@ class Fusion:
             return self.floor
         return max(value.stage + 1, self.floor)
 
+    def ready_for_good(self, source: Node) -> int:
+        """Return the first stage at which a value can be read from memory; its group never moves again."""
+        value = self.values.get(source)
+        if value is not None and value.group is not None:
+            value.group.is_read = True
+        return self.ready(source)
+
     # -- groups
 
     def recent(self, stage: int, space: Shape) -> list[Group]:
@@ -389,6 +410,10 @@ class Fusion:
         self.groups.append(group)
         self._open.setdefault((stage, space), []).append(group)
         return group
+
+    def _can_wait(self, group: Group) -> bool:
+        """Return whether a group can move to a later stage: no other kernel reads its results yet."""
+        return self._can_delay and not group.is_read and not group.targets
 
     def _delay(self, group: Group, stage: int) -> None:
         """Move a group to a later stage, while no other group reads its values."""

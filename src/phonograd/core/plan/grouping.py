@@ -109,7 +109,7 @@ class Grouping:
         self.assignments = assignments
         self.source: Callable[[Node], Node] = order.source
         self._order = order
-        self._fused = fused = Fusion(order, inputs, kept)
+        self._fused = fused = Fusion(order, inputs, kept, not assignments.chosen)
         self._library = library = LibraryKernels(order, kept, fused, steady)
         self._views, self._values = fused.views, fused.values
         # operations for lowerings that the parts of the planner have
@@ -179,7 +179,7 @@ class Grouping:
         read = [*sources[node], *(sources[self._library.sums[node].product] if node in self._library.sums else ())]
         floor = max([self._floors.get(source, 0) for source in read], default=0)
         if node.operator is BARRIER:
-            floor = max(floor, self._fused.ready(self._views.of(sources[node][1]).source))
+            floor = max(floor, self._fused.ready_for_good(self._views.of(sources[node][1]).source))
         return floor
 
     # -- operations for lowerings

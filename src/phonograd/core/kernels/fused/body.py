@@ -339,10 +339,27 @@ class Body:
                 lambda: [e.load(operand.pointer, offset, take.dtype)],
                 lambda mask: [e.load_where(operand.pointer, offset, take.dtype, mask)],
             )[0]
-        offsets = e.multiply(index, e.splat(operand.index_stride, INT64))
-        offsets = e.add(offsets, e.splat(self._along(position, place, strip), INT64))
-        offsets = e.add(offsets, e.multiply(e.steps(INT64), e.splat(operand.strides[self.last], INT64)))
-        return e.gather_at(operand.pointer, offsets, take.dtype, e.below(strip.left))
+        moved = self._along(position, place, strip)
+        offsets = index
+        if not take.is_plain:
+            offsets = e.multiply(index, e.splat(operand.index_stride, INT64))
+            offsets = e.add(offsets, e.multiply(e.steps(INT64), e.splat(operand.strides[self.last], INT64)))
+        start = e.address(operand.pointer, e.times(moved, str(take.dtype.itemsize)), "i8")
+        return self._whole_or_part(
+            strip,
+            lambda: [e.load_each(start, self._lane_offsets(take, place, strip, offsets), take.dtype)],
+            lambda mask: [e.gather_at(start, offsets, take.dtype, mask)],
+        )[0]
+
+    def _lane_offsets(self, take: Take, place: LoopPosition, strip: Strip, offsets: Value) -> list[Index]:
+        """Return the offsets of the elements of a full vector, read one by one from an index in memory."""
+        e = self.emitter
+        load = self.structure.loads[take.at] if take.at < self.first_draw else None
+        if not take.is_plain or load is None or load.access != UNIT or load.bounds or load.is_place:
+            kind = e.vector_type(INT64)
+            return [e.assign(f"extractelement {kind} {offsets.text}, i64 {lane}") for lane in range(e.lanes)]
+        first = self._along(take.at, place, strip)
+        return [e.load_word(self.operands[take.at].pointer, e.plus(first, str(lane))) for lane in range(e.lanes)]
 
     # -- writing
 

@@ -17,6 +17,7 @@ products are not contracted into the sums of other operators. :meth:`Emitter.fma
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from typing import Any
 
 from ...base.dtypes import (
@@ -437,6 +438,23 @@ class Emitter(FunctionBuilder):
         places = self.assign(f"getelementptr {scalar}, ptr {pointer}, {self._with_type(offsets)}")
         gathered = f"call {kind} {name}({pointers} {places}, i32 1, {self._with_type(mask)}, {kind} zeroinitializer)"
         return self._from_memory(self.assign(gathered), dtype)
+
+    def load_each(self, pointer: str, offsets: Sequence[Index], dtype: DType) -> Value:
+        """Return the elements at some offsets, one for each lane, by as many loads.
+
+        A gather takes longer on most processors, and one with a mask is a branch for each lane on some.
+
+        ::
+
+            %v1 = load float, ptr %p, align 1
+            %v2 = insertelement <16 x float> poison, float %v1, i64 0
+        """
+        scalar = self._memory_type(dtype)
+        kind, text = f"<{self.lanes} x {scalar}>", "poison"
+        for lane, offset in enumerate(offsets):
+            loaded = self.assign(f"load {scalar}, ptr {self.address(pointer, offset, scalar)}, align 1")
+            text = self.assign(f"insertelement {kind} {text}, {scalar} {loaded}, i64 {lane}")
+        return self._from_memory(text, dtype)
 
     def load_splat(self, pointer: str, offset: Index, dtype: DType) -> Value:
         """Return one element in every lane.

@@ -57,10 +57,12 @@ def _parts(e: Emitter, x: Value, correction: Value | None = None, doubled: Value
 
 def _tail(e: Emitter, rest: Value) -> Value:
     """Return log(1 + rest) - rest."""
-    half_square = e.multiply(e.multiply(rest, rest), e.like(rest, 0.5))
+    whole_square = e.multiply(rest, rest)
+    half_square = e.multiply(whole_square, e.like(rest, 0.5))
     if rest.dtype == FLOAT32:
-        cube = e.multiply(e.multiply(rest, rest), rest)
-        return e.fma(cube, polynomial(e, rest, coefficients.LOG[FLOAT32]), e.negative(half_square))
+        cube = e.multiply(whole_square, rest)
+        series = polynomial(e, rest, coefficients.LOG[FLOAT32], whole_square)
+        return e.fma(cube, series, e.negative(half_square))
     # 2 atanh(s) = log(1 + rest), and 2 s = rest - half_square + s * half_square
     s = e.divide(rest, e.add(rest, e.like(rest, 2)))
     square = e.multiply(s, s)

@@ -109,7 +109,8 @@ def _log_softmax(data: Array, *, axis: int) -> Array:
 
 @_log_softmax.gradient
 def log_softmax_grad(out_grad: Node, out: Node, data: Node, *, axis: int) -> Node:
-    return out_grad - single(exp(out)) * sum_to(out_grad, with_ones(out.shape, (axis,)))
+    # the exponentials are those of the forward pass, and closer than those of the rounded logarithms
+    return out_grad - softmax_along(data, axis) * sum_to(out_grad, with_ones(out.shape, (axis,)))
 
 
 @operator(cost=lambda node: 14.0 * node.inputs[0].size, lowering=Expansion(_expand_log_sum_exp, FLOATS))

@@ -52,6 +52,9 @@ __all__ = [
 
 Mode = Literal["clip", "wrap", "raise", "index"]
 
+#: by size: the unsigned dtype, and the smallest number in it that is negative in the signed one
+_UNSIGNED = {size: (np.dtype(f"u{size}"), 1 << (8 * size - 1)) for size in (1, 2, 4, 8)}
+
 
 def _expand_positions(index: Node, *, extent: int, mode: Mode) -> Node | None:
     # NumPy raises for indices out of range
@@ -72,7 +75,11 @@ def _positions(index: Array, *, extent: int, mode: Literal["clip", "wrap", "rais
     IndexError.
     """
     if index.dtype.kind == "i":
+        # as unsigned numbers, negative ones are the largest: one look finds that all are in range
         found = index.astype(np.int64)
+        unsigned, least_negative = _UNSIGNED[index.itemsize]
+        if index.size and np.maximum.reduce(index.view(unsigned), axis=None) < min(extent, least_negative):
+            return found
     else:
         token = float_errors.ignore()
         try:
