@@ -119,6 +119,32 @@ def test_triangular_systems(size: int, transpose: bool, rightside: bool, lower: 
         close(run("_linalg_trsm", "trsm", [dirty, right], MACHINES[1], **flags)[0]["out"], 2 * expected, size)
 
 
+@pytest.mark.parametrize("lower", [True, False])
+@pytest.mark.parametrize("rightside", [True, False])
+@pytest.mark.parametrize("transpose", [True, False])
+@pytest.mark.parametrize("size", [3, 200])
+def test_triangular_products(size: int, transpose: bool, rightside: bool, lower: bool) -> None:
+    data = np.random.default_rng(size).normal(size=(2, size, size))
+    exact = np.tril(data) if lower else np.triu(data)
+    other = np.full((size, size), np.nan)
+    dirty = exact + (np.triu(other, 1) if lower else np.tril(other, -1))
+    matrix = np.swapaxes(exact, -1, -2) if transpose else exact
+    right = np.random.default_rng(2).normal(size=(2, 9, size) if rightside else (2, size, 9))
+    flags = {"transpose": transpose, "rightside": rightside, "lower": lower}
+    found, _ = run("_triangular_product", "triangular_product", [dirty, right], MACHINES[1], **flags)
+    close(found["out"], right @ matrix if rightside else matrix @ right, size)
+
+
+@pytest.mark.parametrize("transpose", [True, False])
+@pytest.mark.parametrize("shape", [(3, 5), (200, 7), (130, 300), (4, 0)])
+def test_symmetric_products(shape: tuple[int, int], transpose: bool) -> None:
+    data = np.random.default_rng(3).normal(size=(2, *(shape[::-1] if transpose else shape)))
+    found, _ = run("_symmetric_product", "symmetric_product", [data], MACHINES[1], transpose=transpose)
+    other = np.swapaxes(data, -1, -2)
+    close(found["out"], other @ data if transpose else data @ other, max(shape))
+    assert np.array_equal(found["out"], np.swapaxes(found["out"], -1, -2))
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("size", [7, 70])
 def test_bits_depend_on_neither_the_processor_nor_the_division_of_work(size: int, dtype: str) -> None:
@@ -131,10 +157,18 @@ def test_bits_depend_on_neither_the_processor_nor_the_division_of_work(size: int
         ("_linalg_inverse", "inverse", [matrices(size, dtype)], ("out",)),
         ("_linalg_slogdet", "slogdet", [matrices(size, dtype)], ("out", "sign")),
     ]
+    wide = np.random.default_rng(4).normal(size=(3, size + 130, 21)).astype(dtype)
+    products: list[tuple[str, list[np.ndarray]]] = [("_symmetric_product", []), ("_triangular_product", [wide])]
+    flags: dict[str, dict[str, bool]] = {
+        "_symmetric_product": {"transpose": False},
+        "_triangular_product": {"transpose": True, "rightside": False, "lower": True},
+    }
+    calls += [(name, name[1:], [matrices(size + 130, dtype), *more], ("out",)) for name, more in products]
     for name, routine, arrays, results in calls:
-        expected = run(name, routine, arrays, MACHINES[0])[0]
+        parameters = flags.get(name, {})
+        expected = run(name, routine, arrays, MACHINES[0], **parameters)[0]
         for machine, pieces in [(MACHINES[0], 7), (MACHINES[1], 1), (MACHINES[1], 3), (MACHINES[2], 2)]:
-            found = run(name, routine, arrays, machine, pieces)[0]
+            found = run(name, routine, arrays, machine, pieces, **parameters)[0]
             for result in results:
                 assert found[result].tobytes() == expected[result].tobytes(), (name, machine, pieces)
 

@@ -70,6 +70,18 @@ SAMPLES: list[Sample] = [
             (True, True, False, -1.0, ()),
         ]
     ],
+    Sample("_symmetric_product", [array(2, 3, 2)], {"transpose": False}),
+    Sample("_symmetric_product", [array(3, 2)], {"transpose": True}),
+    *[
+        Sample(
+            "_triangular_product",
+            [array(2, 3, 3), array(2, 2, 3) if rightside else array(2, 3, 2)],
+            {"transpose": transpose, "rightside": rightside, "lower": lower},
+        )
+        for transpose in (False, True)
+        for rightside in (False, True)
+        for lower in (False, True)
+    ],
     Sample("_triangle", [array(2, 3, 3)], {"lower": True, "offset": -1}),
     Sample("_triangle", [array(3, 3)], {"lower": False, "offset": 0}),
     Sample("_linalg_sumlogdiag", [definite(3, 3)]),

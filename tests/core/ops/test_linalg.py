@@ -135,6 +135,25 @@ def test_triangular_operands(lower, transpose, rightside):
     assert np.allclose(solved @ factor if rightside else factor @ solved, 3 * right, rtol=1e-13)
 
 
+@pytest.mark.parametrize("transpose", [False, True])
+def test_products_by_blocks_have_the_gradients_of_whole_ones(transpose):
+    generator = np.random.default_rng(5)
+    matrix, right = generator.normal(size=(195, 195)), generator.normal(size=(195, 3))
+    factor = np.tril(matrix).T if transpose else np.tril(matrix)
+    assert np.allclose(run("_linalg_trmm", matrix, right, transpose=transpose, alpha=2.0), 2 * factor @ right)
+    of_matrix, of_right = gradient("_linalg_trmm", matrix, right, transpose=transpose, alpha=2.0)
+    head = np.arange(1.0, 195 * 3 + 1).reshape(195, 3)
+    whole = right @ head.T if transpose else head @ right.T
+    assert np.allclose(of_matrix, 2 * np.tril(whole))
+    assert np.allclose(of_right, 2 * factor.T @ head)
+    long = right if not transpose else np.ascontiguousarray(right.T)
+    assert np.allclose(run("_linalg_syrk", long, transpose=transpose, alpha=0.5), 0.5 * right @ right.T)
+    (of_long,) = gradient("_linalg_syrk", long, transpose=transpose, alpha=0.5)
+    head = np.arange(1.0, 195 * 195 + 1).reshape(195, 195)
+    expected = 0.5 * (head + head.T) @ right
+    assert np.allclose(of_long, expected.T if transpose else expected)
+
+
 @pytest.mark.parametrize("size", [1, 16, 17, 40])
 def test_solve_triangular_is_exact_to_rounding(size):
     generator = np.random.default_rng(size)

@@ -6,7 +6,8 @@ the higher layer connects a function to it when it is imported. These are all of
 ======================  ====================================  ======================================================
 signal                  emitted                               connected by
 ======================  ====================================  ======================================================
-``settings.CHANGED``    after every change of settings        the thread pool (its size), the front door (``explain``)
+``settings.CHANGED``    after every change of settings        the thread pool (its size), the front door
+                                                              (``explain``), single calls
 ``operator.DECLARED``   after every declaration               ``NDArray``, which gets a method
 ``node.FORGOTTEN``      after interned nodes were dropped     every table that is keyed by nodes
 ``cache.PLANNED``       after a plan was made                 ``explain``

@@ -1,8 +1,7 @@
 """Eigenvalues and eigenvectors of symmetric matrices of up to 64 rows, one matrix after the other.
 
 Reflections make the matrix tridiagonal. Implicit shifts (the QL algorithm) make it diagonal; their rotations turn the
-rows of eigenvectors, a whole sweep at a time. The matrix is first scaled by a power of two, so that squares of its
-elements keep their precision. Larger matrices are left to LAPACK.
+rows of eigenvectors, a whole sweep at a time (:mod:`.decomposition` has the frame). Larger matrices are left to LAPACK.
 """
 
 from __future__ import annotations
@@ -12,9 +11,8 @@ import dataclasses
 from ...base.dtypes import FLOAT32, INT64, DType
 from ...lower.ir.function_builder import Index, Value
 from ..launch import Launch, Words
-from ..routine import Routine
 from .blocks import SMALL, Launches, View
-from .reflections import Reflections
+from .decomposition import Decomposition
 
 __all__ = ["SmallEigen", "decompose"]
 
@@ -49,90 +47,55 @@ class SmallEigen:
 
     def write(self, name: str) -> str:
         """Return the module's LLVM IR."""
-        return _Writer(self.dtype, name).routine.text()
+        return _Writer(self.dtype, name).write()
 
 
-class _Writer:
-    """Writes the kernel. Numbers are in all lanes of a vector."""
+class _Writer(Decomposition):
+    """Writes the kernel."""
 
     def __init__(self, dtype: DType, name: str) -> None:
-        self.dtype = dtype
-        self.routine = e = Routine(name, Reflections.lanes(dtype), dtype)
-        matrix = SMALL * SMALL * dtype.itemsize // 8
-        self.work, self.vectors = e.scratch(matrix), e.scratch(matrix)
+        super().__init__(dtype, name, _WORDS, ("out",))
+        (self.turns,) = self.vectors
         # one more element than rows, and whole vectors
         names = ("factors", "diagonal", "beside", "cosines", "sines", "change")
-        self.lines = {word: e.scratch(SMALL + 8) for word in names}
-        self.state = e.scratch(2)
-        self.steps = Reflections(e, scaled=True)
-        self.size = _WORDS.index(e, "size")
-        self.stop = self.steps.whole(self.size)
-        self.status = _WORDS.pointer(e, "status")
-        e.for_each("%lo", "%hi", self._task)
+        self.lines = {word: self.routine.scratch(SMALL + 8) for word in names}
+        self.state = self.routine.scratch(2)
 
-    def _task(self, batch: Index) -> None:
-        e = self.routine
-        data, self.out = [
-            e.at(_WORDS.pointer(e, word), e.times(batch, _WORDS.index(e, f"{word}_batch"))) for word in ("data", "out")
-        ]
-        self.values = e.at(_WORDS.pointer(e, "values"), e.times(batch, self.size))
-        self._load(data)
-        power = self.steps.power_of_largest(self.work, SMALL, (self.size, self.stop))
-        infinity = self.steps.number(float("inf"))
-        is_usable = e.bits("and", e.relation("gt", power, e.zeros()), e.relation("lt", power, infinity))
-        e.when(e.any(is_usable), lambda: self._decompose(power), self._fail)
-
-    def _fail(self) -> None:
-        e = self.routine
-        e.store_word(self.status, "0", "1")
-        self.steps.store_row(self.values, self.size, lambda place: self.steps.missing)
-
-    def _line(self, matrix: str, row: Index) -> str:
-        e = self.routine
-        return e.at(matrix, e.times(row, str(SMALL)))
-
-    def _load(self, data: str) -> None:
+    def load(self, data: str, distance: Index) -> None:
         """Load the lower triangle, and mirror it."""
-        e, distance = self.routine, _WORDS.index(self.routine, "data_row")
+        e = self.routine
 
         def row(number: Index) -> None:
-            line, out = e.at(data, e.times(number, distance)), self._line(self.work, number)
+            line, out = e.at(data, e.times(number, distance)), self.line(self.work, number)
 
             def vector(place: Index) -> None:
                 mask = e.below(e.minus(e.plus(number, "1"), place))
                 e.store(out, place, e.get_where(line, mask, place))
 
             def turned(column: Index) -> None:
-                e.put_one(self._line(self.work, column), e.get_one(out, column), number)
+                e.put_one(self.line(self.work, column), e.get_one(out, column), number)
 
             e.for_each("0", self.stop, vector, str(e.lanes))
             e.for_each("0", number, turned)
 
         e.for_each("0", self.size, row)
 
-    def _decompose(self, power: Value) -> None:
+    def decompose(self, power: Value) -> None:
+        """Make the matrix tridiagonal, then diagonal, and store the results."""
         e, steps = self.routine, self.steps
-        scale = e.divide(steps.one, power)
-
-        def scaled(row: Index) -> None:
-            line = self._line(self.work, row)
-            change = lambda place: e.store(line, place, e.multiply(e.get(line, place), scale))  # noqa: E731
-            e.for_each("0", self.stop, change, str(e.lanes))
-
-        e.for_each("0", self.size, scaled)
         last = e.minus(self.size, "1")
         e.for_each("0", last, self._reflect)
-        e.store_first(self.lines["diagonal"], last, e.get_splat(self._line(self.work, last), last))
+        e.store_first(self.lines["diagonal"], last, e.get_splat(self.line(self.work, last), last))
         e.store_first(self.lines["beside"], last, e.zeros())
         e.store_first(self.lines["diagonal"], self.size, e.zeros())
         # row n + 1 of the vectors holds reflection n; the first row is that of the identity
-        steps.unfold(self._line(self.vectors, "1"), self.lines["factors"], str(SMALL), 1, last, self.stop)
-        e.clear(self.vectors, self.stop)
-        e.store_first(self.vectors, "0", steps.one)
+        steps.unfold(self.line(self.turns, "1"), self.lines["factors"], str(SMALL), 1, last, self.stop)
+        e.clear(self.turns, self.stop)
+        e.store_first(self.turns, "0", steps.one)
         e.store_word(self.state, "1", "0")
         e.for_each("0", self.size, self._iterate)
         is_found = e.test("slt", e.load_word(self.state, "1"), e.times(self.size, str(_MOST_SWEEPS)))
-        e.when(is_found, lambda: e.for_each("0", self.size, lambda row: self._store(row, power)), self._fail)
+        e.when(is_found, lambda: e.for_each("0", self.size, lambda row: self._store(row, power)), self.fail)
 
     # -- tridiagonal form
 
@@ -140,7 +103,7 @@ class _Writer:
         """Write one step: reflect a row and its column to two elements, and the rest of the matrix with them."""
         e, steps = self.routine, self.steps
         following = e.plus(row, "1")
-        line, vector = self._line(self.work, row), self._line(self.vectors, following)
+        line, vector = self.line(self.work, row), self.line(self.turns, following)
         factor, remaining = steps.make(line, vector, following, self.stop)
         for word, value in (("factors", factor), ("beside", remaining), ("diagonal", e.get_splat(line, row))):
             e.store_first(self.lines[word], row, value)
@@ -150,7 +113,7 @@ class _Writer:
 
         def strip(column: Index) -> None:
             def term(other: Index, before: list[Value]) -> list[Value]:
-                weight, place = e.get_splat(vector, other), e.at(self._line(self.work, other), column)
+                weight, place = e.get_splat(vector, other), e.at(self.line(self.work, other), column)
                 values = [e.get(place, str(number * e.lanes)) for number in range(_WIDTH)]
                 return [e.fma(weight, value, sum_) for value, sum_ in zip(values, before, strict=True)]
 
@@ -169,7 +132,7 @@ class _Writer:
 
         def update(first: Index, count: int) -> None:
             rows = [e.plus(first, str(number)) for number in range(count)]
-            lines = [self._line(self.work, other) for other in rows]
+            lines = [self.line(self.work, other) for other in rows]
             weights = [[e.negative(e.get_splat(given, other)) for given in (vector, change)] for other in rows]
 
             def columns(place: Index) -> None:
@@ -256,7 +219,7 @@ class _Writer:
         e.store_first(beside, first, rest)
         e.store_first(beside, last, zero)
         rotations = self.lines["cosines"], self.lines["sines"]
-        steps.rotate(self.vectors, rotations, (first, last), self.stop, down=True)
+        steps.rotate(self.turns, rotations, (first, last), self.stop, down=True)
 
     def _store(self, row: Index, power: Value) -> None:
         """Store the smallest eigenvalue that is left, and its vector with a positive largest element."""
@@ -278,8 +241,8 @@ class _Writer:
         e.when(e.any(is_found), lambda: None, lambda: e.store_word(self.status, "0", "1"))
         value = e.select(is_found, e.multiply(least, power), steps.missing)
         e.store_first(self.values, row, value)
-        line = self._line(self.vectors, place)
+        line = self.line(self.turns, place)
         largest = e.get_splat(line, steps.place_of_largest(line, self.stop))
         sign = e.with_sign_of(steps.one, largest)
-        out = e.at(self.out, e.times(row, _WORDS.index(e, "out_row")))
+        out = e.at(self.results[0], e.times(row, _WORDS.index(e, "out_row")))
         steps.store_row(out, self.size, lambda column: e.multiply(e.get(line, column), sign))

@@ -31,6 +31,8 @@ class Filling(enum.Enum):
     """Those of another matrix, times a number."""
     LOWER = "lower"
     """Those of another matrix up to the diagonal, and zeros."""
+    UPPER = "upper"
+    """Those of another matrix from the diagonal on, and zeros."""
     PADDED = "padded"
     """Those of another matrix, and zeros up to the distance of rows."""
     IDENTITY = "identity"
@@ -102,6 +104,8 @@ class Fill:
                     value = e.multiply(e.get_where(data, mask, column), alpha)
                 if self.filling is Filling.LOWER:
                     value = e.select(e.below(e.minus(e.plus(row, "1"), column)), value, e.zeros())
+                if self.filling is Filling.UPPER:
+                    value = e.select(e.below(e.minus(row, column)), e.zeros(), value)
                 e.when(
                     "true" if self.filling is Filling.PADDED else e.test("sge", left, str(e.lanes)),
                     lambda: e.store(out, column, value),

@@ -2,8 +2,8 @@
 
 Reflections from both sides make the matrix bidiagonal. Sweeps with implicit shifts, or without one where a singular
 value is near 0 (Demmel and Kahan), make it diagonal. Their rotations turn the rows of singular vectors, a whole sweep
-at a time. A matrix with more rows than columns is transposed. As for eigenvalues, matrices are scaled by a power of
-two, and larger ones are left to LAPACK.
+at a time (:mod:`.decomposition` has the frame). A matrix with more rows than columns is transposed. Larger matrices are
+left to LAPACK.
 """
 
 from __future__ import annotations
@@ -13,9 +13,8 @@ import dataclasses
 from ...base.dtypes import FLOAT32, INT64, DType
 from ...lower.ir.function_builder import Index, Value
 from ..launch import Launch, Words
-from ..routine import Routine
 from .blocks import SMALL, Launches, View
-from .reflections import Reflections
+from .decomposition import Decomposition
 
 __all__ = ["SmallSingular", "decompose"]
 
@@ -52,67 +51,42 @@ class SmallSingular:
     """The kernel of matrices of up to 64 rows and columns."""
 
     dtype: DType
+    #: whether the matrices have more rows than columns
     is_turned: bool
-    """Whether the matrices have more rows than columns."""
 
     def write(self, name: str) -> str:
         """Return the module's LLVM IR."""
-        return _Writer(self, name).routine.text()
+        return _Writer(self, name).write()
 
 
-class _Writer:
-    """Writes the kernel. Numbers are in all lanes of a vector. The work matrix has no more rows than columns.
+class _Writer(Decomposition):
+    """Writes the kernel. The work matrix has no more rows than columns.
 
     Arrays of the bidiagonal matrix begin with a zero: element n is at place n + 1.
     """
 
     def __init__(self, kernel: SmallSingular, name: str) -> None:
-        self.kernel, dtype = kernel, kernel.dtype
-        self.routine = e = Routine(name, Reflections.lanes(dtype), dtype)
-        matrix = SMALL * SMALL * dtype.itemsize // 8
+        super().__init__(kernel.dtype, name, _WORDS, ("out", "right"))
+        e, self.kernel = self.routine, kernel
         # the rows of the long vectors, as long as those of the work matrix, and of the short ones
-        self.work, self.long, self.short = e.scratch(matrix), e.scratch(matrix), e.scratch(matrix)
+        self.long, self.short = self.vectors
         names = ("factors", "short factors", "diagonal", "beside", "column")
         # two more elements than rows, and whole vectors
         self.lines = {word: e.scratch(SMALL + 8) for word in names}
         self.rotations = {word: (e.scratch(SMALL), e.scratch(SMALL)) for word in ("long", "short")}
         self.state = e.scratch(3)
-        self.steps = Reflections(e, scaled=True)
-        self.size, self.length = _WORDS.index(e, "size"), _WORDS.index(e, "length")
-        self.stop, self.short_stop = self.steps.whole(self.length), self.steps.whole(self.size)
-        self.status = _WORDS.pointer(e, "status")
-        e.for_each("%lo", "%hi", self._task)
+        self.length = _WORDS.index(e, "length")
+        self.stop, self.short_stop = self.steps.whole(self.length), self.stop
 
-    def _task(self, batch: Index) -> None:
+    def load(self, data: str, distance: Index) -> None:
+        """Load the matrix, transposed if it has more rows than columns."""
         e = self.routine
-        data, self.out, self.right = [
-            e.at(_WORDS.pointer(e, word), e.times(batch, _WORDS.index(e, f"{word}_batch")))
-            for word in ("data", "out", "right")
-        ]
-        self.values = e.at(_WORDS.pointer(e, "values"), e.times(batch, self.size))
-        self._load(data)
-        power = self.steps.power_of_largest(self.work, SMALL, (self.size, self.stop))
-        infinity = self.steps.number(float("inf"))
-        is_usable = e.bits("and", e.relation("gt", power, e.zeros()), e.relation("lt", power, infinity))
-        e.when(e.any(is_usable), lambda: self._decompose(power), self._fail)
-
-    def _fail(self) -> None:
-        e = self.routine
-        e.store_word(self.status, "0", "1")
-        self.steps.store_row(self.values, self.size, lambda place: self.steps.missing)
-
-    def _line(self, matrix: str, row: Index) -> str:
-        e = self.routine
-        return e.at(matrix, e.times(row, str(SMALL)))
-
-    def _load(self, data: str) -> None:
-        e, distance = self.routine, _WORDS.index(self.routine, "data_row")
         if not self.kernel.is_turned:
             self.steps.load_rows(data, distance, self.work, SMALL, (self.size, self.length))
             return
 
         def row(number: Index) -> None:
-            out = self._line(self.work, number)
+            out = self.line(self.work, number)
             e.clear(out, self.stop)
 
             def column(place: Index) -> None:
@@ -122,27 +96,20 @@ class _Writer:
 
         e.for_each("0", self.size, row)
 
-    def _decompose(self, power: Value) -> None:
+    def decompose(self, power: Value) -> None:
+        """Make the matrix bidiagonal, then diagonal, and store the results."""
         e, steps = self.routine, self.steps
-        scale = e.divide(steps.one, power)
-
-        def scaled(row: Index) -> None:
-            line = self._line(self.work, row)
-            change = lambda place: e.store(line, place, e.multiply(e.get(line, place), scale))  # noqa: E731
-            e.for_each("0", self.stop, change, str(e.lanes))
-
-        e.for_each("0", self.size, scaled)
         last = e.minus(self.size, "1")
         e.for_each("0", self.size, self._reflect)
         for word, place in (("diagonal", "0"), ("beside", "0"), ("beside", self.size)):
             e.store_first(self.lines[word], place, e.zeros())
         steps.unfold(self.long, self.lines["factors"], str(SMALL), 0, self.size, self.stop)
         # row n + 1 of the short vectors holds reflection n; the first row is that of the identity
-        steps.unfold(self._line(self.short, "1"), self.lines["short factors"], str(SMALL), 1, last, self.short_stop)
+        steps.unfold(self.line(self.short, "1"), self.lines["short factors"], str(SMALL), 1, last, self.short_stop)
         e.clear(self.short, self.short_stop)
         e.store_first(self.short, "0", steps.one)
         is_found = self._iterate(last)
-        e.when(is_found, lambda: e.for_each("0", self.size, lambda row: self._store(row, power)), self._fail)
+        e.when(is_found, lambda: e.for_each("0", self.size, lambda row: self._store(row, power)), self.fail)
 
     # -- bidiagonal form
 
@@ -150,7 +117,7 @@ class _Writer:
         """Write one step: reflect a row to one element, and the column below it to another."""
         e, steps = self.routine, self.steps
         following = e.plus(row, "1")
-        line, vector = self._line(self.work, row), self._line(self.long, row)
+        line, vector = self.line(self.work, row), self.line(self.long, row)
         factor, remaining = steps.make(line, vector, row, self.stop)
         e.store_first(self.lines["factors"], row, factor)
         e.store_first(self.lines["diagonal"], following, remaining)
@@ -163,10 +130,10 @@ class _Writer:
         e.clear(copy, self.short_stop)
 
         def element(row: Index) -> None:
-            e.put_one(copy, e.get_one(self._line(self.work, row), column), row)
+            e.put_one(copy, e.get_one(self.line(self.work, row), column), row)
 
         e.for_each(first, self.size, element)
-        vector = self._line(self.short, first)
+        vector = self.line(self.short, first)
         factor, remaining = steps.make(copy, vector, first, self.short_stop)
         e.store_first(self.lines["short factors"], column, factor)
         e.store_first(self.lines["beside"], first, remaining)
@@ -174,13 +141,13 @@ class _Writer:
         # a strip of columns at a time: the sum of the rows, and then each row
         def strip(place: Index) -> None:
             def term(row: Index, before: list[Value]) -> list[Value]:
-                return [e.fma(e.get_splat(vector, row), e.get(self._line(self.work, row), place), before[0])]
+                return [e.fma(e.get_splat(vector, row), e.get(self.line(self.work, row), place), before[0])]
 
             (total,) = e.loop(first, self.size, "1", [e.zeros()], term)
             weight = e.multiply(total, e.negative(factor))
 
             def change(row: Index) -> None:
-                line = self._line(self.work, row)
+                line = self.line(self.work, row)
                 e.store(line, place, e.fma(e.get_splat(vector, row), weight, e.get(line, place)))
 
             e.for_each(first, self.size, change)
@@ -362,15 +329,15 @@ class _Writer:
         is_found = e.bits("and", e.relation("ge", most, e.zeros()), e.relation("lt", most, steps.number(float("inf"))))
         e.when(e.any(is_found), lambda: None, lambda: e.store_word(self.status, "0", "1"))
         e.store_first(self.values, row, e.select(is_found, e.multiply(most, power), steps.missing))
-        vectors = [(self._line(self.long, place), self.length), (self._line(self.short, place), self.size)]
+        vectors = [(self.line(self.long, place), self.length), (self.line(self.short, place), self.size)]
         (right, right_length), (left, left_length) = vectors[::-1] if self.kernel.is_turned else vectors
         largest = e.get_splat(right, steps.place_of_largest(right, steps.whole(right_length)))
         sign = e.with_sign_of(steps.one, largest)
-        out = e.at(self.right, e.times(row, _WORDS.index(e, "right_row")))
+        out = e.at(self.results[1], e.times(row, _WORDS.index(e, "right_row")))
         steps.store_row(out, right_length, lambda column: e.multiply(e.get(right, column), sign))
         both = e.multiply(sign, e.with_sign_of(steps.one, own))
         distance = _WORDS.index(e, "out_row")
-        column = e.at(self.out, row)
+        column = e.at(self.results[0], row)
 
         def element(index: Index) -> None:
             value = e.multiply(e.get_splat(left, index), both)

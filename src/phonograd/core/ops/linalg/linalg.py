@@ -178,10 +178,60 @@ def gemm(
     return out if beta == 0 else out + scale_node(C, beta)
 
 
+#: rows from which on symmetric and triangular products are divided into blocks, which saves up to half of the work.
+#: Smaller ones are matrix products, which other operators are fused with
+_BLOCKED = 192
+
+
+@operator(cost=lambda node: float(node.inputs[0].size * node.shape[-1]), lowering=Called("symmetric_product"))
+def _symmetric_product(A: Array, *, transpose: bool) -> Array:
+    """Return ``A * transpose(A)``, or ``transpose(A) * A`` with ``transpose``."""
+    turned = np.swapaxes(A, -1, -2)
+    return np.matmul(turned, A) if transpose else np.matmul(A, turned)
+
+
+@_symmetric_product.infer
+def symmetric_product_shape(A: Node, *, transpose: bool) -> Spec:
+    size = A.shape[-1 if transpose else -2]
+    return (*A.shape[:-2], size, size), A.dtype
+
+
+@_symmetric_product.gradient
+def symmetric_product_grad(out_grad: Node, out: Node, A: Node, *, transpose: bool) -> Node:
+    both = out_grad + swap_last(out_grad)
+    return matmul(A, both) if transpose else matmul(both, A)
+
+
+@operator(cost=lambda node: float(node.size * node.inputs[0].shape[-1]), lowering=Called("triangular_product"))
+def _triangular_product(A: Array, B: Array, *, transpose: bool, rightside: bool, lower: bool) -> Array:
+    """Return ``op(A) * B`` for triangular A, or ``B * op(A)`` with ``rightside``."""
+    factor = np.tril(A) if lower else np.triu(A)
+    factor = np.swapaxes(factor, -1, -2) if transpose else factor
+    return np.matmul(B, factor) if rightside else np.matmul(factor, B)
+
+
+@_triangular_product.infer
+def triangular_product_shape(A: Node, B: Node) -> Spec:
+    return B.shape, B.dtype
+
+
+@_triangular_product.gradient
+def triangular_product_grad(
+    out_grad: Node, out: Node, A: Node, B: Node, *, transpose: bool, rightside: bool, lower: bool
+) -> tuple[Node, Node]:
+    right_grad = _triangular_product(A, out_grad, transpose=not transpose, rightside=rightside, lower=lower)
+    first, second = (swap_last(B), out_grad) if rightside else (out_grad, swap_last(B))
+    if transpose:
+        first, second = swap_last(second), swap_last(first)
+    return triangle(matmul(first, second), lower), single(right_grad)
+
+
 @composite(name="_linalg_syrk", aliases=("linalg_syrk",))
 def syrk(A: Node, *, transpose: bool = False, alpha: float = 1.0) -> Node:
     """Return ``alpha * A * transpose(A)``, or ``alpha * transpose(A) * A`` with ``transpose``."""
     require_matrices("_linalg_syrk", A)
+    if A.shape[-1 if transpose else -2] >= _BLOCKED:
+        return scale_node(single(_symmetric_product(A, transpose=transpose)), alpha)
     return scale_node(matmul(swap_last(A), A) if transpose else matmul(A, swap_last(A)), alpha)
 
 
@@ -201,6 +251,10 @@ def trmm(
 ) -> Node:
     """Return ``alpha * op(A) * B`` for triangular A, or ``alpha * B * op(A)`` with ``rightside``."""
     _require_triangular("_linalg_trmm", A, B, rightside)
+    if A.shape[-1] >= _BLOCKED:
+        return scale_node(
+            single(_triangular_product(A, B, transpose=transpose, rightside=rightside, lower=lower)), alpha
+        )
     factor = triangle(A, lower)
     factor = swap_last(factor) if transpose else factor
     return scale_node(matmul(B, factor) if rightside else matmul(factor, B), alpha)
