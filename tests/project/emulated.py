@@ -201,7 +201,7 @@ def make_image(arguments: list[str]) -> Path:
         *(f"/bin/busybox mount -t {kind} none {place}" for kind, place in (("proc", "/proc"), ("sysfs", "/sys"))),
         "/bin/busybox mount -t devtmpfs none /dev; /bin/busybox mount -t tmpfs none /tmp",
         # NumPy's products need not be tested, and newer code of OpenBLAS may use more than Bochs knows
-        "export OPENBLAS_CORETYPE=Haswell PHONOGRAD_TUNING=off PHONOGRAD_QUICK_KERNELS=0",
+        "export OPENBLAS_CORETYPE=Haswell PHONOGRAD_TUNING=off PHONOGRAD_QUICK_KERNELS=0 PHONOGRAD_PLANNER=thread",
         "export HOME=/tmp PHONOGRAD_CACHE_DIRECTORY=/tmp/cache PYTHONPATH=/work",
         *runs,
         f'echo "{_END}"',

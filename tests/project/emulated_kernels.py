@@ -17,7 +17,9 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-os.environ.update(PHONOGRAD_CACHE_DIRECTORY="", PHONOGRAD_NUM_THREADS="1", PHONOGRAD_TUNING="off")
+os.environ.update(
+    PHONOGRAD_CACHE_DIRECTORY="", PHONOGRAD_NUM_THREADS="1", PHONOGRAD_TUNING="off", PHONOGRAD_PLANNER="thread"
+)
 
 from emulated_program import TIERS, parts
 
@@ -65,7 +67,7 @@ class Collector:
 
         return [
             mock.patch.object(kernel_cache, "description", return_value=Description("", features)),
-            mock.patch.object(host, "_has_matrix_unit", lambda features: "amx-tile" in features),
+            mock.patch.object(host, "_has_tiles", lambda features: "amx-tile" in features),
             mock.patch.object(ObjectCache, "_obtain", obtain),
             mock.patch.object(ObjectCache, "_obtain_module", of_module),
             mock.patch.object(ObjectCache, "_prebuilt", return_value=None),

@@ -113,13 +113,16 @@ def integers(random: np.random.RandomState) -> Iterator[Result]:
     """Yield products and convolutions of int8, whose sums are exact."""
     for first in ("int8", "uint8"):
         low, high = (-127, 128) if first == "int8" else (0, 256)
-        a = random.randint(low, high, size=(33, 130)).astype(first)
-        w = random.randint(-127, 128, size=(47, 130)).astype("int8")
         limits = [nd.array([value]) for value in (-1.0, 1.0)]
-        out, _, _ = nd.contrib.quantized_fully_connected(
-            nd.array(a, dtype=first), nd.array(w, dtype="int8"), *limits, *limits, num_hidden=47, no_bias=True
-        )
-        yield f"same {first} product", out, a.astype("int64") @ w.T.astype("int64")
+        # the second one is large enough for a matrix unit
+        for rows, terms, columns in ((33, 130, 47), (130, 300, 140)):
+            a = random.randint(low, high, size=(rows, terms)).astype(first)
+            w = random.randint(-127, 128, size=(columns, terms)).astype("int8")
+            arrays = nd.array(a, dtype=first), nd.array(w, dtype="int8")
+            out, _, _ = nd.contrib.quantized_fully_connected(
+                *arrays, *limits, *limits, num_hidden=columns, no_bias=True
+            )
+            yield f"same {first} product {rows}x{terms}x{columns}", out, a.astype("int64") @ w.T.astype("int64")
         pictures = random.randint(low, high, size=(2, 16, 9, 10)).astype(first)
         filters = random.randint(-127, 128, size=(24, 16, 3, 3)).astype("int8")
         out, _, _ = nd.contrib.quantized_conv(
@@ -136,7 +139,7 @@ def integers(random: np.random.RandomState) -> Iterator[Result]:
 
 
 def halves(random: np.random.RandomState) -> Iterator[Result]:
-    """Yield results in float16, and products of bfloat16."""
+    """Yield results in float16 and bfloat16."""
     a, b = random.normal(size=(20, 70)).astype("float16"), random.normal(size=(70, 30)).astype("float16")
     x, y = nd.array(a, dtype="float16"), nd.array(b, dtype="float16")
     yield "product float16", nd.dot(x, y), a.astype("float32") @ b.astype("float32")
@@ -149,6 +152,12 @@ def halves(random: np.random.RandomState) -> Iterator[Result]:
         name = f"same bfloat16 product of {terms} terms" + (" with a small one" if smallest < 1 else "")
         exact = [value.astype("float32").asnumpy().astype("float64") for value in (x, y)]
         yield name, nd._internal._wide_matmul(x, y), exact[0] @ exact[1]
+    for rows, terms, columns in ((20, 70, 30), (100, 150, 110)):
+        x, y = [nd.array(random.normal(size=shape)).astype("bfloat16") for shape in ((rows, terms), (terms, columns))]
+        exact = x.astype("float32").asnumpy() @ y.astype("float32").asnumpy()
+        # NumPy knows float16, which has more digits
+        yield f"product bfloat16 {rows}x{terms}x{columns}", nd.dot(x, y).astype("float16"), exact
+    yield "same bfloat16 functions", (nd.tanh(x) + nd.exp(x)).astype("float32"), None
 
 
 def show(kind: str, results: Iterator[Result]) -> None:

@@ -79,6 +79,24 @@ class Case:
         spread = operators._window_spread.function(self.grad, extent=self.shape[2:], **self.window)
         self.near(self.run(plan, self.shape, data=self.grad), spread)
 
+    def results(self, machine: Machine) -> list[np.ndarray]:
+        """Return sums, maxima and their adjoints as the kernels of a machine compute them."""
+        plans, counts = Pooling(machine, slots=2), self.out[2:]
+        largest = self.run(
+            plans.largest(self.shape, self.dtype, counts=counts, **self.window), self.out, data=self.data
+        )
+        operands = {"data": self.data, "largest": largest, "out_grad": self.grad}
+        sums, spread = [
+            plans.sum(self.shape, self.dtype, counts=counts, **self.window),
+            plans.spread(self.out, self.dtype, extent=self.shape[2:], **self.window),
+        ]
+        return [
+            largest,
+            self.run(plans.spread_largest(self.shape, self.out, self.dtype, **self.window), self.shape, **operands),
+            self.run(sums, self.out, data=self.numbers),
+            self.run(spread, self.shape, data=self.grad),
+        ]
+
 
 @st.composite
 def cases(draw: st.DrawFn) -> Case:
@@ -101,6 +119,27 @@ def cases(draw: st.DrawFn) -> Case:
 @given(case=cases(), machine=st.sampled_from(MACHINES))
 def test_random_windows(case: Case, machine: Machine) -> None:
     case.check(machine)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(
+    ("shape", "counts", "kernel", "stride", "pad"),
+    [
+        # shorter than one vector, and longer than another
+        ((2, 3, 13, 11), (11, 9), (3, 3), (1, 1), (0, 0)),
+        ((2, 3, 13, 40), (13, 40), (3, 5), (1, 1), (1, 2)),
+        ((1, 2, 9, 30), (4, 9), (3, 5), (2, 3), (0, 0)),
+        ((1, 2, 3, 9, 9), (1, 7, 7), (3, 3, 3), (1, 1, 1), (0, 0, 0)),
+    ],
+)
+def test_the_length_of_vectors_changes_no_bit(
+    shape: Shape, counts: Shape, kernel: Shape, stride: Shape, pad: Shape, dtype: str
+) -> None:
+    case = Case(shape, counts, dtype, kernel=kernel, stride=stride, pad=pad)
+    first, *others = [case.results(machine) for machine in (Machine(16, 32), Machine(32, 16), Machine(64, 32))]
+    for other in others:
+        for expected, found in zip(first, other, strict=True):
+            assert expected.tobytes() == found.tobytes()
 
 
 @pytest.mark.parametrize("machine", MACHINES)

@@ -4,18 +4,25 @@ from __future__ import annotations
 
 import ctypes
 import dataclasses
+import enum
+import importlib
 import os
+import pkgutil
 import subprocess
 import sys
 import threading
 import time
+import types
+import typing
 import warnings
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from phonograd import settings
+from phonograd.core import kernels
 from phonograd.core.graph.operator import REGISTRY, Operator
 from phonograd.core.kernels.structure import Compute, Load, Structure
 from phonograd.core.lower.lowering import Elementwise
@@ -258,6 +265,56 @@ def test_descriptions_tell_kernels_apart() -> None:
     assert describe((1,)) != describe((1.0,))
     assert describe((0.0,)) != describe((-0.0,))
     assert describe(("a", "b")) != describe(("a,b",))
+
+
+def kernel_classes() -> list[type]:
+    for module in pkgutil.walk_packages(kernels.__path__, f"{kernels.__name__}."):
+        importlib.import_module(module.name)
+    found = [
+        kind
+        for name, module in sys.modules.items()
+        if name.startswith(kernels.__name__)
+        for kind in vars(module).values()
+    ]
+    return sorted(
+        {
+            kind
+            for kind in found
+            if dataclasses.is_dataclass(kind) and isinstance(kind, type) and hasattr(kind, "write")
+        },
+        key=str,
+    )
+
+
+def example(hint: Any) -> Any:
+    """Return some value of a type."""
+    options = [option for option in typing.get_args(hint) if option is not type(None)]
+    if typing.get_origin(hint) in (typing.Union, types.UnionType):
+        return example(options[0])
+    if typing.get_origin(hint) is tuple:
+        return tuple([example(option) for option in options if option is not ...])
+    if typing.get_origin(hint) is np.dtype:
+        return FLOAT32
+    if isinstance(hint, type) and issubclass(hint, enum.Enum):
+        return next(iter(hint))
+    if hasattr(hint, "_fields") or dataclasses.is_dataclass(hint):
+        hints = typing.get_type_hints(hint)
+        names = getattr(hint, "_fields", None) or [field.name for field in dataclasses.fields(hint)]
+        return hint(**{name: example(hints[name]) for name in names})
+    return hint() if hint in (int, str, float, bool, bytes) else None
+
+
+def test_all_kernels_are_found_again() -> None:
+    classes = kernel_classes()
+    assert len(classes) > 20
+    without = []
+    for kind in classes:
+        hints = typing.get_type_hints(kind)
+        values = {field.name: example(hints[field.name]) for field in dataclasses.fields(kind)}
+        values.pop("operator", None)
+        if describe(tuple(values.values())) is None:
+            without.append(f"{kind.__name__}: {[name for name, value in values.items() if describe(value) is None]}")
+    assert not without
 
 
 def test_what_others_declare_is_not_described(monkeypatch: pytest.MonkeyPatch) -> None:

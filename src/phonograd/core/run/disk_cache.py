@@ -16,6 +16,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import dataclasses
+import enum
 import functools
 import os
 import re
@@ -280,6 +281,8 @@ def _describe(value: Any, write: Callable[[str], None]) -> None:
         write(")")
     elif isinstance(value, np.dtype):
         write(_dtype_name(value))
+    elif isinstance(value, enum.Enum):
+        write(f"{kind.__module__}.{kind.__qualname__}.{value.name}")
     else:
         names = _fields(kind)
         write(f"{kind.__module__}.{kind.__qualname__}")

@@ -67,7 +67,7 @@ class Spread(PlaneKernel):
 
                 def some(first: Index, mask: Value | None) -> None:
                     value = total(z, y, lambda row: windows.load(row, first, mask))
-                    e.for_each("0", windows["kernel_x"], lambda tap: _add_to_phase(windows, slot, first, tap, value))
+                    _each_tap(windows, lambda tap: _add_to_phase(windows, slot, first, tap, value))
 
                 _clear_phases(windows, slot)
                 windows.vectors(windows["count_x"], some)
@@ -130,7 +130,7 @@ class SpreadLargest(PlaneKernel):
                             here = e.compare("eq", code, windows.positions(row, first, x))
                             _add_to_phase(windows, slot, first, x, e.select(here, gradient, e.zeros()))
 
-                        e.for_each("0", windows["kernel_x"], tap)
+                        _each_tap(windows, tap)
 
                     windows.vectors(windows["count_x"], some)
                     return ()
@@ -255,6 +255,15 @@ def _operands(windows: Windows, plane: Index) -> tuple[str, str, str, str]:
 
 def _clear_phases(windows: Windows, slot: str) -> None:
     windows.e.clear(slot, windows.e.times(windows["line"], windows.step))
+
+
+def _each_tap(windows: Windows, body: Callable[[Index], None]) -> None:
+    """Write a loop over the taps along x, last to first.
+
+    So an element receives the terms of windows in their order, whatever the length of vectors.
+    """
+    e, last = windows.e, windows.e.minus(windows["kernel_x"], "1")
+    e.for_each("0", windows["kernel_x"], lambda number: body(e.minus(last, number)))
 
 
 def _add_to_phase(windows: Windows, slot: str, first: Index, tap: Index, value: Value) -> None:

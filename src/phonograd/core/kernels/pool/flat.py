@@ -101,6 +101,16 @@ class _Flat:
 
         return e.loop("0", self.count, "1", [carried], one)[0]
 
+    def column(self, x: Index, carried: Value, body: Callable[[Value, Value], Value]) -> Value:
+        """Write a loop over the taps with one place along x, first to last, and return the carried value."""
+        e, windows = self.e, self.windows
+
+        def one(row: Index, partial: list[Value]) -> Sequence[Value]:
+            place = e.load_word(self.places, e.plus(e.times(row, windows["kernel_x"]), x))
+            return [body(narrow(e, place), partial[0])]
+
+        return e.loop("0", e.times(windows["kernel_z"], windows["kernel_y"]), "1", [carried], one)[0]
+
     def tap_values(self, plane: str, place: Value, tap: Value, mask: Value | None) -> Value:
         """Return the elements of windows at a tap."""
         e = self.e
@@ -123,12 +133,17 @@ class ReduceFlat(PlaneKernel):
             target = e.at(REDUCE.pointer(e, "out"), e.times(number, windows["windows"]))
 
             def some(first: Index, mask: Value | None) -> None:
-                place = flat.place(slot, first)
+                place, neutral = flat.place(slot, first), identity(e, self.largest)
 
                 def tap(offset: Value, partial: Value) -> Value:
                     return combine(e, self.largest, partial, flat.tap_values(source, place, offset, mask))
 
-                windows.save(target, first, mask, flat.taps(identity(e, self.largest), tap))
+                def column(x: Index, partial: list[Value]) -> Sequence[Value]:
+                    return [combine(e, self.largest, partial[0], flat.column(x, neutral, tap))]
+
+                # the order of kernels of lines: which of the two runs depends on the length of vectors
+                (value,) = e.loop("0", windows["kernel_x"], "1", [neutral], column)
+                windows.save(target, first, mask, value)
 
             windows.vectors(windows["windows"], some)
 
