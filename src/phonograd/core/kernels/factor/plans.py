@@ -22,7 +22,7 @@ from .substitution import solve
 __all__ = ["CalledPlan", "plan"]
 
 #: columns of the inverse of a triangle that are solved together
-_INVERSE_BLOCK = 192
+_INVERSE_BLOCK = SMALL
 
 
 class CalledPlan(NamedTuple):
@@ -105,12 +105,12 @@ def _invert_lower(launches: Launches, factor: View, out: View, size: int, *, uni
 def _blocks(size: int) -> list[tuple[int, int]]:
     """Return the first and the last row of each block of a product of which a triangle is computed, or zero.
 
-    Four blocks take 5/8 of the work of the whole product. More of them save less than packing operands again takes.
+    Small blocks save more work, and pack operands more often.
 
-    >>> _blocks(300), _blocks(1000)[:2]
-    ([(0, 128), (128, 256), (256, 300)], [(0, 256), (256, 512)])
+    >>> _blocks(150), _blocks(1000)[:2]
+    ([(0, 64), (64, 128), (128, 150)], [(0, 128), (128, 256)])
     """
-    step = max(2 * SMALL, -(-size // (4 * SMALL)) * SMALL)
+    step = SMALL if size < 8 * SMALL else 2 * SMALL
     return [(first, min(size, first + step)) for first in range(0, size, step)]
 
 
