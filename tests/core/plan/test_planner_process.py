@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import marshal
+import multiprocessing.process
 import os
 import sys
 import time
@@ -187,6 +188,20 @@ def test_a_thread_plans_where_no_process_can_be_started(directory: Path, monkeyp
         promotion.finish()
         assert not planner_process.is_used()
     assert kernel_cache.statistics.kernels_compiled > before["kernels_compiled"]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+def test_processes_that_share_the_work_of_a_program_plan_in_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    with settings.override(planner="process", tiers="background"):
+        assert planner_process.is_used()
+        child = os.fork()
+        if not child:
+            os._exit(planner_process.is_used())
+        assert os.waitpid(child, 0)[1] == 0
+        assert planner_process.is_used()
+        # as in a process that multiprocessing has started
+        monkeypatch.setattr(multiprocessing.process, "_parent_process", object())
+        assert not planner_process.is_used()
 
 
 @pytest.mark.parametrize("name", ["", "/usr/bin/blender"])

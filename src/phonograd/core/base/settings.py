@@ -89,7 +89,7 @@ class Settings:
     """Where graphs are planned in the background. 'process' starts another process for that, at low priority, which
     leaves plans and kernels in the cache directory; it ends half a minute after it was last needed. 'thread' uses a
     thread, which competes with the program for the interpreter. It is also used without a cache directory, on Windows,
-    under a memory limit, and in processes that a launcher started together."""
+    under a memory limit, and in processes that share the work of a program (forked, or started by a launcher)."""
     num_threads: int = _cores()
     """Threads that share the work of a kernel, the calling one included; the default is the cores of this process."""
     quick_kernels: bool = True

@@ -69,10 +69,10 @@ class _Failed(Exception):
 class PlannerProcess:
     """The process of this program; the first request starts it, and it ends by itself when it has nothing to do."""
 
-    def __init__(self) -> None:
+    def __init__(self, is_usable: bool = True) -> None:
         self._lock = threading.Lock()
         self._socket: socket.socket | None = None
-        self._failures = 0
+        self._failures = 0 if is_usable else MOST_FAILURES
         self.is_closed = False
 
     @property
@@ -128,7 +128,7 @@ class PlannerProcess:
         with theirs, open(os.devnull, "r+b") as nothing:
             places = [(os.POSIX_SPAWN_DUP2, theirs.fileno(), 0)]
             places += [(os.POSIX_SPAWN_DUP2, nothing.fileno(), place) for place in (1, 2)]
-            command = [sys.executable, "-W", "ignore", "-c", _PROGRAM, json.dumps(sys.path)]
+            command = [sys.executable, "-W", "ignore", "-c", _PROGRAM, json.dumps([str(path) for path in sys.path])]
             process = os.posix_spawn(sys.executable, command, os.environ, file_actions=places)
         # it ends as soon as it has made the process that stays; the program may have waited for it
         with contextlib.suppress(ChildProcessError):
@@ -168,7 +168,8 @@ def end() -> None:
 def is_used() -> bool:
     """Return whether plans are made by another process.
 
-    Processes that a launcher started together have none: each of them has its share of the cores.
+    Processes that a launcher started together have none, and neither have those that a program made to share its work:
+    each of them has its part of the cores and of the memory.
     """
     now = settings.current()
     return (
@@ -179,6 +180,7 @@ def is_used() -> bool:
         and hasattr(os, "posix_spawn")
         and _is_python()
         and find_place() is None
+        and not _is_part_of_a_program()
     )
 
 
@@ -186,6 +188,12 @@ def _is_python() -> bool:
     """Return whether this process runs in an interpreter that can be started again, not in another application."""
     name = os.path.basename(sys.executable or "")
     return name.startswith(("python", "pypy")) and not getattr(sys, "frozen", False)
+
+
+def _is_part_of_a_program() -> bool:
+    """Return whether :mod:`multiprocessing` has started this process, for a part of the work of another one."""
+    module = sys.modules.get("multiprocessing.process")
+    return module is not None and module.parent_process() is not None
 
 
 def prepare(targets: Iterable[Node], known: Container[Node], keep_all: bool) -> None:
@@ -287,10 +295,10 @@ def _plain(value: Any) -> Any:
 
 
 def _after_fork_in_child() -> None:
-    """Begin anew: the answers of the process are for the parent."""
+    """Leave the process to the parent: forked processes, of which there may be many, plan in threads."""
     global _planner
     _planner.forget()
-    _planner = PlannerProcess()
+    _planner = PlannerProcess(is_usable=False)
 
 
 fork.register("planner process", after_in_child=_after_fork_in_child)
