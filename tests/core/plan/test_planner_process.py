@@ -190,7 +190,20 @@ def test_a_thread_plans_where_no_process_can_be_started(directory: Path, monkeyp
     assert kernel_cache.statistics.kernels_compiled > before["kernels_compiled"]
 
 
+@pytest.mark.skipif(not hasattr(os, "posix_spawn"), reason="processes are started by posix_spawn")
+def test_a_process_that_refuses_everything_is_not_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    refusing = "import os, socket; s = socket.socket(fileno=0)\nwhile s.recv(1 << 20): s.send(bytes(1))"
+    monkeypatch.setattr(planner_process, "_PROGRAM", f"import os; os.fork() and os._exit(0)\n{refusing}")
+    planner = planner_process.PlannerProcess()
+    for _ in range(planner_process.MOST_REFUSALS):
+        assert planner.is_usable
+        assert not planner.ask(b"anything")
+    assert not planner.is_usable
+    planner.close()
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 def test_processes_that_share_the_work_of_a_program_plan_in_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     with settings.override(planner="process", tiers="background"):
         assert planner_process.is_used()

@@ -53,6 +53,8 @@ LOOK_SECONDS = 0.05
 _NO_SIGNAL = 0x4000 if sys.platform == "linux" else 0
 #: processes that failed, after which threads plan
 MOST_FAILURES = 2
+#: requests in a row that it could not fulfill, after which threads plan: it cannot write to the cache directory, say
+MOST_REFUSALS = 4
 
 #: the program of the process: it leaves its parent, which may wait for all its children, and its terminal, where Ctrl-C
 #: is meant for the program; and it imports what the program would import
@@ -73,12 +75,13 @@ class PlannerProcess:
         self._lock = threading.Lock()
         self._socket: socket.socket | None = None
         self._failures = 0 if is_usable else MOST_FAILURES
+        self._refusals = 0
         self.is_closed = False
 
     @property
     def is_usable(self) -> bool:
         """Return whether requests may succeed."""
-        return self._failures < MOST_FAILURES and not self.is_closed
+        return self._failures < MOST_FAILURES and self._refusals < MOST_REFUSALS and not self.is_closed
 
     def ask(self, request: bytes) -> bool:
         """Return whether the process has done what was requested; only helper threads call this.
@@ -89,7 +92,9 @@ class PlannerProcess:
             for _ in range(2):
                 is_new = self._socket is None
                 try:
-                    return self.is_usable and self._exchange(request)
+                    done = self.is_usable and self._exchange(request)
+                    self._refusals = 0 if done else self._refusals + 1
+                    return done
                 except (_Failed, OSError):
                     self._give_up()
                     if is_new:
