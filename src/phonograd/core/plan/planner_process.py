@@ -31,7 +31,7 @@ from ..base.launchers import find_place
 from ..graph.node import Node
 from ..ops.math.structural import LEAF
 from ..run import kernel_cache
-from ..run.background import GATE
+from ..run.background import GATE, rest
 from ..run.gc_pause import gc_paused
 from ..run.reference import order, resolve
 from .disk import DEPTH, DTYPES, describe
@@ -211,6 +211,7 @@ def prepare(targets: Iterable[Node], known: Container[Node], keep_all: bool) -> 
     disk = kernel_cache.disk_cache()
     if disk is None:
         return
+    rest()
     with gc_paused():
         wanted = [resolve(node) for node in targets]
         wanted = [node for node in wanted if node.operator is not LEAF and node not in known]
@@ -219,10 +220,12 @@ def prepare(targets: Iterable[Node], known: Container[Node], keep_all: bool) -> 
         inputs, computed = order(wanted, known.__contains__)
         description = describe(wanted, inputs, computed, keep_all)
         key = "" if description is None else disk.key(description, "p")
+        rest()
         if not key or disk.load(key) is not None:
             return
         message = graph_message(wanted, inputs, computed)
     if message is not None:
+        rest()
         _ask(_request("plan", key, keep_all, message))
 
 
