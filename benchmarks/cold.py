@@ -39,27 +39,39 @@ class Start(NamedTuple):
     """The same by the processor time of the thread."""
 
 
-def ask(python: str, library: str, name: str, steps: int, threads: int, directory: str) -> Start:
+class Options(NamedTuple):
+    """What each process is to do, and whether to print the times of its steps."""
+
+    steps: int
+    threads: int
+    is_listed: bool
+
+
+def ask(python: str, library: str, name: str, options: Options, directory: str) -> Start:
     """Return the times of a workload in a new process."""
+    steps, threads, is_listed = options
     counts = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "PHONOGRAD_NUM_THREADS"), str(threads))
     environment = {**os.environ, **counts, "PHONOGRAD_CACHE_DIRECTORY": directory}
     command = [python, "-W", "ignore", str(HERE / "cold_worker.py"), library, name, str(steps), str(time.time())]
     found = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     imported, first, others, own = json.loads(found.stdout)
+    if is_listed:
+        listed = [f"{1e3 * clock:.1f}/{1e3 * thread:.1f}" for clock, thread in zip(others, own, strict=True)]
+        print(f"  {library}, ms of each step by the clock/of the thread: {' '.join(listed)}")
     ratios = [max(times) / statistics.median(times) for times in (others, own)]
     return Start(imported * 1e3, first * 1e3, *ratios)
 
 
-def measure(name: str, steps: int, rounds: int, threads: int) -> dict[str, Start]:
+def measure(name: str, rounds: int, options: Options) -> dict[str, Start]:
     """Return the best times of a workload by library; phonograd is ``cold`` and ``warm``."""
     peers = {peer: python for peer in ("mxnet", "torch") if (python := python_of(peer)) is not None}
     found: dict[str, list[Start]] = {}
     for _ in range(rounds):
         with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as directory:
             for kind in ("cold", "warm"):
-                found.setdefault(kind, []).append(ask(sys.executable, "phonograd", name, steps, threads, directory))
+                found.setdefault(kind, []).append(ask(sys.executable, "phonograd", name, options, directory))
             for peer, python in peers.items():
-                found.setdefault(peer, []).append(ask(python, peer, name, steps, threads, directory))
+                found.setdefault(peer, []).append(ask(python, peer, name, options, directory))
     return {kind: Start(*[min(column) for column in zip(*all_, strict=True)]) for kind, all_ in found.items()}
 
 
@@ -70,6 +82,7 @@ def main() -> int:
     parser.add_argument("--steps", type=int, default=100)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--list", action="store_true", help="print the times of all steps")
     parser.add_argument("--write", action="store_true", help="keep the results of all and write the documents' figures")
     options = parser.parse_args()
     if options.write and options.workload:
@@ -78,7 +91,7 @@ def main() -> int:
     facts = {**machine.description(), "load_before": machine.load()}
     print(f"{'workload':19}{'library':9}{'import':>8}{'first step':>12}{'slowest / median':>18}{'of the thread':>15}")
     for name in options.workload or WORKLOADS:
-        results[name] = measure(name, options.steps, options.rounds, options.threads)
+        results[name] = measure(name, options.rounds, Options(options.steps, options.threads, options.list))
         for kind, times in results[name].items():
             shown = f"{times.imported:8.0f}{times.first:12.0f}{times.slowest:18.1f}{times.slowest_own:15.1f}"
             print(f"cold-{name:14}{kind:9}{shown}", flush=True)

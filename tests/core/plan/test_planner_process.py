@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import marshal
+import multiprocessing.process
 import os
 import sys
 import time
@@ -18,7 +19,7 @@ from phonograd import autograd, nd, settings
 from phonograd.core.graph.node import Node
 from phonograd.core.graph.operator import REGISTRY
 from phonograd.core.ops.math.primitives import matmul
-from phonograd.core.ops.math.structural import leaf
+from phonograd.core.ops.math.structural import leaf, variable
 from phonograd.core.plan import cache, disk, planner_process, planner_worker, promotion
 from phonograd.core.plan.cache import forget_nodes
 from phonograd.core.plan.disk import describe, program_for
@@ -27,7 +28,7 @@ from phonograd.core.run import disk_cache, kernel_cache
 from phonograd.core.run.reference import order, resolve
 
 from ..ops.checks import leaves_for
-from .test_samples import SAMPLES
+from .test_samples import FIRST, SAMPLES, _gradients
 
 FLOAT32 = np.dtype("float32")
 
@@ -65,7 +66,12 @@ def test_a_graph_that_was_sent_has_the_same_description() -> None:
     sent = []
     for sample in SAMPLES:
         nodes, _ = leaves_for(sample.inputs)
-        targets = [resolve(node) for node in sample.call(nodes)]
+        has_gradient = sample.order and any([sample is first for first in FIRST])
+        if has_gradient:
+            nodes = [variable(n, k) if n is not None and n.dtype.kind == "f" else n for k, n in enumerate(nodes)]
+        results = sample.call(nodes)
+        heads = [head for head in results if head.marked and head.dtype.kind == "f"]
+        targets = [resolve(node) for node in (*results, *(_gradients(heads) if has_gradient and heads else ()))]
         targets = [node for node in dict.fromkeys(targets) if node.inputs]
         description, message = _described(targets)
         assert (description is None) == (message is None), sample
@@ -141,6 +147,7 @@ def _provisional() -> int:
 @pytest.mark.skipif(not hasattr(os, "posix_spawn"), reason="processes are started by posix_spawn")
 def test_another_process_plans_and_compiles(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cache, "planning_ns", lambda size: 0)
+    monkeypatch.setattr(planner_process, "MOST_SECONDS", 1e6)
     with settings.override(tiers="plan"):
         expected = _run(8)
     cache.forget_nodes()
@@ -181,6 +188,33 @@ def test_a_thread_plans_where_no_process_can_be_started(directory: Path, monkeyp
         promotion.finish()
         assert not planner_process.is_used()
     assert kernel_cache.statistics.kernels_compiled > before["kernels_compiled"]
+
+
+@pytest.mark.skipif(not hasattr(os, "posix_spawn"), reason="processes are started by posix_spawn")
+def test_a_process_that_refuses_everything_is_not_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    refusing = "import os, socket; s = socket.socket(fileno=0)\nwhile s.recv(1 << 20): s.send(bytes(1))"
+    monkeypatch.setattr(planner_process, "_PROGRAM", f"import os; os.fork() and os._exit(0)\n{refusing}")
+    planner = planner_process.PlannerProcess()
+    for _ in range(planner_process.MOST_REFUSALS):
+        assert planner.is_usable
+        assert not planner.ask(b"anything")
+    assert not planner.is_usable
+    planner.close()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_processes_that_share_the_work_of_a_program_plan_in_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    with settings.override(planner="process", tiers="background"):
+        assert planner_process.is_used()
+        child = os.fork()
+        if not child:
+            os._exit(planner_process.is_used())
+        assert os.waitpid(child, 0)[1] == 0
+        assert planner_process.is_used()
+        # as in a process that multiprocessing has started
+        monkeypatch.setattr(multiprocessing.process, "_parent_process", object())
+        assert not planner_process.is_used()
 
 
 @pytest.mark.parametrize("name", ["", "/usr/bin/blender"])

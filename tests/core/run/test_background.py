@@ -6,6 +6,7 @@ import os
 import signal
 import threading
 import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -336,3 +337,26 @@ def test_an_exception_for_a_thread_that_starts_a_helper_arrives() -> None:
         thread.join(30)
         assert not thread.is_alive()
         assert [is_from_outside(error) for error in caught] == [True]
+
+
+def test_only_helpers_that_work_for_later_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    slept: list[float] = []
+    monkeypatch.setattr(background, "time", SimpleNamespace(perf_counter=time.perf_counter, sleep=slept.append))
+    monkeypatch.setattr(background, "WORK_SECONDS", -1.0)
+    background.rest()
+    run_apart(background.rest)
+    assert slept == []
+    done = threading.Event()
+
+    def work() -> None:
+        background.rest()
+        done.set()
+
+    background.Queue().submit(work)
+    assert done.wait(60)
+    assert slept == [background.REST_SECONDS]
+    monkeypatch.setattr(background, "WORK_SECONDS", 1e6)
+    done.clear()
+    background.Queue().submit(work)
+    assert done.wait(60)
+    assert slept == [background.REST_SECONDS]

@@ -82,18 +82,18 @@ class Settings:
     kernel_bytes: int = 256 << 20
     """Memory of the machine code of kernels before the least recently used ones are dropped, if no plan uses them."""
     tiers: str = "background"
-    """When graphs are planned. 'background' computes a new graph operator by operator at once; another thread plans it
-    when it comes back, and the plan takes over when it is ready. 'blocking' plans it at the second evaluation, while
-    the program waits. 'plan' plans everything at first. The results are the same bits."""
+    """When graphs are planned. 'background' computes a new graph operator by operator at once; it is planned
+    when it comes back (see ``planner``), and the plan takes over when it is ready. 'blocking' plans it at the second
+    evaluation, while the program waits. 'plan' plans everything at first. The results are the same bits."""
     planner: str = "process"
     """Where graphs are planned in the background. 'process' starts another process for that, at low priority, which
     leaves plans and kernels in the cache directory; it ends half a minute after it was last needed. 'thread' uses a
     thread, which competes with the program for the interpreter. It is also used without a cache directory, on Windows,
-    under a memory limit, and in processes that a launcher started together."""
+    under a memory limit, and in processes that share the work of a program (forked, or started by a launcher)."""
     num_threads: int = _cores()
     """Threads that share the work of a kernel, the calling one included; the default is the cores of this process."""
     quick_kernels: bool = True
-    """Compile kernels quickly first, and those that are used again in full, by another thread; else in full at once."""
+    """Compile kernels quickly first, and those that are used again in full, in the background; else in full at once."""
     native_calls: bool = True
     """Let operator calls and launches run as machine code where that is possible; else Python functions do the same."""
     check_calls: bool = False

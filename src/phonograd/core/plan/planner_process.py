@@ -31,7 +31,7 @@ from ..base.launchers import find_place
 from ..graph.node import Node
 from ..ops.math.structural import LEAF
 from ..run import kernel_cache
-from ..run.background import GATE
+from ..run.background import GATE, rest
 from ..run.gc_pause import gc_paused
 from ..run.reference import order, resolve
 from .disk import DEPTH, DTYPES, describe
@@ -53,6 +53,8 @@ LOOK_SECONDS = 0.05
 _NO_SIGNAL = 0x4000 if sys.platform == "linux" else 0
 #: processes that failed, after which threads plan
 MOST_FAILURES = 2
+#: requests in a row that it could not fulfill, after which threads plan: it cannot write to the cache directory, say
+MOST_REFUSALS = 4
 
 #: the program of the process: it leaves its parent, which may wait for all its children, and its terminal, where Ctrl-C
 #: is meant for the program; and it imports what the program would import
@@ -69,16 +71,17 @@ class _Failed(Exception):
 class PlannerProcess:
     """The process of this program; the first request starts it, and it ends by itself when it has nothing to do."""
 
-    def __init__(self) -> None:
+    def __init__(self, is_usable: bool = True) -> None:
         self._lock = threading.Lock()
         self._socket: socket.socket | None = None
-        self._failures = 0
+        self._failures = 0 if is_usable else MOST_FAILURES
+        self._refusals = 0
         self.is_closed = False
 
     @property
     def is_usable(self) -> bool:
         """Return whether requests may succeed."""
-        return self._failures < MOST_FAILURES and not self.is_closed
+        return self._failures < MOST_FAILURES and self._refusals < MOST_REFUSALS and not self.is_closed
 
     def ask(self, request: bytes) -> bool:
         """Return whether the process has done what was requested; only helper threads call this.
@@ -89,7 +92,9 @@ class PlannerProcess:
             for _ in range(2):
                 is_new = self._socket is None
                 try:
-                    return self.is_usable and self._exchange(request)
+                    done = self.is_usable and self._exchange(request)
+                    self._refusals = 0 if done else self._refusals + 1
+                    return done
                 except (_Failed, OSError):
                     self._give_up()
                     if is_new:
@@ -128,7 +133,7 @@ class PlannerProcess:
         with theirs, open(os.devnull, "r+b") as nothing:
             places = [(os.POSIX_SPAWN_DUP2, theirs.fileno(), 0)]
             places += [(os.POSIX_SPAWN_DUP2, nothing.fileno(), place) for place in (1, 2)]
-            command = [sys.executable, "-W", "ignore", "-c", _PROGRAM, json.dumps(sys.path)]
+            command = [sys.executable, "-W", "ignore", "-c", _PROGRAM, json.dumps([str(path) for path in sys.path])]
             process = os.posix_spawn(sys.executable, command, os.environ, file_actions=places)
         # it ends as soon as it has made the process that stays; the program may have waited for it
         with contextlib.suppress(ChildProcessError):
@@ -168,7 +173,8 @@ def end() -> None:
 def is_used() -> bool:
     """Return whether plans are made by another process.
 
-    Processes that a launcher started together have none: each of them has its share of the cores.
+    Processes that a launcher started together have none, and neither have those that a program made to share its work:
+    each of them has its part of the cores and of the memory.
     """
     now = settings.current()
     return (
@@ -179,6 +185,7 @@ def is_used() -> bool:
         and hasattr(os, "posix_spawn")
         and _is_python()
         and find_place() is None
+        and not _is_part_of_a_program()
     )
 
 
@@ -186,6 +193,12 @@ def _is_python() -> bool:
     """Return whether this process runs in an interpreter that can be started again, not in another application."""
     name = os.path.basename(sys.executable or "")
     return name.startswith(("python", "pypy")) and not getattr(sys, "frozen", False)
+
+
+def _is_part_of_a_program() -> bool:
+    """Return whether :mod:`multiprocessing` has started this process, for a part of the work of another one."""
+    module = sys.modules.get("multiprocessing.process")
+    return module is not None and module.parent_process() is not None
 
 
 def prepare(targets: Iterable[Node], known: Container[Node], keep_all: bool) -> None:
@@ -198,6 +211,7 @@ def prepare(targets: Iterable[Node], known: Container[Node], keep_all: bool) -> 
     disk = kernel_cache.disk_cache()
     if disk is None:
         return
+    rest()
     with gc_paused():
         wanted = [resolve(node) for node in targets]
         wanted = [node for node in wanted if node.operator is not LEAF and node not in known]
@@ -206,10 +220,12 @@ def prepare(targets: Iterable[Node], known: Container[Node], keep_all: bool) -> 
         inputs, computed = order(wanted, known.__contains__)
         description = describe(wanted, inputs, computed, keep_all)
         key = "" if description is None else disk.key(description, "p")
+        rest()
         if not key or disk.load(key) is not None:
             return
         message = graph_message(wanted, inputs, computed)
     if message is not None:
+        rest()
         _ask(_request("plan", key, keep_all, message))
 
 
@@ -287,10 +303,10 @@ def _plain(value: Any) -> Any:
 
 
 def _after_fork_in_child() -> None:
-    """Begin anew: the answers of the process are for the parent."""
+    """Leave the process to the parent: forked processes, of which there may be many, plan in threads."""
     global _planner
     _planner.forget()
-    _planner = PlannerProcess()
+    _planner = PlannerProcess(is_usable=False)
 
 
 fork.register("planner process", after_in_child=_after_fork_in_child)

@@ -94,6 +94,8 @@ def _plan(key: str, keep_all: bool, message: Any) -> bool:
     disk = kernel_cache.disk_cache() if kernel_cache.available() else None
     if disk is None:
         return False
+    # meanwhile this thread imports the planner
+    kernel_cache.preload()
     # nodes of an earlier graph would be older than those below them
     forget_nodes()
     wanted, available = new_graph(message)

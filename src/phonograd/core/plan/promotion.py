@@ -3,7 +3,8 @@
 Takes provisional plans, whose programs compute operator by operator (:mod:`~phonograd.core.plan.eager`), from
 :mod:`phonograd.core.trace.evaluation`. A graph is worth planning when its runs have taken as long as planning takes: a
 program that repeats it saves at least as much, and one that does not has lost little. A helper thread makes the plan,
-compiles its kernels, and puts it into the plan cache, where the next evaluation finds it. No caller waits.
+or has another process make it (:mod:`~phonograd.core.plan.planner_process`), and puts it into the plan cache, where the
+next evaluation finds it. No caller waits.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ from ..base import fork
 from ..base.errors import USER_LINE, user_line
 from ..base.outside import is_from_outside
 
-__all__ = ["GATE", "Gate", "Queue", "Task", "TaskPool", "run_apart", "start"]
+__all__ = ["GATE", "Gate", "Queue", "Task", "TaskPool", "rest", "run_apart", "start"]
 
 #: minimum stack size; compilers and kernels need much less
 STACK_BYTES = 1 << 20
@@ -40,6 +40,10 @@ STACK_BYTES = 1 << 20
 #: how long a helper may keep the interpreter from the threads of the program while it works for later: they would wait
 #: for 5 ms, the default of Python, each time they have let go of it
 SWITCH_SECONDS = 0.0003
+
+#: a helper that works for later rests for some time after it has worked for some time: the program has the interpreter
+#: for itself meanwhile, for most of its operators
+WORK_SECONDS, REST_SECONDS = 0.0005, 0.001
 
 #: a caller that waits for a helper lets signal handlers run this often. Free-threaded Python (3.13t, 3.14t) calls them
 #: only when the lock for which the main thread waits is free; Python with the GIL calls them at once.
@@ -170,9 +174,10 @@ GATE = Gate()
 
 
 class _Here(threading.local):
-    """A flag of each thread: ``is_helper``."""
+    """What each thread is: whether it is a helper, and when one that works for later has rested."""
 
     is_helper = False
+    rested: float | None = None
 
 
 _here = _Here()
@@ -302,6 +307,16 @@ def run_apart(work: Callable[[], Result]) -> Result:
     return work()
 
 
+def rest() -> None:
+    """Sleep for a moment, if this thread is a helper for which nothing waits, and has worked for a while.
+
+    The caller holds no lock that the program may need.
+    """
+    if _here.rested is not None and time.perf_counter() - _here.rested > WORK_SECONDS:
+        time.sleep(REST_SECONDS)
+        _here.rested = time.perf_counter()
+
+
 class Queue:
     """Functions that a helper calls later, one after the other, while the program goes on.
 
@@ -354,6 +369,7 @@ class Queue:
                         continue
                     self.restore_interval()
                     return
+            _here.rested = time.perf_counter()
             errand.run()
 
     def restore_interval(self) -> None:

@@ -56,6 +56,7 @@ __all__ = [
     "load_kernels",
     "precompile",
     "precompile_module",
+    "preload",
     "statistics",
     "tier_up",
     "wait_for_tier_up",
@@ -403,6 +404,11 @@ def precompile(structure: Written, work: int) -> None:
 def precompile_module(write: Callable[..., str], arguments: tuple[Any, ...]) -> None:
     """Start to compile a module quickly in another thread; see :func:`compile_module`."""
     run_apart(lambda: _cache().objects.precompile_module(write, arguments))
+
+
+def preload() -> None:
+    """Start to load the compiler in another thread, because kernels will be compiled."""
+    _cache().objects.preload()
 
 
 def tier_up(some: Iterable[Kernel]) -> None:

@@ -297,7 +297,7 @@ class ObjectCache:
             self._disk_settings = wanted
         return self._disk
 
-    def _preload(self) -> None:
+    def preload(self) -> None:
         """Start to load the compiler in another thread."""
         if self._compiler is None and _threads():
             self._tasks.submit([Task(self._load_compiler)], 1)
@@ -312,7 +312,7 @@ class ObjectCache:
         # prebuilt kernels are enough to begin with
         features = reported_features(self._cpu_level) if elf_loader.is_supported() else None
         is_ready = features is not None and prebuilt.has_kernels(features)
-        sources = source_digest(found, None if is_ready else self._preload)
+        sources = source_digest(found, None if is_ready else self.preload)
         if sources is None:
             return None
         identity = fingerprint() or self.compiler().description().versions
