@@ -89,7 +89,6 @@ class _Traced:
     """What traced whole and broken numbers have in common: a plain value, a formula, and the questions asked."""
 
     plain: Any
-    formula: str
     questions: Questions
 
     def __hash__(self) -> int:
@@ -116,7 +115,7 @@ class _Traced:
 
     def to_float(self) -> Any:
         """Return the number as a broken one."""
-        return _text(float(self.plain), f"float({self.formula})", self.questions)
+        return _text(float(self.plain), f"float({_formula_of(self)})", self.questions)
 
 
 class Extent(_Traced, int):
@@ -124,9 +123,16 @@ class Extent(_Traced, int):
 
     terms: _Terms
 
+    @property
+    def formula(self) -> str:
+        """How it follows from the shapes."""
+        return _written(self.terms)
+
 
 class TracedFloat(_Traced, float):
     """A broken number that follows from the shapes of arguments."""
+
+    formula: str
 
 
 def is_traced(value: Any) -> bool:
@@ -143,13 +149,18 @@ def _written(terms: _Terms) -> str:
     return parts[0] if len(parts) == 1 and "*" not in parts[0] else f"({' + '.join(parts)})"
 
 
+def _formula_of(traced: Any) -> str:
+    return traced.formula  # type: ignore[no-any-return]
+
+
 def _sum(value: int, terms: _Terms, questions: Questions) -> int:
     """Return a traced number with a value; a plain one if it is the same for all extents."""
-    terms = {factors: terms[factors] for factors in sorted(terms) if terms[factors]}
-    if not terms or list(terms) == [()]:
+    if len(terms) > 1 or 0 in terms.values():
+        terms = {factors: terms[factors] for factors in sorted(terms) if terms[factors]}
+    if not terms or (len(terms) == 1 and () in terms):
         return value
     made = int.__new__(Extent, value)
-    made.plain, made.terms, made.questions, made.formula = value, terms, questions, _written(terms)
+    made.plain, made.terms, made.questions = value, terms, questions
     return made
 
 
@@ -162,16 +173,26 @@ def _text(value: Any, formula: str, questions: Questions) -> Any:
     return made
 
 
-def _operand(value: Any) -> tuple[Any, str, _Terms | None] | None:
-    """Return the value, the formula and, for a whole number, the terms of an operand; None if it is no number."""
-    if isinstance(value, _Traced):
-        return value.plain, value.formula, value.terms if isinstance(value, Extent) else None
+def _operand(value: Any) -> tuple[Any, Any, _Terms | None] | None:
+    """Return the value, the number itself and, for a whole number, the terms of an operand; None if it is no number."""
+    kind = value.__class__
+    if kind is Extent:
+        return value.plain, value, value.terms
+    if kind is int:
+        return value, value, {(): value} if value else {}
+    if kind is TracedFloat:
+        return value.plain, value, None
     if hasattr(value, "item") and not getattr(value, "shape", 1):
         # a number of NumPy
         value = value.item()
     if not isinstance(value, (int, float)):
         return None
-    return value, repr(value), {(): int(value)} if isinstance(value, int) else None
+    return value, value, {(): int(value)} if isinstance(value, int) else None
+
+
+def _expression(number: Any) -> str:
+    """Return how a formula refers to a number."""
+    return _formula_of(number) if isinstance(number, _Traced) else repr(number)
 
 
 def _added(one: _Terms, two: _Terms, sign: int) -> _Terms:
@@ -231,7 +252,7 @@ def _calculate(symbol: str, function: Callable[[Any, Any], Any], one: Any, two: 
         terms = _calculated(symbol, one[2], two[2])
         if terms is not None:
             return _sum(value, terms, questions)
-    return _text(value, f"({one[1]} {symbol} {two[1]})", questions)
+    return _text(value, f"({_expression(one[1])} {symbol} {_expression(two[1])})", questions)
 
 
 def _add_arithmetic(name: str, symbol: str, function: Callable[[Any, Any], Any]) -> None:
@@ -253,17 +274,33 @@ def _add_comparison(name: str, symbol: str, function: Callable[[Any, Any], bool]
         if found is None:
             return NotImplemented
         answer = function(self.plain, found[0])
+        if self.__class__ is Extent and other.__class__ is int:
+            ends = _ends(self.terms, self.questions.limit)
+            if ends is not None and (other < ends[0] or other > ends[1]):
+                return answer
         mine = _operand(self)
         assert mine is not None
         if mine[2] is None or found[2] is None:
-            is_known = mine[1] == found[1]
+            is_known = _expression(mine[1]) == _expression(found[1])
         else:
             is_known = _is_known(_added(mine[2], found[2], -1), symbol, self.questions.limit)
         if not is_known:
-            self.questions.answers[f"{mine[1]} {symbol} {found[1]}"] = answer
+            self.questions.answers[f"{_expression(mine[1])} {symbol} {_expression(found[1])}"] = answer
         return answer
 
     setattr(_Traced, f"__{name}__", compare)
+
+
+def _ends(terms: _Terms, limit: int) -> tuple[int, int] | None:
+    """Return the least and the largest value of a sum for all extents of a pattern; None if they are unknown."""
+    least = most = 0
+    for factors, count in terms.items():
+        for factor in factors:
+            if factor[0] == "(":
+                return None
+        small, large = count << len(factors), count * limit ** len(factors)
+        least, most = (least + small, most + large) if count > 0 else (least + large, most + small)
+    return least, most
 
 
 def _is_known(difference: _Terms, symbol: str, limit: int) -> bool:
@@ -273,12 +310,10 @@ def _is_known(difference: _Terms, symbol: str, limit: int) -> bool:
     if symbol in ("==", "!=") and are_extents and sorted(terms.values()) == [-1, 1]:
         # the pattern tells them apart
         return True
-    least = most = 0
-    for factors, count in terms.items():
-        if any([factor[0] == "(" for factor in factors]):
-            return False
-        ends = count << len(factors), count * limit ** len(factors)
-        least, most = least + min(ends), most + max(ends)
+    ends = _ends(terms, limit)
+    if ends is None:
+        return False
+    least, most = ends
     if least == most:
         return True
     if symbol in ("==", "!="):
@@ -291,7 +326,7 @@ def _add_function(name: str, text: str, function: Callable[[Any], Any]) -> None:
         if others:
             # of round: how many digits
             return function(self.plain, *others)
-        return _text(function(self.plain), text.format(self.formula), self.questions)
+        return _text(function(self.plain), text.format(_formula_of(self)), self.questions)
 
     setattr(_Traced, name, apply)
 
