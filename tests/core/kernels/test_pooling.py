@@ -9,8 +9,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from phonograd.core.base.dtypes import BFLOAT16, FLOAT16, narrow
+from phonograd.core.kernels import window_plans
 from phonograd.core.kernels.pool.forward import Pooling
 from phonograd.core.kernels.target import Machine
+from phonograd.core.ops.math.structural import leaf
 from phonograd.core.ops.nn import pooling as operators
 from phonograd.core.run.host import host
 
@@ -173,3 +176,37 @@ def test_no_images() -> None:
     plans = Pooling(host())
     assert not plans.largest((0, 3, 4, 4), np.dtype("float32"), counts=(2, 2), **window).launches
     assert not plans.spread((2, 0, 2, 2), np.dtype("float32"), extent=(4, 4), **window).launches
+
+
+def _of_16_bits(values: np.ndarray, dtype: Any) -> np.ndarray:
+    values = values.astype(np.float32)
+    return narrow(values) if dtype == BFLOAT16 else values.astype(dtype)
+
+
+@pytest.mark.parametrize("dtype", [BFLOAT16, FLOAT16])
+def test_images_of_16_bits_are_pooled_in_parts(dtype: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    window = {"kernel": (3, 3), "stride": (2, 2), "pad": (1, 1)}
+    shape, out = (7, 3, 12, 11), (7, 3, 6, 6)
+    arrays = {
+        name: _of_16_bits(np.random.default_rng(number).normal(size=size), dtype)
+        for number, (name, size) in enumerate({"data": shape, "largest": out, "out_grad": out}.items())
+    }
+    data, largest, out_grad = [leaf(number, array.shape, dtype) for number, array in enumerate(arrays.values())]
+    nodes = [
+        operators._window_max(data, counts=out[2:], **window),
+        operators._window_sum(data, counts=out[2:], **window),
+        operators._window_spread(largest, extent=shape[2:], **window),
+        operators._window_max_grad(out_grad, data, largest, **window),
+        operators._window_argmax(data, largest, **window),
+    ]
+    for node in nodes:
+        names = dict(zip(node.operator.input_names, node.inputs, strict=True))
+        given = {name: list(arrays.values())[each.attributes[0]] for name, each in names.items()}
+        found = []
+        for part_bytes in (1 << 40, 1 << 13):
+            monkeypatch.setattr(window_plans, "PART_BYTES", part_bytes)
+            plan = window_plans.plan(node, node.operator.lowering, host())
+            found.append((run(plan, node.shape, out_dtype=node.dtype, **given), plan.scratch_bytes))
+        (whole, whole_scratch), (parts, parts_scratch) = found
+        assert whole.tobytes() == parts.tobytes(), node
+        assert (parts_scratch < whole_scratch) == (node.dtype == dtype)

@@ -6,6 +6,7 @@ import gc
 import itertools
 import os
 import threading
+import unittest.mock
 from pathlib import Path
 
 import numpy as np
@@ -52,14 +53,22 @@ def test_places_are_used_again() -> None:
     assert all(offset % memory_pool.ALIGNMENT == 0 for offset in offsets)
 
 
-@given(st.lists(st.tuples(st.integers(0, 5000), st.integers(0, 20), st.integers(0, 8)), max_size=30), st.data())
-def test_values_in_use_never_share_a_place(drawn: list[tuple[int, int, int]], data: st.DataObject) -> None:
+@given(
+    st.lists(st.tuples(st.integers(0, 5000), st.integers(0, 20), st.integers(0, 8)), max_size=30),
+    st.sampled_from([(1 << 24, 512), (0, 512), (0, 5)]),
+    st.data(),
+)
+def test_values_in_use_never_share_a_place(
+    drawn: list[tuple[int, int, int]], by_size: tuple[int, int], data: st.DataObject
+) -> None:
     lifetimes: list[memory_pool.Lifetime] = []
     for size, first, length in drawn:
         ending = [number for number, other in enumerate(lifetimes) if other.last == first]
         over = data.draw(st.sampled_from([None, *ending]))
         lifetimes.append(memory_pool.Lifetime(size, first, first + length, over))
-    offsets, total = memory_pool.arrange(lifetimes)
+    limits = {"LEAST_ARENA_WITH_GAPS": by_size[0], "MOST_ARRANGED_BY_SIZE": by_size[1]}
+    with unittest.mock.patch.multiple(memory_pool, **limits):
+        offsets, total = memory_pool.arrange(lifetimes)
     places = list(zip(lifetimes, offsets, range(len(lifetimes))))
     for (one, here, index), (two, there, other) in itertools.combinations(places, 2):
         together = one.first <= two.last and two.first <= one.last
@@ -70,6 +79,16 @@ def test_values_in_use_never_share_a_place(drawn: list[tuple[int, int, int]], da
     heirs = [(lifetime.over, offset) for lifetime, offset, _ in places if lifetime.over is not None]
     taken = [over for over, offset in heirs if offset == offsets[over]]
     assert len(taken) == len(set(taken))
+
+
+def test_large_values_are_laid_out_first_if_there_are_gaps() -> None:
+    # the place of the first value is too small for the third, which would be behind the second
+    lifetimes = [memory_pool.Lifetime(size << 20, first, 3) for size, first in ((6, 0), (6, 0), (10, 1))]
+    lifetimes[0] = lifetimes[0]._replace(last=0)
+    assert memory_pool.arrange(lifetimes) == ([0, 10 << 20, 0], 16 << 20)
+    # a value in the place of another one moves with it
+    heir = memory_pool.Lifetime(6 << 20, 3, 5, over=1)
+    assert memory_pool.arrange([*lifetimes, heir]) == ([0, 10 << 20, 0, 10 << 20], 16 << 20)
 
 
 def test_a_chain_works_in_place() -> None:

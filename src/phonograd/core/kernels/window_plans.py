@@ -8,6 +8,7 @@ nodes from the planner; hands them to :mod:`~phonograd.core.kernels.conv` and
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -17,11 +18,14 @@ from ..graph.node import Node, Shape
 from ..lower.lowering import Windowed
 from .conv import Convolution
 from .convert import in_float32
-from .launch import Plan
+from .launch import Plan, Reference
 from .pool.forward import Pooling
 from .target import Machine
 
 __all__ = ["plan"]
+
+#: size of the float32 copies of images of 16 bits that are pooled at once
+PART_BYTES = 1 << 21
 
 
 def plan(node: Node, lowering: Windowed, machine: Machine) -> Plan | None:
@@ -33,11 +37,46 @@ def plan(node: Node, lowering: Windowed, machine: Machine) -> Plan | None:
     parameters = tuple(zip(node.operator.parameter_names, node.attributes, strict=True))
     dtype, threads = node.inputs[0].dtype, max(1, now.num_threads)
     wide = compute_dtype(dtype)
+    # positions of elements count all images
+    is_divided = wide != dtype and lowering.primitive in _POOLINGS and node.dtype in HALVES
+    images = _images_of_part(node, wide) if is_divided else shapes[0][0]
+    is_whole = images == shapes[0][0]
+    if not is_whole:
+        shapes = tuple([(images, *shape[1:]) for shape in shapes])
     found = _plan(lowering.primitive, shapes, wide, parameters, machine, threads, now.winograd)
     if found is None or wide == dtype:
         return found
-    sizes = {name: source.size for name, source in zip(node.operator.input_names, node.inputs, strict=True)}
-    return in_float32(found, sizes, node.size if node.dtype in HALVES else 0, dtype, machine)
+    sizes = {name: math.prod(shape) for name, shape in zip(node.operator.input_names, shapes, strict=True)}
+    out_size = node.size if is_whole else node.size // node.shape[0] * images
+    found = in_float32(found, sizes, out_size if node.dtype in HALVES else 0, dtype, machine)
+    return found if is_whole else _repeated(found, node, images)
+
+
+def _images_of_part(node: Node, wide: DType) -> int:
+    """Return how many images are pooled at once, so that their float32 copies stay in a cache."""
+    count = node.shape[0]
+    image_bytes = sum([each.size for each in (node, *node.inputs)]) // count * wide.itemsize
+    parts = -(-count // max(1, PART_BYTES // max(1, image_bytes)))
+    return -(-count // parts)
+
+
+def _repeated(plan: Plan, node: Node, images: int) -> Plan:
+    """Return the launches for all images, given those for some; images are pooled without regard to each other."""
+    count = node.shape[0]
+    arrays = dict(zip((*node.operator.input_names, "out"), (*node.inputs, node), strict=True))
+    image_bytes = {name: each.size // count * each.dtype.itemsize for name, each in arrays.items()}
+
+    def moved(word: int | Reference, first: int) -> int | Reference:
+        if not isinstance(word, Reference) or word.operand not in image_bytes:
+            return word
+        return Reference(word.operand, word.offset + first * image_bytes[word.operand])
+
+    launches = []
+    for number in range(0, count, images):
+        # all parts have the same size: the last one begins earlier than where the one before it ends
+        first = min(number, count - images)
+        launches += [each._replace(words=tuple([moved(word, first) for word in each.words])) for each in plan.launches]
+    return Plan(tuple(launches), plan.scratch_bytes)
 
 
 @functools.lru_cache(maxsize=1024)

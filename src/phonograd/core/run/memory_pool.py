@@ -19,12 +19,13 @@ from __future__ import annotations
 import bisect
 import functools
 import heapq
+import itertools
 import mmap
 import sys
 import threading
 import time
 from collections import OrderedDict, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -50,6 +51,12 @@ CALM_WINDOWS = 16
 DROPPED_PART, LEAST_DROPPED_BYTES = 1 / 4, 1 << 24
 
 
+#: arenas from this size on are laid out by the sizes of their values if they are not filled to this part in any step
+LEAST_ARENA_WITH_GAPS, MOST_FILLED_PART = 1 << 24, 15 / 16
+#: the number of values that are laid out by their sizes: a quadratic number of comparisons, about 10 ms
+MOST_ARRANGED_BY_SIZE = 512
+
+
 class Lifetime(NamedTuple):
     """The bytes of a value, and the first and last step that use them."""
 
@@ -63,7 +70,8 @@ class Lifetime(NamedTuple):
 def arrange(lifetimes: Sequence[Lifetime]) -> tuple[list[int], int]:
     """Return the offset of each value in an arena, and the size of the arena.
 
-    A value takes the smallest free place that is large enough (best fit), in O(n log n) time.
+    A value takes the smallest free place that is large enough (best fit), in O(n log n) time. If a large arena has many
+    gaps, the largest values are laid out first instead.
 
     >>> arrange([Lifetime(100, 0, 1), Lifetime(100, 1, 2), Lifetime(100, 2, 3)])
     ([0, 128, 0], 256)
@@ -74,6 +82,8 @@ def arrange(lifetimes: Sequence[Lifetime]) -> tuple[list[int], int]:
     free = _Free()
     busy: list[tuple[int, int, int]] = []
     passed_on: set[int] = set()
+    #: by value the first one in its place
+    places = list(range(len(lifetimes)))
     for index in sorted(range(len(lifetimes)), key=lambda index: lifetimes[index].first):
         size, first, last, over = lifetimes[index]
         while busy and busy[0][0] < first:
@@ -83,11 +93,56 @@ def arrange(lifetimes: Sequence[Lifetime]) -> tuple[list[int], int]:
         room = align_up(max(size, 1))
         if over is not None and over not in passed_on and align_up(max(lifetimes[over].size, 1)) == room:
             passed_on.add(over)
-            offsets[index] = offsets[over]
+            offsets[index], places[index] = offsets[over], places[over]
         else:
             offsets[index] = free.take(room)
         heapq.heappush(busy, (last, room, index))
-    return offsets, free.end
+    if free.end < LEAST_ARENA_WITH_GAPS:
+        return offsets, free.end
+    spans: dict[int, Lifetime] = {}
+    for place, each in zip(places, lifetimes, strict=True):
+        known = spans.get(place, each)
+        first, last = min(known.first, each.first), max(known.last, each.last)
+        spans[place] = Lifetime(align_up(max(each.size, 1)), first, last)
+    if free.end * MOST_FILLED_PART <= _most_at_once(spans.values()):
+        return offsets, free.end
+    found, end = _arrange_by_size(spans)
+    return ([found[place] for place in places], end) if end < free.end else (offsets, free.end)
+
+
+def _most_at_once(spans: Iterable[Lifetime]) -> int:
+    """Return the greatest sum of the sizes of values that are in use in one step."""
+    changes: dict[int, int] = {}
+    for size, first, last, _ in spans:
+        changes[first] = changes.get(first, 0) + size
+        changes[last + 1] = changes.get(last + 1, 0) - size
+    return max(itertools.accumulate([changes[step] for step in sorted(changes)]), default=0)
+
+
+def _arrange_by_size(spans: Mapping[int, Lifetime]) -> tuple[dict[int, int], int]:
+    """Return offsets of values by their numbers, and the size of the arena.
+
+    The largest values take the lowest place that is free as long as they need it, one after the other. The small ones
+    are behind them, because the time is quadratic in the number of values.
+    """
+    ordered = sorted(spans, key=lambda place: -spans[place].size)
+    placed: list[tuple[int, int, int, int]] = []
+    offsets: dict[int, int] = {}
+    for place in ordered[:MOST_ARRANGED_BY_SIZE]:
+        size, first, last, _ = spans[place]
+        offset = 0
+        for start, stop, begin, end in placed:
+            if begin <= last and first <= end:
+                if start - offset >= size:
+                    break
+                offset = max(offset, stop)
+        bisect.insort(placed, (offset, offset + size, first, last))
+        offsets[place] = offset
+    height = max([stop for _, stop, _, _ in placed], default=0)
+    rest = ordered[MOST_ARRANGED_BY_SIZE:]
+    others, more = arrange([spans[place] for place in rest])
+    offsets.update({place: height + offset for place, offset in zip(rest, others, strict=True)})
+    return offsets, height + more
 
 
 class _Free:
