@@ -13,6 +13,7 @@ import dataclasses
 from ...base.dtypes import DType
 from ...lower.ir.function_builder import Index, Value
 from ..deinterleave import inside_mask, sort
+from ..epilogue import COLUMN, Epilogue, Finish, entry
 from ..launch import Words
 from ..routine import Routine, module
 
@@ -37,10 +38,22 @@ class DepthwiseConvolution:
     """Stride along both axes: 1 or 2."""
     flipped: bool
     """True if kernels are flipped, as the data gradient needs them."""
+    epilogue: Epilogue | None = None
+
+    def finished(self, epilogue: Epilogue) -> DepthwiseConvolution | None:
+        """Return the kernel with an epilogue."""
+        return None if self.epilogue or COLUMN in epilogue.loads else dataclasses.replace(self, epilogue=epilogue)
 
     def write(self, name: str) -> str:
         """Return the module's LLVM IR."""
+        if self.epilogue is None:
+            return module(*self._routines(name))
+        body = f"{name}_body"
+        return module(*self._routines(body), entry(name, self.epilogue, body))
+
+    def _routines(self, name: str) -> tuple[Routine, Routine]:
         e = Routine(name, self.lanes, self.dtype)
+        finishing = [] if self.epilogue is None else [f"ptr {self.epilogue.context(e)}"]
         data, weight, out = [DEPTHWISE.pointer(e, operand) for operand in ("data", "weight", "out")]
         words = ("groups", "pixels", "windows", "weight_group")
         number = {word: DEPTHWISE.index(e, word) for word in words}
@@ -49,15 +62,20 @@ class DepthwiseConvolution:
             _, group = e.split(index, number["groups"])
             image, target = e.at(data, e.times(index, number["pixels"])), e.at(out, e.times(index, number["windows"]))
             numbers = e.at(weight, e.times(group, number["weight_group"]))
-            e.invoke(f"{name}_image", "ptr %table", f"ptr {image}", f"ptr {numbers}", f"ptr {target}")
+            places = [f"ptr {place}" for place in (image, numbers, target)]
+            e.invoke(f"{name}_image", "ptr %table", *places, *[f"{each}, i64 {group}" for each in finishing])
 
         e.for_each("%lo", "%hi", item)
-        return module(self._image(f"{name}_image"), e)
+        return self._image(f"{name}_image"), e
 
     def _image(self, name: str) -> Routine:
         """Return the routine for one image."""
         arguments = "ptr noalias %table, ptr noalias %image, ptr noalias %weight, ptr noalias %target"
+        if self.epilogue is not None:
+            arguments += ", ptr noalias %context, i64 %channel"
         e = Routine(name, self.lanes, self.dtype, arguments, inner=True)
+        finish = None if self.epilogue is None else Finish(self.epilogue, e)
+        operands = {} if finish is None else finish.row("%channel")
         words = ("windows", "extent_y", "extent_x", "count_y", "count_x", "pad_y", "pad_x")
         number = {word: DEPTHWISE.index(e, word) for word in words}
         taps = [e.get_splat("%weight", str(tap)) for tap in range(SIDE * SIDE)]
@@ -89,15 +107,18 @@ class DepthwiseConvolution:
                     total = e.fma(factor, vector, total)
                 return total
 
+            def finished(place: Index, value: Value, mask: Value | None = None) -> Value:
+                return value if finish is None else finish.value(operands, value, "%target", place, mask)
+
             def store(place: Index, value: Value) -> None:
                 if is_whole:
-                    e.store("%target", place, value)
+                    e.store("%target", place, finished(place, value))
                     return
                 # later stores overwrite what is beyond the end of the line; masked ones take ten times as long
                 e.when(
                     e.test("sle", e.plus(place, str(e.lanes)), number["windows"]),
-                    lambda: e.store("%target", place, value),
-                    lambda: e.store_where("%target", place, value, written),
+                    lambda: e.store("%target", place, finished(place, value)),
+                    lambda: e.store_where("%target", place, finished(place, value, written), written),
                 )
 
             def next_line(index: Index, sums: list[Value]) -> list[Value]:

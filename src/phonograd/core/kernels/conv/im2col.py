@@ -13,6 +13,7 @@ from typing import ClassVar
 
 from ...base.dtypes import DType
 from ...lower.ir.function_builder import Index, Value
+from ..epilogue import COLUMN, Epilogue, Finish, entry
 from ..launch import Words
 from ..routine import Routine, module
 from ..scratch import SLOT_WORDS, in_slot
@@ -69,6 +70,8 @@ class Im2colWriter:
         if "joined_at" in words:
             self.number.update({word: words.index(e, word) for word in JOINED_WORDS})
         self.taps = words.tail(e)
+        #: the address of the operands of an epilogue
+        self.context = ""
 
     def __getitem__(self, word: str) -> Index:
         return self.number[word]
@@ -123,12 +126,17 @@ class Im2colWriter:
         """Return the index of a group of an image."""
         return self.e.plus(self.e.times(number, self["groups"]), group)
 
-    def copy_line(self, target: str, source: str) -> None:
-        """Copy the windows of one filter of one image."""
+    def copy_line(self, target: str, source: str, finish: Finish | None = None, channel: Index = "0") -> None:
+        """Copy the windows of one filter of one image, which belongs to a channel, with an epilogue."""
         e = self.e
+        operands = {} if finish is None else finish.row(channel)
+
+        def finished(value: Value, at: Index, mask: Value | None = None) -> Value:
+            return value if finish is None else finish.value(operands, value, target, at, mask)
+
         last, mask = e.tail(self["windows"])
-        e.for_each("0", last, lambda at: e.store(target, at, e.get(source, at)), str(self.kernel.lanes))
-        e.store_where(target, last, e.get_where(source, mask, last), mask)
+        e.for_each("0", last, lambda at: e.store(target, at, finished(e.get(source, at), at)), str(self.kernel.lanes))
+        e.store_where(target, last, finished(e.get_where(source, mask, last), last, mask), mask)
 
     # -- windows of a box
 
@@ -160,15 +168,17 @@ class Im2colWriter:
 
         e.for_each("0", channels, channel)
 
-    def routines(self, *names: str, rows: int = 0) -> list[Routine]:
-        """Return the routines that a kernel calls."""
+    def routines(self, *names: str, rows: int = 0, epilogue: Epilogue | None = None) -> list[Routine]:
+        """Return the routines that a kernel calls; its products apply the epilogue."""
         kernel, made = self.kernel, []
         basic = kernel.lanes, kernel.dtype
         for name in names:
             full = f"{self.name}_{name}"
             if name in ("product", "edge", "narrow"):
                 vectors = 1 if name == "narrow" else WIDTH
-                made.append(product(full, *basic, rows, vectors, name != "product", kernel.multiply_add))
+                made.append(
+                    product(full, *basic, rows, vectors, name != "product", kernel.multiply_add, epilogue=epilogue)
+                )
             elif name == "pack":
                 made.append(pack_panels(full, *basic, kernel.plain))
             elif name == "gather":
@@ -209,11 +219,24 @@ class Im2colForward(Im2colKernel):
 
     rows: int
     joined: bool = False
+    epilogue: Epilogue | None = dataclasses.field(default=None, kw_only=True)
+
+    def finished(self, epilogue: Epilogue) -> Im2colForward | None:
+        """Return the kernel with an epilogue."""
+        return None if self.epilogue or COLUMN in epilogue.loads else dataclasses.replace(self, epilogue=epilogue)
 
     def write(self, name: str) -> str:
         """Return the module's LLVM IR."""
+        if self.epilogue is None:
+            return module(*self._routines(name))
+        body = f"{name}_body"
+        return module(*self._routines(body), entry(name, self.epilogue, body))
+
+    def _routines(self, name: str) -> list[Routine]:
         walk = Im2colWriter(name, self, self.words)
         e = walk.e
+        if self.epilogue is not None:
+            walk.context = self.epilogue.context(e)
         packed = self.words.pointer(e, "packed")
         tiles, parts = self.words.index(e, "tiles"), self.words.index(e, "parts")
         part_tiles = e.quotient(e.plus(tiles, e.minus(parts, "1")), parts)
@@ -243,7 +266,7 @@ class Im2colForward(Im2colKernel):
         in_slot(e, self.words, lambda slot: e.for_each("%lo", "%hi", lambda index: body(index, slot)))
         self._end(e)
         called = ["pack"] if self.plain else ["pack", "fill"]
-        return module(*self._products(walk), *walk.routines(*called), e)
+        return [*self._products(walk), *walk.routines(*called), e]
 
     def _begin(self, e: Routine) -> None:
         """Write what the micro-kernels need before the first item."""
@@ -253,7 +276,8 @@ class Im2colForward(Im2colKernel):
 
     def _products(self, walk: Im2colWriter) -> list[Routine]:
         """Return the micro-kernels."""
-        return walk.routines("product", "edge", "narrow", rows=self.rows)
+        epilogue = None if self.joined else self.epilogue
+        return walk.routines("product", "edge", "narrow", rows=self.rows, epilogue=epilogue)
 
     def _multiply(
         self,
@@ -264,10 +288,12 @@ class Im2colForward(Im2colKernel):
         rows: Index,
         adding: Index,
         columns: Index,
+        finishing: tuple[str, ...],
     ) -> None:
         """Write the call of a micro-kernel for a tile of weights and a panel of columns.
 
         ``result`` is the first element and the distance of its lines; ``rows`` and ``columns`` exist.
+        ``finishing`` are the arguments of an epilogue.
         """
         e, width = walk.e, str(WIDTH * self.lanes)
         arguments = (
@@ -276,10 +302,10 @@ class Im2colForward(Im2colKernel):
             *(f"ptr {result[0]}", f"i64 {result[1]}"),
             *(f"i64 {rows}", f"i64 {adding}"),
         )
-        masked = (*arguments, f"i64 {columns}")
+        masked = (*arguments, f"i64 {columns}", *finishing)
         e.when(
             e.test("eq", columns, width),
-            lambda: e.invoke(f"{walk.name}_product", *arguments),
+            lambda: e.invoke(f"{walk.name}_product", *arguments, *finishing),
             lambda: e.when(
                 e.test("sgt", columns, str(self.lanes)),
                 lambda: e.invoke(f"{walk.name}_edge", *masked),
@@ -304,21 +330,21 @@ class Im2colForward(Im2colKernel):
         e = walk.e
         first = e.times(image[0], e.times(walk["filters"], walk["windows"]))
         target = e.at(self.words.pointer(e, "out"), first, box.start)
-        self._sums(walk, box, slot, image[0], weight, (target, walk["windows"]), tiles)
+        self._sums(walk, box, slot, image, weight, (target, walk["windows"]), tiles)
 
     def _sums(
         self,
         walk: Im2colWriter,
         box: Box,
         slot: str,
-        image: Index,
+        image: tuple[Index, Index],
         weight: str,
         target: tuple[str, Index],
         tiles: tuple[Index, Index],
     ) -> None:
         """Write the sums of one box of one image to lines of a matrix."""
         e = walk.e
-        source = e.at(self.words.pointer(e, "data"), e.times(image, e.times(walk["channels"], walk["pixels"])))
+        source = e.at(self.words.pointer(e, "data"), e.times(image[0], e.times(walk["channels"], walk["pixels"])))
 
         def make(first: Index, channels: Index) -> str:
             if self.plain:
@@ -326,7 +352,7 @@ class Im2colForward(Im2colKernel):
             walk.fill_frame(slot, e.at(source, e.times(first, walk["pixels"])), channels, box)
             return slot
 
-        self._blocks(walk, slot, make, (box.columns, box), "0", weight, target, tiles)
+        self._blocks(walk, slot, make, (box.columns, box), "0", weight, target, tiles, image[1])
 
     def _several(
         self,
@@ -361,23 +387,24 @@ class Im2colForward(Im2colKernel):
 
         columns = e.times(count, walk["windows"])
         image_step = apart if self.plain else walk["frame_size"]
-        self._blocks(walk, slot, make, (columns, box), image_step, weight, (result, walk["columns_line"]), tiles)
+        self._blocks(walk, slot, make, (columns, box), image_step, weight, (result, walk["columns_line"]), tiles, group)
 
         def row(number: Index) -> None:
             def one(image: Index) -> None:
                 place = e.plus(e.times(walk.image(e.plus(first, image), group), walk["filters"]), number)
                 found = e.at(result, e.times(number, walk["columns_line"]), e.times(image, walk["windows"]))
-                self._put_line(walk, place, found)
+                self._put_line(walk, place, found, e.plus(e.times(group, walk["filters"]), number))
 
             e.for_each("0", count, one)
 
         rows = [e.times(tile, str(self.rows)) for tile in tiles]
         e.for_each(rows[0], e.least(rows[1], walk["filters"]), row)
 
-    def _put_line(self, walk: Im2colWriter, place: Index, found: str) -> None:
+    def _put_line(self, walk: Im2colWriter, place: Index, found: str, channel: Index) -> None:
         """Write the code that puts the sums of one filter of one image, numbered by ``place``, to the output."""
         e = walk.e
-        walk.copy_line(e.at(self.words.pointer(e, "out"), e.times(place, walk["windows"])), found)
+        finish = None if self.epilogue is None else Finish(self.epilogue, e, walk.context)
+        walk.copy_line(e.at(self.words.pointer(e, "out"), e.times(place, walk["windows"])), found, finish, channel)
 
     def _blocks(
         self,
@@ -389,6 +416,7 @@ class Im2colForward(Im2colKernel):
         weight: str,
         target: tuple[str, Index],
         tiles: tuple[Index, Index],
+        group_number: Index,
     ) -> None:
         """Write the loop over blocks of channels: their columns, and the product with the filters of some tiles.
 
@@ -410,6 +438,7 @@ class Im2colForward(Im2colKernel):
             channels = e.least(walk["block"], e.minus(walk["channels"], first))
             seen = make(first, channels)
             adding = e.assign(f"zext i1 {e.test('sgt', first, '0')} to i64")
+            complete = e.assign(f"zext i1 {e.test('eq', e.plus(first, channels), walk['channels'])} to i64")
             depth = e.times(channels, walk["taps"])
             numbers = e.at(weight, e.times(e.times(first, walk["taps"]), str(self.rows)))
 
@@ -420,7 +449,12 @@ class Im2colForward(Im2colKernel):
                     e.at(panels, e.times(e.minus(column, start), depth)),
                 )
                 place = e.at(result, e.times(row, result_line), column), result_line
-                self._multiply(walk, depth, operands, place, e.minus(walk["filters"], row), adding, count)
+                finishing: tuple[str, ...] = ()
+                if self.epilogue is not None and not self.joined:
+                    channel = e.plus(e.times(group_number, walk["filters"]), row)
+                    finishing = f"ptr {walk.context}", f"i64 {channel}", f"i64 {complete}"
+                left = e.minus(walk["filters"], row)
+                self._multiply(walk, depth, operands, place, left, adding, count, finishing)
 
             def group(start: Index) -> None:
                 stop = e.least(columns, e.plus(start, group_width))
