@@ -52,8 +52,8 @@ def product(
     of the first operand has ``rows`` scalars); the number of existing lines of the result; and whether to add to the
     result. The result is ``width`` vectors wide. If ``masked``, it has ``%columns`` existing lanes, and if it is one
     vector wide, the second operand is not read beyond them. If ``lines``, the lines of the first operand are its rows;
-    of those that do not exist in the result, the last existing one is read. With an ``epilogue``, the last arguments are
-    its operands, the number of the first line among all channels, and whether the sums are complete.
+    of those that do not exist in the result, the last existing one is read. With an ``epilogue``, its operands, the
+    number of the first line among all channels, and whether the sums are complete are the last arguments.
     """
     arguments = (
         "i64 %depth, ptr noalias %first, i64 %first_line, ptr noalias %second, i64 %second_line, "
