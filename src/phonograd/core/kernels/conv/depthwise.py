@@ -63,43 +63,65 @@ class DepthwiseConvolution:
             image, target = e.at(data, e.times(index, number["pixels"])), e.at(out, e.times(index, number["windows"]))
             numbers = e.at(weight, e.times(group, number["weight_group"]))
             places = [f"ptr {place}" for place in (image, numbers, target)]
-            e.invoke(f"{name}_image", "ptr %table", *places, *[f"{each}, i64 {group}" for each in finishing])
+            # images that are computed after this one overwrite what is stored beyond its end
+            limit = e.times(e.minus("%hi", index), number["windows"])
+            e.invoke(
+                f"{name}_image", "ptr %table", *places, f"i64 {limit}", *[f"{each}, i64 {group}" for each in finishing]
+            )
 
         e.for_each("%lo", "%hi", item)
         return self._image(f"{name}_image"), e
 
     def _image(self, name: str) -> Routine:
         """Return the routine for one image."""
-        arguments = "ptr noalias %table, ptr noalias %image, ptr noalias %weight, ptr noalias %target"
+        arguments = "ptr noalias %table, ptr noalias %image, ptr noalias %weight, ptr noalias %target, i64 %limit"
         if self.epilogue is not None:
             arguments += ", ptr noalias %context, i64 %channel"
         e = Routine(name, self.lanes, self.dtype, arguments, inner=True)
         finish = None if self.epilogue is None else Finish(self.epilogue, e)
         operands = {} if finish is None else finish.row("%channel")
-        words = ("windows", "extent_y", "extent_x", "count_y", "count_x", "pad_y", "pad_x")
+        words = ("pixels", "extent_y", "extent_x", "count_y", "count_x", "pad_y", "pad_x")
         number = {word: DEPTHWISE.index(e, word) for word in words}
         taps = [e.get_splat("%weight", str(tap)) for tap in range(SIDE * SIDE)]
         if self.flipped:
             taps.reverse()
         weights = [taps[line * SIDE : (line + 1) * SIDE] for line in range(SIDE)]
 
-        def column(x: Index, is_whole: bool) -> None:
+        e.declare("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
+        # with stride 2, two vectors hold the first two taps, and two others the third one
+        begins = range(SIDE) if self.stride == 1 else (0, e.lanes, 2, e.lanes + 2)
+        #: elements of a line that a vector of outputs reads
+        width = str(begins[-1] + e.lanes)
+        # lines from the third one on are inside for so many lines of outputs
+        beyond = e.minus(e.plus(number["extent_y"], number["pad_y"]), str(SIDE - 1))
+        inside = e.quotient(e.plus(e.most(beyond, "0"), str(self.stride - 1)), str(self.stride))
+        is_near = e.test("sle", number["pad_y"], str(SIDE - self.stride))
+        inside = e.select_index(is_near, e.least(inside, number["count_y"]), "0")
+
+        def column(x: Index, is_whole: bool, is_inner: bool = False) -> None:
+            """Write the sums of a vector of outputs on each line; all elements that an inner one reads exist."""
             start = e.minus(e.times(x, str(self.stride)), number["pad_x"])
-            # with stride 2, two vectors hold the first two taps, and two others the third one
-            begins = range(SIDE) if self.stride == 1 else (0, e.lanes, 2, e.lanes + 2)
             places = [e.plus(start, str(begin)) for begin in begins]
-            masks = [inside_mask(e, place, number["extent_x"]) for place in places]
+            masks = [] if is_inner else [inside_mask(e, place, number["extent_x"]) for place in places]
             written = e.below(e.minus(number["count_x"], x))
 
-            def line_of(index: Index) -> list[Value]:
+            def line_of(index: Index, is_there: bool = False) -> list[Value]:
                 """Return the vectors of a line of data for the taps of a line of the kernel; outside, zeros."""
                 y = e.minus(index, number["pad_y"])
                 line = e.at("%image", e.times(y, number["extent_x"]))
 
                 def load() -> list[Value]:
-                    vectors = [e.get_where(line, mask, place) for mask, place in zip(masks, places)]
+                    if is_inner:
+                        vectors = [e.get(line, place) for place in places]
+                    else:
+                        vectors = [e.get_where(line, mask, place) for mask, place in zip(masks, places)]
+                    # the next image follows in memory
+                    soon = e.at(line, number["pixels"], start)
+                    e.line(f"call void @llvm.prefetch.p0(ptr {soon}, i32 0, i32 2, i32 1)")
                     return vectors if self.stride == 1 else [*sort(e, vectors[:2]), sort(e, vectors[2:])[0]]
 
+                if is_there:
+                    return load()
                 return e.choose(e.test("ult", y, number["extent_y"]), load, lambda: [e.zeros()] * SIDE)
 
             def add(vectors: list[Value], line: int, total: Value) -> Value:
@@ -116,30 +138,38 @@ class DepthwiseConvolution:
                     return
                 # later stores overwrite what is beyond the end of the line; masked ones take ten times as long
                 e.when(
-                    e.test("sle", e.plus(place, str(e.lanes)), number["windows"]),
+                    e.test("sle", e.plus(place, str(e.lanes)), "%limit"),
                     lambda: e.store("%target", place, finished(place, value)),
                     lambda: e.store_where("%target", place, finished(place, value, written), written),
                 )
 
-            def next_line(index: Index, sums: list[Value]) -> list[Value]:
-                vectors = line_of(e.plus(index, str(SIDE - 1)))
+            def next_line(index: Index, sums: list[Value], is_there: bool) -> list[Value]:
+                vectors = line_of(e.plus(index, str(SIDE - 1)), is_there)
                 store(e.plus(e.times(index, number["count_x"]), x), add(vectors, 2, sums[0]))
                 return [add(vectors, 1, sums[1]), add(vectors, 0, e.zeros())]
 
-            def next_but_one(index: Index, sums: list[Value]) -> list[Value]:
+            def next_but_one(index: Index, sums: list[Value], is_there: bool) -> list[Value]:
                 line = e.times(index, "2")
-                middle, last = line_of(e.plus(line, "1")), line_of(e.plus(line, "2"))
+                middle, last = line_of(e.plus(line, "1"), is_there), line_of(e.plus(line, "2"), is_there)
                 store(e.plus(e.times(index, number["count_x"]), x), add(last, 2, add(middle, 1, sums[0])))
                 return [add(last, 0, e.zeros())]
 
             first = add(line_of("0"), 0, e.zeros())
             if self.stride == 2:
-                e.loop("0", number["count_y"], "1", [first], next_but_one)
+                following, sums = next_but_one, [first]
             else:
                 second = line_of("1")
-                e.loop("0", number["count_y"], "1", [add(second, 1, first), add(second, 0, e.zeros())], next_line)
+                following, sums = next_line, [add(second, 1, first), add(second, 0, e.zeros())]
+            sums = e.loop("0", inside, "1", sums, lambda index, before: following(index, before, True))
+            e.loop(inside, number["count_y"], "1", sums, lambda index, before: following(index, before, False))
+
+        def whole_column(x: Index) -> None:
+            start = e.minus(e.times(x, str(self.stride)), number["pad_x"])
+            fits = e.test("sle", e.plus(start, width), number["extent_x"])
+            is_inner = e.logical_and(e.test("sge", start, "0"), fits)
+            e.when(is_inner, lambda: column(x, True, is_inner=True), lambda: column(x, True))
 
         whole = e.assign(f"and i64 {number['count_x']}, {-self.lanes}")
         e.when(e.test("slt", whole, number["count_x"]), lambda: column(whole, False))
-        e.for_each("0", whole, lambda x: column(x, True), str(self.lanes))
+        e.for_each("0", whole, whole_column, str(self.lanes))
         return e
