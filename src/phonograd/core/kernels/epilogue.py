@@ -10,6 +10,7 @@ A launch with an epilogue has words before those of the kernel: two for each ope
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple, Protocol, runtime_checkable
 
 from ..base.dtypes import DType
@@ -19,7 +20,18 @@ from .launch import Launch, Reference, Written, operand
 from .routine import Routine
 from .structure import Compute
 
-__all__ = ["COLUMN", "ELEMENT", "NUMBER", "ROW", "Epilogue", "Finish", "Finishing", "entry", "with_epilogue"]
+__all__ = [
+    "COLUMN",
+    "ELEMENT",
+    "NUMBER",
+    "ROW",
+    "Epilogue",
+    "Finish",
+    "Finishing",
+    "entry",
+    "with_epilogue",
+    "write_stores",
+]
 
 #: operands of an epilogue: one element for each row of the result (a channel of a convolution), for each column, for
 #: each element, or one for all
@@ -107,6 +119,15 @@ class Finish:
             sources = [values[source] for source in step.sources]
             values[number] = lowering.value(e, sources, dict(step.parameters), step.dtype)
         return values[first + len(self.epilogue.steps) - 1]
+
+
+def write_stores(epilogue: Epilogue | None, e: Routine, write: Callable[[Finish | None], None]) -> None:
+    """Write the stores of a routine, with the epilogue where its argument ``%complete`` is not 0."""
+    if epilogue is None:
+        write(None)
+        return
+    finish = Finish(epilogue, e)
+    e.when(e.test("ne", "%complete", "0"), lambda: write(finish), lambda: write(None))
 
 
 def entry(name: str, epilogue: Epilogue, body: str) -> Routine:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from ...base.dtypes import DType
 from ...lower.ir.function_builder import Index, Value
-from ..epilogue import Epilogue, Finish
+from ..epilogue import Epilogue, Finish, write_stores
 from ..routine import Routine
 from ..target import Machine
 
@@ -95,7 +95,7 @@ def product(
 
     sums = e.loop("0", "%depth", "1", [e.zeros()] * (rows * width), step)
 
-    def write(adding: bool, finish: Finish | None = None) -> None:
+    def write(adding: bool, finish: Finish | None) -> None:
         for row in range(rows):
 
             def line(row: int = row) -> None:
@@ -111,14 +111,10 @@ def product(
 
             e.when(e.test("slt", str(row), "%rows"), line)
 
-    def write_sums(finish: Finish | None = None) -> None:
+    def write_sums(finish: Finish | None) -> None:
         e.when(e.test("ne", "%add", "0"), lambda: write(True, finish), lambda: write(False, finish))
 
-    if epilogue is None:
-        write_sums()
-    else:
-        known = epilogue
-        e.when(e.test("ne", "%complete", "0"), lambda: write_sums(Finish(known, e)), write_sums)
+    write_stores(epilogue, e, write_sums)
     return e
 
 

@@ -7,12 +7,11 @@ columns is copied beforehand. Packed operands are not copied; each tile prefetch
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 from ...base.dtypes import DType
 from ...lower.ir.function_builder import Index, Value
-from ..epilogue import Epilogue, Finish, entry
+from ..epilogue import Epilogue, Finish, entry, write_stores
 from ..launch import Words
 from ..routine import Routine
 from .packing import for_each_panel, pack_routines, part, square_side
@@ -91,15 +90,6 @@ def _heights(kernel: Geometry) -> list[int]:
 _FINISHING = ", ptr noalias %context, i64 %place_row, i64 %place_column, i64 %complete"
 
 
-def _write_finished(kernel: Geometry, e: Routine, write: Callable[[Finish | None], None]) -> None:
-    """Write stores, with the epilogue if sums are complete."""
-    epilogue = kernel.epilogue
-    if epilogue is None:
-        write(None)
-    else:
-        e.when(e.test("ne", "%complete", "0"), lambda: write(Finish(epilogue, e)), lambda: write(None))
-
-
 def _tile(kernel: Geometry, name: str, height: int, width: int, copies: bool = False) -> Routine:
     """Return the routine of a tile: ``out = old + lhs · rhs`` for some rows and some vectors side by side.
 
@@ -146,7 +136,7 @@ def _tile(kernel: Geometry, name: str, height: int, width: int, copies: bool = F
                     value = finish.value(operands, value, out, offset, column=e.plus("%place_column", offset))
                 e.store(out, offset, value)
 
-    _write_finished(kernel, e, write)
+    write_stores(kernel.epilogue, e, write)
     return e
 
 
@@ -200,7 +190,7 @@ def _line(kernel: Geometry) -> Routine:
                 value = finish.value(operands, value, "%out", first, mask, e.plus("%place_column", first))
             e.store_where("%out", first, value, mask)
 
-    _write_finished(kernel, e, write)
+    write_stores(kernel.epilogue, e, write)
     return e
 
 
@@ -228,7 +218,7 @@ def _copy_part(kernel: Geometry) -> Routine:
 
         e.for_each("0", "%rows", row)
 
-    _write_finished(kernel, e, write)
+    write_stores(kernel.epilogue, e, write)
     return e
 
 
