@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,7 +16,8 @@ from phonograd.core.graph.operator import REGISTRY
 from phonograd.core.kernels.epilogue import COLUMN, ELEMENT, NUMBER, ROW, Epilogue, Finishing
 from phonograd.core.ops.math.structural import leaf
 from phonograd.core.plan.native_program import NativeProgram
-from phonograd.core.run import kernel_cache
+from phonograd.core.plan.packed_plans import NOTHING, PackedGraph
+from phonograd.core.run import disk_cache, kernel_cache
 from phonograd.core.run.host import host
 from phonograd.core.run.packed_operands import PackedOperands
 from phonograd.core.run.reference import resolve
@@ -137,3 +140,28 @@ def test_plans_without_steady_inputs_have_no_epilogues() -> None:
     plain, finished = programs([RELU(convolved(*inputs))], inputs)
     assert not plain.has_epilogues
     assert finished.has_epilogues
+
+
+def test_a_plan_with_epilogues_alone_is_found_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(disk_cache, "_STARTED", time.time() + 1e6)
+    inputs = leaves((1, 20, 9, 9), (24, 20, 1, 1))
+    graph = PackedGraph.of([resolve(RELU(convolved(*inputs)))], inputs, [1])
+    assert graph is not None
+    values: list[Any] = [np.random.default_rng(0).normal(size=node.shape).astype(np.float32) for node in inputs]
+    with settings.override(cache_directory=str(tmp_path)):
+        monkeypatch.setattr(kernel_cache, "_kernels", kernel_cache._KernelCache())
+        planned, disk = graph.plan(), kernel_cache.disk_cache()
+        assert planned is not None
+        assert disk is not None
+        assert planned.has_epilogues
+        assert not planned.preparations
+        key = graph.key(disk)
+        assert key is not None
+        graph.save(disk, key, planned)
+        loaded = graph.load(disk, key)
+        assert isinstance(loaded, PackedOperands)
+        (expected,), found = planned.run(values), loaded.run(values)
+        assert found is not None
+        assert found[0].tobytes() == expected.tobytes()
+        graph.save(disk, key, None)
+        assert graph.load(disk, key) is NOTHING
