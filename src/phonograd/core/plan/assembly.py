@@ -151,6 +151,11 @@ class _Values:
         loads = [Operand(source, start) for source, start, *_ in self.loads if source is not None]
         return loads + self._counters + self._taken + self._written
 
+    @property
+    def takes_elements(self) -> bool:
+        """Whether elements are taken at indices."""
+        return bool(self._taken)
+
     def memory_strides(self) -> list[Shape]:
         """Return the strides of all operands in memory, in the order of :meth:`memory`."""
         loads = [load.strides for load in self.loads if load.source is not None]
@@ -306,6 +311,35 @@ class Assembler:
         for target in targets:
             values.store(target)
         return values, list(dict.fromkeys([target.node for target in targets]))
+
+    # -- epilogues
+
+    def steps_after(
+        self, group: Group, written: Iterable[Node], source: Node
+    ) -> tuple[list[tuple[Operand, Shape]], tuple[Compute, ...]] | None:
+        """Return the other operands of a group that reads a value in order, with strides, and the steps of its kernel.
+
+        Values are numbered in this order: the value, the operands, the steps; the last step is written. Return None if
+        the group does anything else.
+        """
+        values, _ = self._values(group, written)
+        plain = group.strides, source.dtype, ()
+        first = [load for load in values.loads if load.source is source]
+        others = [load for load in values.loads if load.source is not source]
+        if first != [_Load(source, 0, *plain)] or values.draws or values.takes_elements:
+            return None
+        if any([load.source is None or load.bounds or load.dtype != source.dtype for load in others]):
+            return None
+        if [store[:2] for store in values.stores] != [((len(values.steps) - 1, _STEP), group.strides)]:
+            return None
+        numbers = {values.loads[load]: number for number, load in enumerate((*first, *others))}
+        steps: list[Compute] = []
+        for number, (operator, attributes, sources, dtype, *_) in enumerate(values.steps):
+            emit = lowering_of_kind(operator.name, Elementwise).emit
+            read = tuple([numbers[code] for code in sources])
+            steps.append(Compute(operator.name, parameters_of(operator, emit, attributes), read, dtype))
+            numbers[number, _STEP] = len(values.loads) + number
+        return [(Operand(load.source, load.start), load.strides) for load in others], tuple(steps)  # type: ignore[arg-type]
 
     # -- blocks of rows
 

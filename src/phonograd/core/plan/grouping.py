@@ -135,6 +135,11 @@ class Grouping:
         return self._library.packed
 
     @property
+    def has_epilogues(self) -> bool:
+        """Whether groups become epilogues of kernels: in plans with steady inputs."""
+        return self._library.is_for_predictions
+
+    @property
     def machine(self) -> Machine:
         """The processor that kernels are written for."""
         return host()

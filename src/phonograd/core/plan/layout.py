@@ -22,11 +22,12 @@ from ..kernels.launch import Plan
 from ..lower.lowering import Fused
 from ..run import kernel_cache, memory_pool
 from .assembly import Assembler, Operand
+from .epilogues import FinishedKernel, add_epilogues
 from .group import Group, Read, squeeze
 from .grouping import Grouping
 from .inplace import InPlaceAssignments
 from .row_blocks import RegionJob, in_regions
-from .steps import Alias, LibraryKernel, NumpyCall
+from .steps import Alias, LibraryKernel, NumpyCall, PlanStep
 
 __all__ = ["Job", "Layout", "jobs_of", "regions_of"]
 
@@ -71,8 +72,10 @@ def jobs_of(grouping: Grouping, kept: Iterable[Node] = ()) -> list[Job | NumpyCa
     assignments = grouping.assignments
     owner = assignments.owner
     begun: set[Node] = set(assignments.begun)
-    for step in in_regions(grouping, assembler):
-        if isinstance(step, RegionJob):
+    for step in _steps(grouping, assembler):
+        if isinstance(step, FinishedKernel):
+            jobs.append(Job(step.plan, step.operands, [step.node], [], step.nodes, [step.node]))
+        elif isinstance(step, RegionJob):
             made = [node for node in step.written if node not in begun]
             begun.update(made)
             jobs.append(Job(step.plan, step.operands, made, [], step.nodes, step.written))
@@ -104,6 +107,14 @@ def jobs_of(grouping: Grouping, kept: Iterable[Node] = ()) -> list[Job | NumpyCa
             moved += _aliases_of(job.sources, assignments, seen)
         moved.append(_in_owner_memory(job, assignments))
     return moved + _aliases_of(kept, assignments, seen)
+
+
+def _steps(grouping: Grouping, assembler: Assembler) -> Sequence[PlanStep | RegionJob | FinishedKernel]:
+    """Return the steps of a plan in order, with regions as jobs, and groups as epilogues."""
+    steps = in_regions(grouping, assembler)
+    if not grouping.has_epilogues or grouping.assignments.chosen:
+        return steps
+    return add_epilogues(steps, grouping, assembler)
 
 
 def _aliases_of(nodes: Iterable[Node], assignments: InPlaceAssignments, seen: set[Node]) -> list[Alias]:

@@ -67,6 +67,11 @@ class LibraryKernels:
         #: packed forms of steady inputs, with the views of these and the launches that pack them
         self.packed: dict[Node, tuple[View, str, Launch]] = {}
 
+    @property
+    def is_for_predictions(self) -> bool:
+        """Whether some inputs are the same in many runs."""
+        return bool(self._steady)
+
     def launch(self, node: Node, plan: Plan, operands: dict[str, View], is_product: bool = False) -> None:
         """Compute a node by the kernels of a plan."""
         fusion = self._fusion

@@ -16,6 +16,7 @@ from ..base.dtypes import DType
 from ..derive.costs import flops_of
 from ..graph.node import Node, Shape
 from ..graph.operator import ABSENT
+from ..kernels.epilogue import Finishing
 from ..kernels.launch import Launch, Plan, Reference, Written
 from ..run import kernel_cache, memory_pool
 from ..run.gc_pause import gc_paused
@@ -68,6 +69,7 @@ class NativeProgram(RecipeProgram):
         "_maker",
         "_steady",
         "_stretched",
+        "has_epilogues",
         "is_limited",
         "kernels",
         "parts",
@@ -113,6 +115,8 @@ class NativeProgram(RecipeProgram):
         #: the number of chunks of work for each kernel, by its description
         self.work = _work_of(jobs)
         self.kernels = _kernels(self.work)
+        #: whether kernels apply operators to what they store
+        self.has_epilogues = any([isinstance(each, Finishing) and each.epilogue is not None for each in self.work])
         self._maker = _Steps(jobs, layout, {structure: number for number, structure in enumerate(self.work)})
         self._apart: list[tuple[Part, Segment]] | None = None
         #: the last stretches, and the groups for which they were made

@@ -2,7 +2,7 @@
 
 A file contains the packings, as numbers and the names of their kernels, and the recipe of the plan
 (:mod:`~phonograd.core.plan.disk`). Its key is a digest of the description of the plan and of the numbers of the inputs.
-A file without packings says that no kernel reads these inputs in another order.
+A file with a head alone says that a plan for these steady inputs would be the plan without them.
 """
 
 from __future__ import annotations
@@ -55,13 +55,13 @@ class PackedGraph(NamedTuple):
         return None if description is None else disk.key(description + f"\nsteady {self.numbers}".encode(), "p")
 
     def plan(self) -> NativeProgram | None:
-        """Return a new plan; None if no kernel reads the steady inputs in another order."""
+        """Return a new plan; None if it would be the plan without steady inputs."""
         # a process that finds its plans on disk need not import the planner
         from .native_program import NativeProgram
 
         steady = frozenset([self.inputs[number] for number in self.numbers])
         planned = NativeProgram(self.targets, frozenset(self.inputs).__contains__, steady=steady)
-        if not planned.preparations or [node for node, _ in planned.kept] != self.targets:
+        if not (planned.preparations or planned.has_epilogues) or [node for node, _ in planned.kept] != self.targets:
             return None
         given = planned.inputs[: len(planned.inputs) - len(planned.preparations)]
         return planned if given == self.inputs else None
@@ -88,11 +88,11 @@ class PackedGraph(NamedTuple):
 
     def _load(self, data: bytes) -> Any:
         count, size = _HEAD.unpack_from(data)
-        if not count:
+        if len(data) == _HEAD.size:
             return NOTHING
         end = _HEAD.size + 8 * count
         words: list[int] = np.frombuffer(data, np.int64, count, _HEAD.size).tolist()
-        names = data[end : end + size].decode().split("\n")
+        names = data[end : end + size].decode().split("\n") if size else []
         found = decode(data[end + size :], [*self.inputs, *self.computed])
         rows = _decode(words)
         if found is None or len(rows) != len(names) or any([row.source >= len(self.inputs) for row in rows]):

@@ -13,6 +13,7 @@ import dataclasses
 from ...base.dtypes import DType
 from ...lower.ir.function_builder import Index, Value
 from ..deinterleave import inside_mask, sort
+from ..epilogue import COLUMN, Epilogue, Finish, entry
 from ..launch import Words
 from ..routine import Routine, module
 
@@ -37,10 +38,22 @@ class DepthwiseConvolution:
     """Stride along both axes: 1 or 2."""
     flipped: bool
     """True if kernels are flipped, as the data gradient needs them."""
+    epilogue: Epilogue | None = None
+
+    def finished(self, epilogue: Epilogue) -> DepthwiseConvolution | None:
+        """Return the kernel with an epilogue."""
+        return None if self.epilogue or COLUMN in epilogue.loads else dataclasses.replace(self, epilogue=epilogue)
 
     def write(self, name: str) -> str:
         """Return the module's LLVM IR."""
+        if self.epilogue is None:
+            return module(*self._routines(name))
+        body = f"{name}_body"
+        return module(*self._routines(body), entry(name, self.epilogue, body))
+
+    def _routines(self, name: str) -> tuple[Routine, Routine]:
         e = Routine(name, self.lanes, self.dtype)
+        finishing = [] if self.epilogue is None else [f"ptr {self.epilogue.context(e)}"]
         data, weight, out = [DEPTHWISE.pointer(e, operand) for operand in ("data", "weight", "out")]
         words = ("groups", "pixels", "windows", "weight_group")
         number = {word: DEPTHWISE.index(e, word) for word in words}
@@ -49,76 +62,120 @@ class DepthwiseConvolution:
             _, group = e.split(index, number["groups"])
             image, target = e.at(data, e.times(index, number["pixels"])), e.at(out, e.times(index, number["windows"]))
             numbers = e.at(weight, e.times(group, number["weight_group"]))
-            e.invoke(f"{name}_image", "ptr %table", f"ptr {image}", f"ptr {numbers}", f"ptr {target}")
+            places = [f"ptr {place}" for place in (image, numbers, target)]
+            # images that are computed after this one overwrite what is stored beyond its end
+            limit = e.times(e.minus("%hi", index), number["windows"])
+            e.invoke(
+                f"{name}_image", "ptr %table", *places, f"i64 {limit}", *[f"{each}, i64 {group}" for each in finishing]
+            )
 
         e.for_each("%lo", "%hi", item)
-        return module(self._image(f"{name}_image"), e)
+        return _Image(self, f"{name}_image").routine, e
 
-    def _image(self, name: str) -> Routine:
-        """Return the routine for one image."""
-        arguments = "ptr noalias %table, ptr noalias %image, ptr noalias %weight, ptr noalias %target"
-        e = Routine(name, self.lanes, self.dtype, arguments, inner=True)
-        words = ("windows", "extent_y", "extent_x", "count_y", "count_x", "pad_y", "pad_x")
-        number = {word: DEPTHWISE.index(e, word) for word in words}
+
+class _Image:
+    """Writes the routine for one image."""
+
+    def __init__(self, kernel: DepthwiseConvolution, name: str) -> None:
+        self.stride = kernel.stride
+        arguments = "ptr noalias %table, ptr noalias %image, ptr noalias %weight, ptr noalias %target, i64 %limit"
+        if kernel.epilogue is not None:
+            arguments += ", ptr noalias %context, i64 %channel"
+        self.routine = e = Routine(name, kernel.lanes, kernel.dtype, arguments, inner=True)
+        e.declare("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
+        self.finish = None if kernel.epilogue is None else Finish(kernel.epilogue, e)
+        self.operands = {} if self.finish is None else self.finish.row("%channel")
+        words = ("pixels", "extent_y", "extent_x", "count_y", "count_x", "pad_y", "pad_x")
+        self.number = number = {word: DEPTHWISE.index(e, word) for word in words}
         taps = [e.get_splat("%weight", str(tap)) for tap in range(SIDE * SIDE)]
-        if self.flipped:
+        if kernel.flipped:
             taps.reverse()
-        weights = [taps[line * SIDE : (line + 1) * SIDE] for line in range(SIDE)]
+        self.weights = [taps[line * SIDE : (line + 1) * SIDE] for line in range(SIDE)]
+        # with stride 2, two vectors hold the first two taps, and two others the third one
+        self.begins = list(range(SIDE)) if self.stride == 1 else [0, e.lanes, 2, e.lanes + 2]
+        # for so many lines of outputs, the lines of data from the second or third one on exist
+        beyond = e.minus(e.plus(number["extent_y"], number["pad_y"]), str(SIDE - 1))
+        inside = e.quotient(e.plus(e.most(beyond, "0"), str(self.stride - 1)), str(self.stride))
+        is_near = e.test("sle", number["pad_y"], str(SIDE - self.stride))
+        self.inside = e.select_index(is_near, e.least(inside, number["count_y"]), "0")
+        whole = e.assign(f"and i64 {number['count_x']}, {-e.lanes}")
+        e.when(e.test("slt", whole, number["count_x"]), lambda: self._column(whole, is_whole=False))
+        e.for_each("0", whole, self._whole_column, str(e.lanes))
 
-        def column(x: Index, is_whole: bool) -> None:
-            start = e.minus(e.times(x, str(self.stride)), number["pad_x"])
-            # with stride 2, two vectors hold the first two taps, and two others the third one
-            begins = range(SIDE) if self.stride == 1 else (0, e.lanes, 2, e.lanes + 2)
-            places = [e.plus(start, str(begin)) for begin in begins]
-            masks = [inside_mask(e, place, number["extent_x"]) for place in places]
-            written = e.below(e.minus(number["count_x"], x))
+    def _whole_column(self, x: Index) -> None:
+        e = self.routine
+        start = e.minus(e.times(x, str(self.stride)), self.number["pad_x"])
+        fits = e.test("sle", e.plus(start, str(self.begins[-1] + e.lanes)), self.number["extent_x"])
+        is_inner = e.logical_and(e.test("sge", start, "0"), fits)
+        e.when(is_inner, lambda: self._column(x, is_inner=True), lambda: self._column(x))
 
-            def line_of(index: Index) -> list[Value]:
-                """Return the vectors of a line of data for the taps of a line of the kernel; outside, zeros."""
-                y = e.minus(index, number["pad_y"])
-                line = e.at("%image", e.times(y, number["extent_x"]))
+    def _column(self, x: Index, is_whole: bool = True, is_inner: bool = False) -> None:
+        """Write the sums of a vector of outputs on each line; all elements that an inner one reads exist."""
+        e, number = self.routine, self.number
+        start = e.minus(e.times(x, str(self.stride)), number["pad_x"])
+        places = [e.plus(start, str(begin)) for begin in self.begins]
+        masks = [] if is_inner else [inside_mask(e, place, number["extent_x"]) for place in places]
+        written = e.below(e.minus(number["count_x"], x))
 
-                def load() -> list[Value]:
-                    vectors = [e.get_where(line, mask, place) for mask, place in zip(masks, places)]
-                    return vectors if self.stride == 1 else [*sort(e, vectors[:2]), sort(e, vectors[2:])[0]]
+        def line_of(index: Index, is_there: bool = False) -> list[Value]:
+            """Return the vectors of a line of data for the taps of a line of the kernel; outside, zeros."""
+            y = e.minus(index, number["pad_y"])
+            line = e.at("%image", e.times(y, number["extent_x"]))
 
-                return e.choose(e.test("ult", y, number["extent_y"]), load, lambda: [e.zeros()] * SIDE)
+            def load() -> list[Value]:
+                vectors = [e.get(line, place) for place in places] if is_inner else []
+                vectors += [e.get_where(line, mask, place) for mask, place in zip(masks, places)]
+                # the next image follows in memory
+                soon = e.at(line, number["pixels"], start)
+                e.line(f"call void @llvm.prefetch.p0(ptr {soon}, i32 0, i32 2, i32 1)")
+                return vectors if self.stride == 1 else [*sort(e, vectors[:2]), sort(e, vectors[2:])[0]]
 
-            def add(vectors: list[Value], line: int, total: Value) -> Value:
-                for factor, vector in zip(weights[line], vectors, strict=True):
-                    total = e.fma(factor, vector, total)
-                return total
+            if is_there:
+                return load()
+            return e.choose(e.test("ult", y, number["extent_y"]), load, lambda: [e.zeros()] * SIDE)
 
-            def store(place: Index, value: Value) -> None:
-                if is_whole:
-                    e.store("%target", place, value)
-                    return
-                # later stores overwrite what is beyond the end of the line; masked ones take ten times as long
-                e.when(
-                    e.test("sle", e.plus(place, str(e.lanes)), number["windows"]),
-                    lambda: e.store("%target", place, value),
-                    lambda: e.store_where("%target", place, value, written),
-                )
+        def next_line(index: Index, sums: list[Value], is_there: bool) -> list[Value]:
+            vectors = line_of(e.plus(index, str(SIDE - 1)), is_there)
+            self._store(index, x, self._add(vectors, 2, sums[0]), None if is_whole else written)
+            return [self._add(vectors, 1, sums[1]), self._add(vectors, 0, e.zeros())]
 
-            def next_line(index: Index, sums: list[Value]) -> list[Value]:
-                vectors = line_of(e.plus(index, str(SIDE - 1)))
-                store(e.plus(e.times(index, number["count_x"]), x), add(vectors, 2, sums[0]))
-                return [add(vectors, 1, sums[1]), add(vectors, 0, e.zeros())]
+        def next_but_one(index: Index, sums: list[Value], is_there: bool) -> list[Value]:
+            line = e.times(index, "2")
+            middle, last = line_of(e.plus(line, "1"), is_there), line_of(e.plus(line, "2"), is_there)
+            total = self._add(last, 2, self._add(middle, 1, sums[0]))
+            self._store(index, x, total, None if is_whole else written)
+            return [self._add(last, 0, e.zeros())]
 
-            def next_but_one(index: Index, sums: list[Value]) -> list[Value]:
-                line = e.times(index, "2")
-                middle, last = line_of(e.plus(line, "1")), line_of(e.plus(line, "2"))
-                store(e.plus(e.times(index, number["count_x"]), x), add(last, 2, add(middle, 1, sums[0])))
-                return [add(last, 0, e.zeros())]
+        first = self._add(line_of("0"), 0, e.zeros())
+        if self.stride == 2:
+            following, sums = next_but_one, [first]
+        else:
+            second = line_of("1")
+            following, sums = next_line, [self._add(second, 1, first), self._add(second, 0, e.zeros())]
+        sums = e.loop("0", self.inside, "1", sums, lambda index, before: following(index, before, True))
+        e.loop(self.inside, number["count_y"], "1", sums, lambda index, before: following(index, before, False))
 
-            first = add(line_of("0"), 0, e.zeros())
-            if self.stride == 2:
-                e.loop("0", number["count_y"], "1", [first], next_but_one)
+    def _add(self, vectors: list[Value], line: int, total: Value) -> Value:
+        """Return a sum with the taps of a line of the kernel."""
+        for factor, vector in zip(self.weights[line], vectors, strict=True):
+            total = self.routine.fma(factor, vector, total)
+        return total
+
+    def _store(self, line: Index, x: Index, value: Value, written: Value | None) -> None:
+        """Write the store of a vector of outputs, all of which exist unless there is a mask."""
+        e, finish = self.routine, self.finish
+        place = e.plus(e.times(line, self.number["count_x"]), x)
+
+        def store(mask: Value | None) -> None:
+            found = value if finish is None else finish.value(self.operands, value, "%target", place, mask)
+            if mask is None:
+                e.store("%target", place, found)
             else:
-                second = line_of("1")
-                e.loop("0", number["count_y"], "1", [add(second, 1, first), add(second, 0, e.zeros())], next_line)
+                e.store_where("%target", place, found, mask)
 
-        whole = e.assign(f"and i64 {number['count_x']}, {-self.lanes}")
-        e.when(e.test("slt", whole, number["count_x"]), lambda: column(whole, False))
-        e.for_each("0", whole, lambda x: column(x, True), str(self.lanes))
-        return e
+        if written is None:
+            store(None)
+            return
+        # later stores overwrite what is beyond the end of the line; masked ones take ten times as long
+        fits = e.test("sle", e.plus(place, str(e.lanes)), "%limit")
+        e.when(fits, lambda: store(None), lambda: store(written))

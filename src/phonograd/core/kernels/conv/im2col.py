@@ -13,14 +13,14 @@ from typing import ClassVar
 
 from ...base.dtypes import DType
 from ...lower.ir.function_builder import Index, Value
+from ..epilogue import COLUMN, Epilogue, Finish, entry
 from ..launch import Words
 from ..routine import Routine, module
 from ..scratch import SLOT_WORDS, in_slot
-from .adjoint import ADJOINT_WORDS, KnownTaps, collect
 from .microkernels import WIDTH, product
 from .padding import FRAME_WORDS, fill, gather_lines, pack_panels
 
-__all__ = ["BACKWARD", "BOX_WORDS", "FORWARD", "Box", "Im2colDataGrad", "Im2colForward", "Im2colKernel", "Im2colWriter"]
+__all__ = ["BOX_WORDS", "FORWARD", "JOINED_WORDS", "Box", "Im2colForward", "Im2colKernel", "Im2colWriter"]
 
 BOX_WORDS = (
     *("groups", "channels", "filters", "taps", "pixels", "windows"),
@@ -35,10 +35,6 @@ _PANEL_BYTES = 1 << 16
 JOINED_WORDS = ("batch", "images", "frame_size", "joined_at")
 
 FORWARD = Words(*BOX_WORDS, *JOINED_WORDS, "tiles", "parts", *FRAME_WORDS, *SLOT_WORDS, "data*", "packed*", "out*")
-BACKWARD = Words(
-    *(*BOX_WORDS, *JOINED_WORDS, "blocks", "tiles", "depth", *ADJOINT_WORDS, *SLOT_WORDS),
-    *("out_grad*", "packed*", "out*"),
-)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,11 +60,13 @@ class Im2colWriter:
         self.kernel = kernel
         self.words = words
         self.e = e = Routine(name, kernel.lanes, kernel.dtype)
-        known = BOX_WORDS if words is BACKWARD else (*BOX_WORDS, "plane", "line", "channel")
+        known = (*BOX_WORDS, *[word for word in ("plane", "line", "channel") if word in words])
         self.number = {word: words.index(e, word) for word in known}
         if "joined_at" in words:
             self.number.update({word: words.index(e, word) for word in JOINED_WORDS})
         self.taps = words.tail(e)
+        #: the address of the operands of an epilogue
+        self.context = ""
 
     def __getitem__(self, word: str) -> Index:
         return self.number[word]
@@ -123,12 +121,17 @@ class Im2colWriter:
         """Return the index of a group of an image."""
         return self.e.plus(self.e.times(number, self["groups"]), group)
 
-    def copy_line(self, target: str, source: str) -> None:
-        """Copy the windows of one filter of one image."""
+    def copy_line(self, target: str, source: str, finish: Finish | None = None, channel: Index = "0") -> None:
+        """Copy the windows of one filter of one image, which belongs to a channel, with an epilogue."""
         e = self.e
+        operands = {} if finish is None else finish.row(channel)
+
+        def finished(value: Value, at: Index, mask: Value | None = None) -> Value:
+            return value if finish is None else finish.value(operands, value, target, at, mask)
+
         last, mask = e.tail(self["windows"])
-        e.for_each("0", last, lambda at: e.store(target, at, e.get(source, at)), str(self.kernel.lanes))
-        e.store_where(target, last, e.get_where(source, mask, last), mask)
+        e.for_each("0", last, lambda at: e.store(target, at, finished(e.get(source, at), at)), str(self.kernel.lanes))
+        e.store_where(target, last, finished(e.get_where(source, mask, last), last, mask), mask)
 
     # -- windows of a box
 
@@ -160,15 +163,17 @@ class Im2colWriter:
 
         e.for_each("0", channels, channel)
 
-    def routines(self, *names: str, rows: int = 0) -> list[Routine]:
-        """Return the routines that a kernel calls."""
+    def routines(self, *names: str, rows: int = 0, epilogue: Epilogue | None = None) -> list[Routine]:
+        """Return the routines that a kernel calls; its products apply the epilogue."""
         kernel, made = self.kernel, []
         basic = kernel.lanes, kernel.dtype
         for name in names:
             full = f"{self.name}_{name}"
             if name in ("product", "edge", "narrow"):
                 vectors = 1 if name == "narrow" else WIDTH
-                made.append(product(full, *basic, rows, vectors, name != "product", kernel.multiply_add))
+                made.append(
+                    product(full, *basic, rows, vectors, name != "product", kernel.multiply_add, epilogue=epilogue)
+                )
             elif name == "pack":
                 made.append(pack_panels(full, *basic, kernel.plain))
             elif name == "gather":
@@ -209,11 +214,24 @@ class Im2colForward(Im2colKernel):
 
     rows: int
     joined: bool = False
+    epilogue: Epilogue | None = dataclasses.field(default=None, kw_only=True)
+
+    def finished(self, epilogue: Epilogue) -> Im2colForward | None:
+        """Return the kernel with an epilogue."""
+        return None if self.epilogue or COLUMN in epilogue.loads else dataclasses.replace(self, epilogue=epilogue)
 
     def write(self, name: str) -> str:
         """Return the module's LLVM IR."""
+        if self.epilogue is None:
+            return module(*self._routines(name))
+        body = f"{name}_body"
+        return module(*self._routines(body), entry(name, self.epilogue, body))
+
+    def _routines(self, name: str) -> list[Routine]:
         walk = Im2colWriter(name, self, self.words)
         e = walk.e
+        if self.epilogue is not None:
+            walk.context = self.epilogue.context(e)
         packed = self.words.pointer(e, "packed")
         tiles, parts = self.words.index(e, "tiles"), self.words.index(e, "parts")
         part_tiles = e.quotient(e.plus(tiles, e.minus(parts, "1")), parts)
@@ -243,7 +261,7 @@ class Im2colForward(Im2colKernel):
         in_slot(e, self.words, lambda slot: e.for_each("%lo", "%hi", lambda index: body(index, slot)))
         self._end(e)
         called = ["pack"] if self.plain else ["pack", "fill"]
-        return module(*self._products(walk), *walk.routines(*called), e)
+        return [*self._products(walk), *walk.routines(*called), e]
 
     def _begin(self, e: Routine) -> None:
         """Write what the micro-kernels need before the first item."""
@@ -253,7 +271,8 @@ class Im2colForward(Im2colKernel):
 
     def _products(self, walk: Im2colWriter) -> list[Routine]:
         """Return the micro-kernels."""
-        return walk.routines("product", "edge", "narrow", rows=self.rows)
+        epilogue = None if self.joined else self.epilogue
+        return walk.routines("product", "edge", "narrow", rows=self.rows, epilogue=epilogue)
 
     def _multiply(
         self,
@@ -264,10 +283,12 @@ class Im2colForward(Im2colKernel):
         rows: Index,
         adding: Index,
         columns: Index,
+        finishing: tuple[str, ...],
     ) -> None:
         """Write the call of a micro-kernel for a tile of weights and a panel of columns.
 
         ``result`` is the first element and the distance of its lines; ``rows`` and ``columns`` exist.
+        ``finishing`` are the arguments of an epilogue.
         """
         e, width = walk.e, str(WIDTH * self.lanes)
         arguments = (
@@ -276,10 +297,10 @@ class Im2colForward(Im2colKernel):
             *(f"ptr {result[0]}", f"i64 {result[1]}"),
             *(f"i64 {rows}", f"i64 {adding}"),
         )
-        masked = (*arguments, f"i64 {columns}")
+        masked = (*arguments, f"i64 {columns}", *finishing)
         e.when(
             e.test("eq", columns, width),
-            lambda: e.invoke(f"{walk.name}_product", *arguments),
+            lambda: e.invoke(f"{walk.name}_product", *arguments, *finishing),
             lambda: e.when(
                 e.test("sgt", columns, str(self.lanes)),
                 lambda: e.invoke(f"{walk.name}_edge", *masked),
@@ -304,21 +325,21 @@ class Im2colForward(Im2colKernel):
         e = walk.e
         first = e.times(image[0], e.times(walk["filters"], walk["windows"]))
         target = e.at(self.words.pointer(e, "out"), first, box.start)
-        self._sums(walk, box, slot, image[0], weight, (target, walk["windows"]), tiles)
+        self._sums(walk, box, slot, image, weight, (target, walk["windows"]), tiles)
 
     def _sums(
         self,
         walk: Im2colWriter,
         box: Box,
         slot: str,
-        image: Index,
+        image: tuple[Index, Index],
         weight: str,
         target: tuple[str, Index],
         tiles: tuple[Index, Index],
     ) -> None:
         """Write the sums of one box of one image to lines of a matrix."""
         e = walk.e
-        source = e.at(self.words.pointer(e, "data"), e.times(image, e.times(walk["channels"], walk["pixels"])))
+        source = e.at(self.words.pointer(e, "data"), e.times(image[0], e.times(walk["channels"], walk["pixels"])))
 
         def make(first: Index, channels: Index) -> str:
             if self.plain:
@@ -326,7 +347,7 @@ class Im2colForward(Im2colKernel):
             walk.fill_frame(slot, e.at(source, e.times(first, walk["pixels"])), channels, box)
             return slot
 
-        self._blocks(walk, slot, make, (box.columns, box), "0", weight, target, tiles)
+        self._blocks(walk, slot, make, (box.columns, box), "0", weight, target, tiles, image[1])
 
     def _several(
         self,
@@ -361,23 +382,24 @@ class Im2colForward(Im2colKernel):
 
         columns = e.times(count, walk["windows"])
         image_step = apart if self.plain else walk["frame_size"]
-        self._blocks(walk, slot, make, (columns, box), image_step, weight, (result, walk["columns_line"]), tiles)
+        self._blocks(walk, slot, make, (columns, box), image_step, weight, (result, walk["columns_line"]), tiles, group)
 
         def row(number: Index) -> None:
             def one(image: Index) -> None:
                 place = e.plus(e.times(walk.image(e.plus(first, image), group), walk["filters"]), number)
                 found = e.at(result, e.times(number, walk["columns_line"]), e.times(image, walk["windows"]))
-                self._put_line(walk, place, found)
+                self._put_line(walk, place, found, e.plus(e.times(group, walk["filters"]), number))
 
             e.for_each("0", count, one)
 
         rows = [e.times(tile, str(self.rows)) for tile in tiles]
         e.for_each(rows[0], e.least(rows[1], walk["filters"]), row)
 
-    def _put_line(self, walk: Im2colWriter, place: Index, found: str) -> None:
+    def _put_line(self, walk: Im2colWriter, place: Index, found: str, channel: Index) -> None:
         """Write the code that puts the sums of one filter of one image, numbered by ``place``, to the output."""
         e = walk.e
-        walk.copy_line(e.at(self.words.pointer(e, "out"), e.times(place, walk["windows"])), found)
+        finish = None if self.epilogue is None else Finish(self.epilogue, e, walk.context)
+        walk.copy_line(e.at(self.words.pointer(e, "out"), e.times(place, walk["windows"])), found, finish, channel)
 
     def _blocks(
         self,
@@ -389,6 +411,7 @@ class Im2colForward(Im2colKernel):
         weight: str,
         target: tuple[str, Index],
         tiles: tuple[Index, Index],
+        group_number: Index,
     ) -> None:
         """Write the loop over blocks of channels: their columns, and the product with the filters of some tiles.
 
@@ -410,6 +433,7 @@ class Im2colForward(Im2colKernel):
             channels = e.least(walk["block"], e.minus(walk["channels"], first))
             seen = make(first, channels)
             adding = e.assign(f"zext i1 {e.test('sgt', first, '0')} to i64")
+            complete = e.assign(f"zext i1 {e.test('eq', e.plus(first, channels), walk['channels'])} to i64")
             depth = e.times(channels, walk["taps"])
             numbers = e.at(weight, e.times(e.times(first, walk["taps"]), str(self.rows)))
 
@@ -420,7 +444,12 @@ class Im2colForward(Im2colKernel):
                     e.at(panels, e.times(e.minus(column, start), depth)),
                 )
                 place = e.at(result, e.times(row, result_line), column), result_line
-                self._multiply(walk, depth, operands, place, e.minus(walk["filters"], row), adding, count)
+                finishing: tuple[str, ...] = ()
+                if self.epilogue is not None and not self.joined:
+                    channel = e.plus(e.times(group_number, walk["filters"]), row)
+                    finishing = f"ptr {walk.context}", f"i64 {channel}", f"i64 {complete}"
+                left = e.minus(walk["filters"], row)
+                self._multiply(walk, depth, operands, place, left, adding, count, finishing)
 
             def group(start: Index) -> None:
                 stop = e.least(columns, e.plus(start, group_width))
@@ -439,149 +468,3 @@ class Im2colForward(Im2colKernel):
             e.for_each("0", columns, group, group_width)
 
         e.for_each("0", walk["channels"], block, walk["block"])
-
-
-@dataclasses.dataclass(frozen=True)
-class Im2colDataGrad(Im2colKernel):
-    """The kernel of the data gradient; an item of its range is a block of channels of one group of an image.
-
-    Weights times gradients are columns, which are then added up to the data (col2im). ``rows`` elements of columns are
-    a tile. If images are ``joined``, an item is a block of channels of some small images.
-    """
-
-    rows: int
-    known: KnownTaps
-    joined: bool = False
-
-    def write(self, name: str) -> str:
-        """Return the module's LLVM IR."""
-        walk = Im2colWriter(name, self, BACKWARD)
-        e = walk.e
-        out_grad, packed, out = [BACKWARD.pointer(e, operand) for operand in ("out_grad", "packed", "out")]
-        walk.number.update({word: BACKWARD.index(e, word) for word in ("blocks", "tiles", "depth")})
-        several_boxes = e.test("ne", BACKWARD.index(e, "adding"), "0")
-
-        def place(block: Index) -> tuple[Index, Index]:
-            """Return the first channel of a block, and the number of its channels."""
-            first = e.times(block, walk["block"])
-            return first, e.least(walk["block"], e.minus(walk["channels"], first))
-
-        def weight_of(group: Index, block: Index) -> str:
-            tiles = e.times(walk["tiles"], e.times(walk["filters"], str(self.rows)))
-            return e.at(packed, e.times(e.plus(e.times(group, walk["blocks"]), block), tiles))
-
-        def source_of(image: Index) -> str:
-            return e.at(out_grad, e.times(image, e.times(walk["filters"], walk["windows"])))
-
-        def target_of(image: Index, first: Index) -> str:
-            return e.at(out, e.times(e.plus(e.times(image, walk["channels"]), first), walk["pixels"]))
-
-        def several(index: Index, slot: str) -> None:
-            rest, block = e.split(index, walk["blocks"])
-            images, group = e.split(rest, walk["groups"])
-            start, count = walk.some_images(images)
-            gradients, line = e.at(slot, walk["joined_at"]), walk["columns_line"]
-
-            def copy(number: Index) -> None:
-                source = source_of(walk.image(e.plus(start, number), group))
-                into = e.at(gradients, e.times(number, walk["windows"]))
-
-                def filter_(at: Index) -> None:
-                    walk.copy_line(e.at(into, e.times(at, line)), e.at(source, e.times(at, walk["windows"])))
-
-                e.for_each("0", walk["filters"], filter_)
-
-            e.for_each("0", count, copy)
-            first, channels = place(block)
-            columns = e.at(slot, walk["columns_at"])
-            total = e.times(count, walk["windows"])
-            elements = e.times(channels, walk["taps"])
-            self._multiply(walk, (gradients, line), (columns, line), weight_of(group, block), total, elements)
-
-            def collect(number: Index) -> None:
-                target = target_of(walk.image(e.plus(start, number), group), first)
-                lines = e.at(columns, e.times(number, walk["windows"]))
-                self._collect(walk, walk.box(("0", "0", "0")), slot, (lines, line), target, channels)
-
-            e.for_each("0", count, collect)
-
-        def item(index: Index, slot: str) -> None:
-            image, block = e.split(index, walk["blocks"])
-            first, channels = place(block)
-            source, target = source_of(image), target_of(image, first)
-            _, group = e.split(image, walk["groups"])
-            weight = weight_of(group, block)
-            e.when(several_boxes, lambda: e.clear_exactly(target, e.times(channels, walk["pixels"])))
-            walk.for_each_box(lambda box: self._box(walk, box, slot, source, weight, target, channels))
-
-        body = several if self.joined else item
-        in_slot(e, BACKWARD, lambda slot: e.for_each("%lo", "%hi", lambda index: body(index, slot)))
-        routines = walk.routines("product", "narrow", rows=self.rows)
-        return module(*routines, collect(f"{name}_collect", self.lanes, self.dtype, BACKWARD, self.known), e)
-
-    def _box(
-        self, walk: Im2colWriter, box: Box, slot: str, source: str, weight: str, target: str, channels: Index
-    ) -> None:
-        """Write the code for one box: its columns, summed over blocks of filters, and their sums in the data."""
-        e = walk.e
-        columns, line = e.at(slot, walk["columns_at"]), walk["columns_line"]
-        elements = e.times(channels, walk["taps"])
-        gradients = e.at(source, box.start), walk["windows"]
-        self._multiply(walk, gradients, (columns, line), weight, box.columns, elements)
-        self._collect(walk, box, slot, (columns, line), target, channels)
-
-    def _multiply(
-        self,
-        walk: Im2colWriter,
-        source: tuple[str, Index],
-        target: tuple[str, Index],
-        weight: str,
-        count: Index,
-        elements: Index,
-    ) -> None:
-        """Write the products of weights and gradients, summed over blocks of filters; matrices have lines."""
-        e = walk.e
-        columns, line = target
-        tile_size = e.times(walk["filters"], str(self.rows))
-
-        def block(first: Index) -> None:
-            depth = e.least(walk["depth"], e.minus(walk["filters"], first))
-            adding = e.assign(f"zext i1 {e.test('sgt', first, '0')} to i64")
-            gradients = e.at(source[0], e.times(first, source[1]))
-            numbers = e.at(weight, e.times(first, str(self.rows)))
-
-            # tile after tile, so that the result is stored along its lines
-            def tile(number: Index) -> None:
-                row = e.times(number, str(self.rows))
-
-                def panel(column: Index, some: Index | None) -> None:
-                    walk.product(
-                        some,
-                        *(f"i64 {depth}", f"ptr {e.at(numbers, e.times(number, tile_size))}"),
-                        f"i64 {self.rows}",
-                        *(f"ptr {e.at(gradients, column)}", f"i64 {source[1]}"),
-                        *(f"ptr {e.at(columns, e.times(row, line), column)}", f"i64 {line}"),
-                        *(f"i64 {e.minus(elements, row)}", f"i64 {adding}"),
-                    )
-
-                walk.panels(count, panel)
-
-            e.for_each("0", walk["tiles"], tile)
-
-        e.for_each("0", walk["filters"], block, walk["depth"])
-
-    def _collect(
-        self, walk: Im2colWriter, box: Box, slot: str, matrix: tuple[str, Index], target: str, channels: Index
-    ) -> None:
-        """Write the calls that add the columns of a box to the data of some channels."""
-        e = walk.e
-        columns, line = matrix
-        where = [f"i64 {number}" for number in (*box.first, *box.sizes)]
-
-        def collect(c: Index) -> None:
-            lines = e.at(columns, e.times(e.times(c, walk["taps"]), line))
-            pointers = e.at(target, e.times(c, walk["pixels"])), lines
-            known = [f"ptr {pointer}" for pointer in pointers]
-            e.invoke(f"{walk.name}_collect", "ptr %table", *known, f"i64 {line}", f"ptr {slot}", *where)
-
-        e.for_each("0", channels, collect)

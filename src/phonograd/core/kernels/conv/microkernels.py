@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from ...base.dtypes import DType
 from ...lower.ir.function_builder import Index, Value
+from ..epilogue import Epilogue, Finish, write_stores
 from ..routine import Routine
 from ..target import Machine
 
@@ -43,6 +44,7 @@ def product(
     masked: bool,
     multiply_add: Callable[..., Value] = Routine.fma,
     lines: bool = False,
+    epilogue: Epilogue | None = None,
 ) -> Routine:
     """Return the routine of a product; ``multiply_add(routine, first, second, sum)`` writes one step of a sum.
 
@@ -50,13 +52,16 @@ def product(
     of the first operand has ``rows`` scalars); the number of existing lines of the result; and whether to add to the
     result. The result is ``width`` vectors wide. If ``masked``, it has ``%columns`` existing lanes, and if it is one
     vector wide, the second operand is not read beyond them. If ``lines``, the lines of the first operand are its rows;
-    of those that do not exist in the result, the last existing one is read.
+    of those that do not exist in the result, the last existing one is read. With an ``epilogue``, its operands, the
+    number of the first line among all channels, and whether the sums are complete are the last arguments.
     """
     arguments = (
         "i64 %depth, ptr noalias %first, i64 %first_line, ptr noalias %second, i64 %second_line, "
         "ptr noalias %result, i64 %result_line, i64 %rows, i64 %add"
     )
-    e = Routine(name, lanes, dtype, arguments + (", i64 %columns" if masked else ""), inner=not masked)
+    arguments += ", i64 %columns" if masked else ""
+    arguments += "" if epilogue is None else ", ptr noalias %context, i64 %channel, i64 %complete"
+    e = Routine(name, lanes, dtype, arguments, inner=not masked)
     mask = e.below(e.minus("%columns", str((width - 1) * lanes))) if masked else None
 
     def get(pointer: str, vector: int, exactly: bool = True) -> Value:
@@ -90,18 +95,26 @@ def product(
 
     sums = e.loop("0", "%depth", "1", [e.zeros()] * (rows * width), step)
 
-    def write(adding: bool) -> None:
+    def write(adding: bool, finish: Finish | None) -> None:
         for row in range(rows):
 
             def line(row: int = row) -> None:
                 target = e.at("%result", e.times(str(row), "%result_line"))
+                operands = {} if finish is None else finish.row(e.plus("%channel", str(row)))
                 for vector in range(width):
                     value = sums[row * width + vector]
-                    put(target, vector, e.add(get(target, vector), value) if adding else value)
+                    value = e.add(get(target, vector), value) if adding else value
+                    if finish is not None:
+                        part = mask if vector == width - 1 else None
+                        value = finish.value(operands, value, target, str(vector * lanes), part)
+                    put(target, vector, value)
 
             e.when(e.test("slt", str(row), "%rows"), line)
 
-    e.when(e.test("ne", "%add", "0"), lambda: write(True), lambda: write(False))
+    def write_sums(finish: Finish | None) -> None:
+        e.when(e.test("ne", "%add", "0"), lambda: write(True, finish), lambda: write(False, finish))
+
+    write_stores(epilogue, e, write_sums)
     return e
 
 

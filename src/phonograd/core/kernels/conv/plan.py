@@ -16,7 +16,8 @@ from . import channels_last_plan, direct_plan, planes, winograd_plan
 from .adjoint import adjoint_values, known_taps, line_buffer
 from .few_weights_grad import COMBINE_DOTS, DOTS, CombineDots, FewWeightsGrad
 from .geometry import Frame, Geometry, box_of, evenly, geometry, round_up, steps_of
-from .im2col import BACKWARD, FORWARD, Im2colDataGrad, Im2colForward
+from .im2col import FORWARD, Im2colForward
+from .im2col_data_grad import BACKWARD, Im2colDataGrad
 from .im2col_weight_grad import COMBINE, WEIGHTS, CombineSums, Im2colWeightGrad
 from .microkernels import WIDTH, dot_tile, most_rows
 from .padding import frame_values

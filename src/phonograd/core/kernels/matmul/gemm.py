@@ -26,6 +26,7 @@ from typing import NamedTuple
 from ...base import processor
 from ...base.dtypes import HALVES, DType, compute_dtype
 from ...lower.ir.function_builder import Value
+from ..epilogue import Epilogue
 from ..launch import Launch, Plan, Reference
 from ..routine import Routine, module
 from ..target import Machine
@@ -456,6 +457,13 @@ class Gemm:
 
     dtype: DType
     machine: Machine
+    epilogue: Epilogue | None = dataclasses.field(default=None, kw_only=True)
+
+    def finished(self, epilogue: Epilogue) -> Gemm | None:
+        """Return the kernel with an epilogue."""
+        if self.epilogue or epilogue.dtype != self.dtype:
+            return None
+        return dataclasses.replace(self, epilogue=epilogue)
 
     @property
     def lhs(self) -> DType:

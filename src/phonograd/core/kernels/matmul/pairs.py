@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 from ...base.dtypes import BFLOAT16, FLOAT32, INT32
 from ...lower.ir.function_builder import Index, Value
+from ..epilogue import Epilogue
 from ..launch import Launch, Plan, Reference, Words, align_up, operand
 from ..routine import Routine, module
 from ..target import Machine
@@ -225,6 +226,9 @@ class PairGemm(Gemm):
 
     exact: bool = False
     """Whether it multiplies without the instruction."""
+
+    def finished(self, epilogue: Epilogue) -> None:
+        """Return None: one of two kernels computes the result, and which one is known at run time."""
 
     def multiply_add(self, e: Routine, first: Value, second: Value, total: Value) -> Value:
         """Return one step of a sum of products.

@@ -11,6 +11,7 @@ from typing import NamedTuple, Protocol
 
 from ...base.dtypes import DType
 from ...lower.ir.function_builder import Index, Value
+from ..epilogue import Epilogue, Finish, entry, write_stores
 from ..launch import Words
 from ..routine import Routine
 from .packing import for_each_panel, pack_routines, part, square_side
@@ -56,12 +57,23 @@ class Geometry(Protocol):
     def tile_rows(self) -> int:
         """Greatest number of rows in a tile: a power of two."""
 
+    @property
+    def epilogue(self) -> Epilogue | None:
+        """The operators that are applied to the result."""
+
     def multiply_add(self, e: Routine, first: Value, second: Value, total: Value) -> Value:
         """Return one step of a sum of products."""
 
 
 def product_routines(kernel: Geometry, name: str) -> list[Routine]:
     """Return the routines of a module whose last function, ``name``, multiplies matrices."""
+    if kernel.epilogue is None:
+        return _routines(kernel, name)
+    body = f"{name}_body"
+    return [*_routines(kernel, body), entry(name, kernel.epilogue, body)]
+
+
+def _routines(kernel: Geometry, name: str) -> list[Routine]:
     widths = range(1, WIDTH + 1)
     tiles = [_tile(kernel, f"{name}_tile", height, width) for height in _heights(kernel) for width in widths]
     tiles += [_tile(kernel, f"{name}_copying", kernel.tile_rows, width, copies=True) for width in widths[1:]]
@@ -74,6 +86,10 @@ def _heights(kernel: Geometry) -> list[int]:
     return [kernel.tile_rows >> shift for shift in range(kernel.tile_rows.bit_length())]
 
 
+#: arguments of routines that apply an epilogue: the place of what they store in the result, and whether it is complete
+_FINISHING = ", ptr noalias %context, i64 %place_row, i64 %place_column, i64 %complete"
+
+
 def _tile(kernel: Geometry, name: str, height: int, width: int, copies: bool = False) -> Routine:
     """Return the routine of a tile: ``out = old + lhs · rhs`` for some rows and some vectors side by side.
 
@@ -84,6 +100,7 @@ def _tile(kernel: Geometry, name: str, height: int, width: int, copies: bool = F
         "i64 %terms, ptr noalias %lhs, i64 %lhs_row, i64 %lhs_term, ptr noalias %rhs, i64 %rhs_term, "
         "ptr %old, i64 %old_row, ptr %out, i64 %out_row, ptr %soon, i64 %soon_term"
     )
+    arguments += _FINISHING if kernel.epilogue else ""
     is_inner = height == kernel.tile_rows
     e = Routine(f"{name}_{height}_{width}", kernel.lanes, kernel.dtype, arguments, inner=is_inner)
     read = kernel.rhs if copies else kernel.dtype
@@ -106,12 +123,20 @@ def _tile(kernel: Geometry, name: str, height: int, width: int, copies: bool = F
         return found
 
     sums = e.loop("0", "%terms", "1", [e.zeros()] * (height * width), term)
-    for row in range(height):
-        old, out = [e.at(f"%{name}", e.times(str(row), f"%{name}_row")) for name in ("old", "out")]
-        for vector in range(width):
-            offset = str(vector * e.lanes)
-            # turn sums of -0 into 0 before every store, so that adding them to ``old`` gives the same bits
-            e.store(out, offset, e.add(e.get(old, offset), e.add(e.zeros(), sums[row * width + vector])))
+
+    def write(finish: Finish | None) -> None:
+        for row in range(height):
+            old, out = [e.at(f"%{name}", e.times(str(row), f"%{name}_row")) for name in ("old", "out")]
+            operands = {} if finish is None else finish.row(e.plus("%place_row", str(row)))
+            for vector in range(width):
+                offset = str(vector * e.lanes)
+                # turn sums of -0 into 0 before every store, so that adding them to ``old`` gives the same bits
+                value = e.add(e.get(old, offset), e.add(e.zeros(), sums[row * width + vector]))
+                if finish is not None:
+                    value = finish.value(operands, value, out, offset, column=e.plus("%place_column", offset))
+                e.store(out, offset, value)
+
+    write_stores(kernel.epilogue, e, write)
     return e
 
 
@@ -124,6 +149,7 @@ def _line(kernel: Geometry) -> Routine:
         "i64 %terms, ptr noalias %lhs, i64 %lhs_term, ptr noalias %rhs, i64 %rhs_column, i64 %columns, "
         "ptr %old, ptr %out"
     )
+    arguments += _FINISHING if kernel.epilogue else ""
     side = square_side(kernel.dtype, kernel.lanes)
     e = Routine("line", side, kernel.dtype, arguments)
     firsts = [str(side * group) for group in range(LINE_GROUPS)]
@@ -155,8 +181,16 @@ def _line(kernel: Geometry) -> Routine:
 
     sums = e.loop("0", squares, str(side), [e.zeros()] * LINE_GROUPS, square)
     sums = e.loop(squares, "%terms", "1", sums, single)
-    for first, mask, total in zip(firsts, masks, sums, strict=True):
-        e.store_where("%out", first, e.add(e.get_where("%old", mask, first), e.add(e.zeros(), total)), mask)
+
+    def write(finish: Finish | None) -> None:
+        operands = {} if finish is None else finish.row("%place_row")
+        for first, mask, total in zip(firsts, masks, sums, strict=True):
+            value = e.add(e.get_where("%old", mask, first), e.add(e.zeros(), total))
+            if finish is not None:
+                value = finish.value(operands, value, "%out", first, mask, e.plus("%place_column", first))
+            e.store_where("%out", first, value, mask)
+
+    write_stores(kernel.epilogue, e, write)
     return e
 
 
@@ -165,18 +199,26 @@ def _copy_part(kernel: Geometry) -> Routine:
     arguments = (
         "ptr noalias %tile, i64 %tile_row, ptr %old, i64 %old_row, ptr %out, i64 %out_row, i64 %rows, i64 %columns"
     )
+    arguments += _FINISHING if kernel.epilogue else ""
     e = Routine("copy_part", kernel.lanes, kernel.dtype, arguments)
 
-    def row(number: Index) -> None:
-        tile, old, out = [e.at(f"%{name}", e.times(number, f"%{name}_row")) for name in ("tile", "old", "out")]
+    def write(finish: Finish | None) -> None:
+        def row(number: Index) -> None:
+            tile, old, out = [e.at(f"%{name}", e.times(number, f"%{name}_row")) for name in ("tile", "old", "out")]
+            operands = {} if finish is None else finish.row(e.plus("%place_row", number))
 
-        def vector(column: Index) -> None:
-            mask = e.below(e.minus("%columns", column))
-            e.store_where(out, column, e.add(e.get_where(old, mask, column), e.get(tile, column)), mask)
+            def vector(column: Index) -> None:
+                mask = e.below(e.minus("%columns", column))
+                value = e.add(e.get_where(old, mask, column), e.get(tile, column))
+                if finish is not None:
+                    value = finish.value(operands, value, out, column, mask, e.plus("%place_column", column))
+                e.store_where(out, column, value, mask)
 
-        e.for_each("0", "%columns", vector, str(e.lanes))
+            e.for_each("0", "%columns", vector, str(e.lanes))
 
-    e.for_each("0", "%rows", row)
+        e.for_each("0", "%rows", row)
+
+    write_stores(kernel.epilogue, e, write)
     return e
 
 
@@ -202,6 +244,7 @@ class _Product:
         words = kernel.dtype.itemsize * kernel.lanes * WIDTH // 8
         self.panel, self.tile = e.scratch(DEPTH * words), e.scratch(kernel.tile_rows * words)
         self.zeros = e.scratch(words)
+        self.context = "" if kernel.epilogue is None else kernel.epilogue.context(e)
         e.clear(self.zeros, str(kernel.lanes * WIDTH))
         e.for_each("%lo", "%hi", self._task)
 
@@ -228,6 +271,9 @@ class _Product:
         self.first_column, self.columns = part(
             e, column_block, self.word("column_blocks"), self.word("columns"), e.lanes
         )
+        #: the numbers of the first row and column among those of all matrices of the inner batch axis
+        self.place_row = e.plus(e.times(inner, self.word("rows")), self.first_row)
+        self.place_column = e.plus(e.times(inner, self.word("columns")), self.first_column)
         self.lhs_row, self.lhs_term = self.word("lhs_row"), self.word("lhs_term")
         self.rhs_term, self.rhs_column = self.word("rhs_term"), self.word("rhs_column")
         self.out_row = self.word("out_row")
@@ -254,6 +300,8 @@ class _Block:
         self.kernel = product.kernel
         self.routine = e = product.routine
         self.depth = e.least(product.word("block_terms"), e.minus(terms, first))
+        #: whether no block of terms follows
+        self.complete = e.test("sge", e.plus(first, self.depth), terms)
         later = e.test("ne", first, "0")
         self.old = product.pointer(later, product.out, product.old)
         self.old_row = e.select_index(later, product.out_row, product.old_row)
@@ -295,7 +343,7 @@ class _Block:
             numbers += [f"ptr {start}", f"i64 {product.rhs_column}"]
             numbers.append(f"i64 {e.least(step, e.minus(product.columns, column))}")
             place = [f"ptr {e.at(self.old, e.times(column, self.old_column))}", f"ptr {e.at(product.out, column)}"]
-            e.invoke("line", *numbers, *place)
+            e.invoke("line", *numbers, *place, *self._finishing("0", column, self.complete))
 
         e.when(
             e.logical_and(turned, e.test("eq", product.rows, "1")),
@@ -345,6 +393,15 @@ class _Block:
             e.for_each(start, stop, tiles, str(height))
             start = stop
 
+    def _finishing(self, row: Index, column: Index, complete: str) -> list[str]:
+        """Return the arguments of an epilogue at a place in the task."""
+        e, product = self.routine, self.product
+        if not product.context:
+            return []
+        places = e.plus(product.place_row, row), e.plus(product.place_column, column)
+        numbers = *places, e.assign(f"zext i1 {complete} to i64")
+        return [f"ptr {product.context}", *[f"i64 {number}" for number in numbers]]
+
     def _tile(self, name: str, height: int, row: Index, panel: _Panel, soon: tuple[str, Index]) -> None:
         """Write the call of a tile; a tile beyond the edge of the result goes through scratch memory."""
         e, product = self.routine, self.product
@@ -360,10 +417,11 @@ class _Block:
         to_out = [f"ptr {product.pointer(panel.whole, out, product.tile)}"]
         to_out.append(f"i64 {e.select_index(panel.whole, product.out_row, panel.padded)}")
         ahead = [f"ptr {soon[0]}", f"i64 {soon[1]}"]
+        finishing = self._finishing(row, panel.column, e.logical_and(self.complete, panel.whole))
         least = 2 if name == "copying" else 1
 
         def call(count: int) -> None:
-            e.invoke(f"{e.name}_{name}_{height}_{count}", *operands, *from_out, *to_out, *ahead)
+            e.invoke(f"{e.name}_{name}_{height}_{count}", *operands, *from_out, *to_out, *ahead, *finishing)
 
         def fewer(count: int) -> None:
             if count == least:
@@ -374,5 +432,6 @@ class _Block:
         fewer(WIDTH)
         rest = [f"ptr {product.tile}", f"i64 {panel.padded}", f"ptr {old}", f"i64 {self.old_row}", f"ptr {out}"]
         rest += [f"i64 {product.out_row}", f"i64 {height}", f"i64 {panel.width}"]
+        rest += self._finishing(row, panel.column, self.complete)
         if name == "tile":
             e.when(panel.whole, lambda: None, lambda: e.invoke("copy_part", *rest))

@@ -13,6 +13,7 @@ from ...base.dtypes import FLOAT32, INT32
 from ...lower.ir.function_builder import Index, Value
 from ..conv.im2col import BOX_WORDS, JOINED_WORDS, Box, Im2colForward, Im2colWriter
 from ..conv.padding import FRAME_WORDS
+from ..epilogue import Epilogue
 from ..launch import Words
 from ..routine import Routine
 from ..scratch import SLOT_WORDS
@@ -36,6 +37,9 @@ class QuantizedForward(Im2colForward):
     dot: Dot = PAIRS
     finish: Finish = REAL
 
+    def finished(self, epilogue: Epilogue) -> None:
+        """Return None: sums are finished otherwise."""
+
     def multiply_add(self, e: Routine, first: Value, second: Value, total: Value) -> Value:
         """Return one step of a sum of products; the first operand is the weights."""
         return self.dot.write(e, first, second, total)
@@ -52,7 +56,7 @@ class QuantizedForward(Im2colForward):
         """Write the code for one box of one image: its sums, and the finished elements of each filter."""
         e = walk.e
         sums, line = e.at(slot, walk["joined_at"]), walk["columns_line"]
-        self._sums(walk, box, slot, image[0], weight, (sums, line), tiles)
+        self._sums(walk, box, slot, image, weight, (sums, line), tiles)
         rows = [e.times(tile, str(self.rows)) for tile in tiles]
 
         def row(number: Index) -> None:
@@ -63,10 +67,9 @@ class QuantizedForward(Im2colForward):
 
         e.for_each(rows[0], e.least(rows[1], walk["filters"]), row)
 
-    def _put_line(self, walk: Im2colWriter, place: Index, found: str) -> None:
+    def _put_line(self, walk: Im2colWriter, place: Index, found: str, channel: Index) -> None:
         """Write the finished elements of one filter of one of several joined images."""
         e = walk.e
-        _, channel = e.split(place, e.times(walk["groups"], walk["filters"]))
         self._finish_line(walk, channel, e.times(place, walk["windows"]), found, walk["windows"])
 
     def _finish_line(self, walk: Im2colWriter, channel: Index, first: Index, sums: str, count: Index) -> None:

@@ -361,6 +361,7 @@ class TiledForward(QuantizedForward):
         rows: Index,
         adding: Index,
         columns: Index,
+        finishing: tuple[str, ...],
     ) -> None:
         """Write the call of a micro-kernel: sums have room for all columns of a panel, and all rows of a tile."""
         arguments = (
