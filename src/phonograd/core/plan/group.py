@@ -170,6 +170,7 @@ class Group:
         "layouts",
         "members",
         "memory",
+        "readers",
         "reads",
         "reduced",
         "row_space",
@@ -211,7 +212,9 @@ class Group:
         self.deepest = 0
         #: whether no other node may join
         self.is_complete = False
-        #: whether other groups read some value from memory
+        #: groups that read some value from memory
+        self.readers: list[Group] = []
+        #: whether steps that are no groups do
         self.is_read = False
 
     # -- conditions
