@@ -187,7 +187,8 @@ _BLOCKED = 192
 def _symmetric_product(A: Array, *, transpose: bool) -> Array:
     """Return ``A * transpose(A)``, or ``transpose(A) * A`` with ``transpose``."""
     turned = np.swapaxes(A, -1, -2)
-    return np.matmul(turned, A) if transpose else np.matmul(A, turned)
+    out: Array = np.matmul(turned, A) if transpose else np.matmul(A, turned)
+    return out
 
 
 @_symmetric_product.infer
@@ -207,7 +208,8 @@ def _triangular_product(A: Array, B: Array, *, transpose: bool, rightside: bool,
     """Return ``op(A) * B`` for triangular A, or ``B * op(A)`` with ``rightside``."""
     factor = np.tril(A) if lower else np.triu(A)
     factor = np.swapaxes(factor, -1, -2) if transpose else factor
-    return np.matmul(B, factor) if rightside else np.matmul(factor, B)
+    out: Array = np.matmul(B, factor) if rightside else np.matmul(factor, B)
+    return out
 
 
 @_triangular_product.infer
