@@ -31,7 +31,7 @@ from phonograd.core.derive import gradient
 from phonograd.core.kernels.matmul import gemm
 from phonograd.core.plan import cache, loops, partition, promotion
 from phonograd.core.trace import novelty
-from phonograd.core.trace.trace import LOCAL, ImmediateTrace, Trace, ready_trace
+from phonograd.core.trace.trace import LOCAL, Trace, ready_trace
 from phonograd.profiler import profile
 
 from ..core.plan.programs import same_bits
@@ -234,9 +234,10 @@ def promoted() -> Iterator[None]:
 @contextlib.contextmanager
 def immediate() -> Iterator[None]:
     """Compute operators that are not recorded when they are called, as in programs that are always new."""
-    LOCAL.trace.flush(end=True)
     with tiers("background"), mock.patch.object(novelty, "MANY_NEW", 0):
-        LOCAL.trace = ImmediateTrace()
+        # the trace that follows is an immediate one, and machine code, which makes nodes, is told so
+        LOCAL.trace.flush(end=True)
+        assert LOCAL.trace.is_immediate
         yield
     LOCAL.trace.flush(end=True)
     LOCAL.trace = Trace()

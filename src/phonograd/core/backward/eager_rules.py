@@ -154,8 +154,10 @@ class _Rule:
                     node = node.inputs[0]
                 values[place] = known[node]
         values += self.constants
+        get, append = values.__getitem__, values.append
         for function, places in self.calls:
-            values.append(function(*[values[place] for place in places]))
+            # before Python 3.12, a comprehension is a call of a function
+            append(function(*map(get, places)))
         found: list[Any] = []
         for result in self.results:
             if result.__class__ is int:
