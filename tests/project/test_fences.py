@@ -30,6 +30,7 @@ FENCES: dict[str, dict[str, str]] = {
     },
     "mapped memory": {
         "core/run/elf_loader.py": "machine code lies in pages of its own, which are made executable",
+        "core/run/memory_pool.py": "large zeros lie in pages of their own, which take no memory before they are written",
     },
     "reference counts": {
         "core/trace/liveness.py": "which arrays of a trace are alive",
@@ -202,6 +203,7 @@ PROMISED = {
     "base.py",
     "compat/private.py",
     "core/base/fork.py",
+    "core/run/memory_pool.py",
     "runtime.py",
     "profiler/memory.py",
     "core/run/thread_pool.py",
