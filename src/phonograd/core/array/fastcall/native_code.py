@@ -355,6 +355,27 @@ class _Key:
         return ()
 
 
+def _compute_at_once(f: Code, at_once: str) -> None:
+    """Write the call of the function that computes single calls, if the list has one; go on if it returns None."""
+    some = f.assign(f"icmp sgt i64 {f.api('PyList_Size', f'ptr {at_once}', 'error')}, 0")
+    f.line(f"br i1 {some}, label %at_once, label %node")
+    f.label("at_once")
+    f.leave_if_null(f.call("trace_here"), "slow")
+    f.leave_if(is_recording(f, "error"), "node")
+    # the list may be emptied meanwhile
+    computing = f.api("PyList_GetItem", f"ptr {at_once}, i64 0", "error")
+    f.api("Py_IncRef", f"ptr {computing}")
+    computed = f.call_on(computing, "ptr %arguments, i64 %count, ptr %names")
+    f.release(computing)
+    f.leave_if_null(computed, "error")
+    f.leave_if(f.same(computed, "none"), "declined")
+    f.give(computed)
+    f.label("declined")
+    f.release(computed)
+    f.line("br label %node")
+    f.label("node")
+
+
 def _call(offsets: dict[str, int]) -> str:
     """Return the function of an operator called by name, with arrays first and parameters by keyword.
 
@@ -382,23 +403,7 @@ def _call(offsets: dict[str, int]) -> str:
     f.label("counted")
     named = f.assign(f"load i64, ptr {cell}, align 8")
     f.leave_if(f.assign(f"icmp eq i64 {f.plus('%count', named)}, 0"), "slow")
-    some = f.assign(f"icmp sgt i64 {f.api('PyList_Size', f'ptr {at_once}', 'error')}, 0")
-    f.line(f"br i1 {some}, label %at_once, label %node")
-    f.label("at_once")
-    f.leave_if_null(f.call("trace_here"), "slow")
-    f.leave_if(is_recording(f, "error"), "node")
-    # the list may be emptied meanwhile
-    computing = f.api("PyList_GetItem", f"ptr {at_once}, i64 0", "error")
-    f.api("Py_IncRef", f"ptr {computing}")
-    computed = f.call_on(computing, "ptr %arguments, i64 %count, ptr %names")
-    f.release(computing)
-    f.leave_if_null(computed, "error")
-    f.leave_if(f.same(computed, "none"), "declined")
-    f.give(computed)
-    f.label("declined")
-    f.release(computed)
-    f.line("br label %node")
-    f.label("node")
+    _compute_at_once(f, at_once)
     # any Python code may have run
     trace = f.call("trace_here")
     f.leave_if_null(trace, "slow")
