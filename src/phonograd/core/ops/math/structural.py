@@ -14,8 +14,8 @@ import numpy as np
 
 from ...base.devices import CPU, Context
 from ...base.dtypes import DType, convert_scalar, widen
-from ...graph.node import FORGOTTEN, Node, Shape, creation_facts, new_node, statistics, tensor_type
-from ...graph.operator import REGISTRY, Array, Operator, nothing, operator, single
+from ...graph.node import FORGOTTEN, Node, Shape, statistics
+from ...graph.operator import REGISTRY, Array, nothing, operator, single
 from ...lower.lowering import SUPPORTED, Constant, Elementwise
 
 __all__ = [
@@ -183,24 +183,15 @@ def detach(node: Node) -> Node:
         return node
     found = node.detached
     if found is None:
-        found = node.detached = _stand_in(_detach, node, (), False)
+        found = node.detached = single(_detach(node))
     return found
 
 
 def variable(node: Node, slot: int) -> Node:
     """Return the node of a gradient target; the trace maps ``slot`` to its variable."""
-    return _stand_in(_variable, detach(node) if node.marked else node, (slot,), True)
-
-
-def _stand_in(declared: Operator, node: Node, attributes: tuple[Any, ...], marked: bool) -> Node:
-    """Return the node of an operator that returns its input, as :meth:`Operator.apply` does in twice the time."""
-    key = (node,), attributes
-    found = declared.table.get(key)
-    if found is None:
-        statistics.nodes += 1
-        type_ = tensor_type(node.shape, node.dtype, node.context, marked, None)
-        found = declared.table.setdefault(key, new_node(declared, key[0], attributes, type_, *creation_facts()))
-    return single(found)
+    key = (detach(node) if node.marked else node,), (slot,)
+    found = _variable.table.get(key)
+    return found if type(found) is Node else single(_variable.apply(*key))
 
 
 def mark_recorded(node: Node) -> Node:
