@@ -133,7 +133,8 @@ class PlannerProcess:
         with theirs, open(os.devnull, "r+b") as nothing:
             places = [(os.POSIX_SPAWN_DUP2, theirs.fileno(), 0)]
             places += [(os.POSIX_SPAWN_DUP2, nothing.fileno(), place) for place in (1, 2)]
-            command = [sys.executable, "-I", "-W", "ignore", "-c", _PROGRAM, json.dumps([str(path) for path in sys.path])]
+            module_paths = json.dumps([str(path) for path in sys.path])
+            command = [sys.executable, "-I", "-W", "ignore", "-c", _PROGRAM, module_paths]
             process = os.posix_spawn(sys.executable, command, os.environ, file_actions=places)
         # it ends as soon as it has made the process that stays; the program may have waited for it
         with contextlib.suppress(ChildProcessError):
