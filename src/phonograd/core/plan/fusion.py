@@ -8,7 +8,6 @@ fused kernels: values element by element, folds, elements at indices, random num
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import partial
 from typing import NamedTuple
 
 from ..graph.node import Node, Shape
@@ -165,8 +164,8 @@ class Fusion:
             group.reduce(reduced)
             copies = self._again.plan(read, group)
             if copies is None:
-                self.write_operands([read], group)
-            operand = read if copies is None else copies.add_to(group, partial(self.write_operands, reader=group))
+                self.write_operands([read])
+            operand = read if copies is None else copies.add_to(group, self.write_operands)
         level = operand.level if isinstance(operand, Member) else 0
         self.values[node] = group.join(Member(node, expression, lowering, (operand,), FOLD, level + 1, 1.0))
         self._folding[space, reduced] = group
@@ -181,7 +180,7 @@ class Fusion:
         if before is None or home is None or before is home or home.sources.isdisjoint(before.sources):
             return self.new_group(stage, space)
         # another group folds the same memory, and no kernel reads its results yet: it can wait for this one
-        waits = before.stage < stage and self._can_wait(before) and not before.readers
+        waits = before.stage < stage and self._can_wait(before)
         if waits and before.accepts((read.layout,), reduced=reduced):
             self._delay(before, stage)
             return before
@@ -210,7 +209,7 @@ class Fusion:
                 break
         else:
             group = self.new_group(stage, space)
-        self.write_operands([read], group)
+        self.write_operands([read])
         group.write(WriteTarget(read, node, place.offset, place.strides))
         return stage
 
@@ -259,10 +258,8 @@ class Fusion:
                 stage, near = needed, []
         for _, group in early:
             # it can wait for the other operands
-            moves = self._moves(group, stage, before)
-            if moves:
-                for each, later in moves.items():
-                    self._delay(each, later)
+            if group.stage < stage and group not in before and self._can_wait(group):
+                self._delay(group, stage)
                 near += [entry for entry in early if entry[1] is group]
         groups = [group for group in _nearest(near) if not group.ends_before(candidate.expression)]
         # another group that has some of the operands may be complete
@@ -332,9 +329,9 @@ class Fusion:
         settled: list[Member | Read] = []
         for operand in operands:
             if isinstance(operand, Copies):
-                operand = operand.add_to(group, partial(self.write_operands, reader=group))
+                operand = operand.add_to(group, self.write_operands)
             elif isinstance(operand, Read):
-                self.write(operand.source, group)
+                self.write(operand.source)
             settled.append(operand)
         self.values[node] = group.join(
             Member(node, expression, lowering, tuple(settled), role, level, weight, index_stride)
@@ -369,20 +366,17 @@ class Fusion:
         group = None if value is None else value.group
         return None if group is None or group.stage < self.floor else group
 
-    def write(self, node: Node, reader: Group | None = None) -> None:
-        """Write a value to memory, if a group computes it; all others are there. A step without a group may read it."""
+    def write(self, node: Node) -> None:
+        """Write a value to memory, if a group computes it; all others are there."""
         value = self.values.get(node)
         if value is not None and value.group is not None:
             value.is_written = True
-            if reader is None:
-                value.group.is_read = True
-            elif reader is not value.group and reader not in value.group.readers:
-                value.group.readers.append(reader)
+            value.group.is_read = True
 
-    def write_operands(self, reads: Iterable[Read], reader: Group | None = None) -> None:
+    def write_operands(self, reads: Iterable[Read]) -> None:
         """Write the values of some operands to memory."""
         for read in reads:
-            self.write(read.source, reader)
+            self.write(read.source)
 
     def ready(self, source: Node) -> int:
         """Return the first stage at which a value can be read from memory."""
@@ -418,25 +412,11 @@ class Fusion:
         return group
 
     def _can_wait(self, group: Group) -> bool:
-        """Return whether a group can move to a later stage, as far as no group reads its values."""
+        """Return whether a group can move to a later stage: no other kernel reads its results yet."""
         return self._can_delay and not group.is_read and not group.targets
 
-    def _moves(self, group: Group, stage: int, fixed: list[Group]) -> dict[Group, int]:
-        """Return the new stages of a group that moves to a stage, and of its readers; nothing if one of them cannot."""
-        moves: dict[Group, int] = {}
-        waiting = [(group, stage)]
-        while waiting:
-            each, later = waiting.pop()
-            if later <= max(each.stage, moves.get(each, 0)):
-                continue
-            if not self._can_wait(each) or each in fixed or len(moves) > LOOK_BACK:
-                return {}
-            moves[each] = later
-            waiting += [(reader, later + 1) for reader in each.readers]
-        return moves
-
     def _delay(self, group: Group, stage: int) -> None:
-        """Move a group to a later stage, before that of its readers."""
+        """Move a group to a later stage, while no other group reads its values."""
         self._open[group.stage, group.space].remove(group)
         group.stage = stage
         self._open.setdefault((stage, group.space), []).append(group)

@@ -170,7 +170,6 @@ class Group:
         "layouts",
         "members",
         "memory",
-        "readers",
         "reads",
         "reduced",
         "row_space",
@@ -212,9 +211,7 @@ class Group:
         self.deepest = 0
         #: whether no other node may join
         self.is_complete = False
-        #: groups that read some value from memory
-        self.readers: list[Group] = []
-        #: whether steps that are no groups do
+        #: whether other groups read some value from memory
         self.is_read = False
 
     # -- conditions
