@@ -300,7 +300,7 @@ def example(hint: Any) -> Any:
     if hasattr(hint, "_fields") or dataclasses.is_dataclass(hint):
         hints = typing.get_type_hints(hint)
         names = getattr(hint, "_fields", None) or [field.name for field in dataclasses.fields(hint)]
-        return hint(**{name: example(hints[name]) for name in names})
+        return hint(**{name: "exp" if name == "operator" else example(hints[name]) for name in names})
     return hint() if hint in (int, str, float, bool, bytes) else None
 
 
