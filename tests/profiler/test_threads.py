@@ -112,7 +112,7 @@ OPTIONS: list[dict[str, Any]] = [
 def test_profiles_that_stop_while_threads_work(options: dict[str, Any], tmp_path: Path) -> None:
     complete = options in OPTIONS[:4]
     with Crew():
-        for number in range(10 if "profile_memory" in options else 60):  # the search for arrays takes time
+        for number in range(3 if "profile_memory" in options else 60):  # the search for arrays takes time
             prof = profile(**options)
             with prof:
                 for _ in range(3):

@@ -86,6 +86,7 @@ def test_bits_are_those_of_this_processor(processor: Processor, here: dict[str, 
         np.testing.assert_allclose(found, array, rtol=0, atol=allowed * scale, err_msg=name)
 
 
+@pytest.mark.slow
 @every_processor
 def test_a_few_tests_pass(processor: Processor) -> None:
     _require(processor)
