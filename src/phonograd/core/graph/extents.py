@@ -58,7 +58,7 @@ def is_tracing() -> bool:
 
 
 class Questions:
-    """What a rule has asked of traced extents.
+    """The questions that a rule has asked of traced extents.
 
     Attributes
     ----------
@@ -86,7 +86,7 @@ _Terms = dict[tuple[str, ...], int]
 
 
 class _Traced:
-    """What traced whole and broken numbers have in common: a plain value, a formula, and the questions asked."""
+    """The base of traced integers and floats: a plain value, a formula, and the questions asked."""
 
     plain: Any
     questions: Questions
@@ -114,23 +114,23 @@ class _Traced:
         return other // self, other % self
 
     def to_float(self) -> Any:
-        """Return the number as a broken one."""
+        """Return the number as a float."""
         return _text(float(self.plain), f"float({_formula_of(self)})", self.questions)
 
 
 class Extent(_Traced, int):
-    """A whole number that follows from the shapes of arguments: a sum of products."""
+    """An integer that follows from the shapes of arguments: a sum of products."""
 
     terms: _Terms
 
     @property
     def formula(self) -> str:
-        """How it follows from the shapes."""
+        """The expression by which it follows from the shapes."""
         return _written(self.terms)
 
 
 class TracedFloat(_Traced, float):
-    """A broken number that follows from the shapes of arguments."""
+    """A float that follows from the shapes of arguments."""
 
     formula: str
 
@@ -174,7 +174,7 @@ def _text(value: Any, formula: str, questions: Questions) -> Any:
 
 
 def _operand(value: Any) -> tuple[Any, Any, _Terms | None] | None:
-    """Return the value, the number itself and, for a whole number, the terms of an operand; None if it is no number."""
+    """Return the value, the number itself and, for an integer, the terms of an operand; None if it is no number."""
     kind = value.__class__
     if kind is Extent:
         return value.plain, value, value.terms
