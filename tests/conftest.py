@@ -12,8 +12,12 @@ os.environ.setdefault("PHONOGRAD_TUNING", "off")
 
 import phonograd as mx
 from phonograd.core.array import single
+from phonograd.core.graph import generic
 from phonograd.core.trace.novelty import NOVELTY
 from phonograd.core.trace.trace import LOCAL, Trace
+
+# Patterns of extents are learned from the second combination on: few tests use more than two or three.
+generic.LEAST_EXTENTS = 2
 
 # The first use of a graph compiles it, so single examples vary too much in time for a deadline.
 settings.register_profile("local", deadline=None)

@@ -11,7 +11,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ...lower.ir.function_builder import FunctionBuilder, Index
-from ...run.background import rest
 
 __all__ = ["API", "CALL_WITH", "OBJECTS", "Code"]
 
@@ -103,7 +102,6 @@ class Code(FunctionBuilder):
     """
 
     def __init__(self, name: str, arguments: str, offsets: dict[str, int]) -> None:
-        rest()
         super().__init__(name, arguments, "ptr", internal=True)
         self._offsets = offsets
 
