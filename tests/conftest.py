@@ -12,7 +12,7 @@ os.environ.setdefault("PHONOGRAD_TUNING", "off")
 import phonograd as mx
 from phonograd.core.array import single
 from phonograd.core.trace.novelty import NOVELTY
-from phonograd.core.trace.trace import LOCAL, Trace
+from phonograd.core.trace.trace import LOCAL, Trace, ready_trace
 
 # The first use of a graph compiles it, so single examples vary too much in time for a deadline.
 settings.register_profile("local", deadline=None)
@@ -36,3 +36,4 @@ def known_program() -> None:
         LOCAL.trace.flush(end=True)
     if LOCAL.trace.is_immediate:
         LOCAL.trace = Trace()
+        ready_trace()
