@@ -14,7 +14,7 @@ import phonograd as mx
 from phonograd.core.array import single
 from phonograd.core.graph import generic
 from phonograd.core.trace.novelty import NOVELTY
-from phonograd.core.trace.trace import LOCAL, Trace
+from phonograd.core.trace.trace import LOCAL, Trace, ready_trace
 
 # Patterns of extents are learned from the second combination on: few tests use more than two or three.
 generic.LEAST_EXTENTS = 2
@@ -52,3 +52,4 @@ def known_program() -> None:
         LOCAL.trace.flush(end=True)
     if LOCAL.trace.is_immediate:
         LOCAL.trace = Trace()
+        ready_trace()
