@@ -107,6 +107,7 @@ def product(
     in_panels: bool = False,
     row_tasks: int = 0,
     block_terms: int = 0,
+    packed_first: bool = False,
 ) -> Plan:
     """Return the launches that compute ``out = lhs · rhs`` for ``count[0] * count[1]`` pairs of matrices.
 
@@ -132,6 +133,8 @@ def product(
         and ``rhs`` stays in every cache.
     block_terms
         If not 0, the terms of a block. This changes the order of sums.
+    packed_first
+        Whether ``lhs`` is packed in any case: it is the same in many products, and larger than a cache.
     """
     terms = sizes[1]
     block_terms = block_terms or terms_of_block(terms)
@@ -142,6 +145,8 @@ def product(
     else:
         blocks = _tasks(sizes, in_panels or rhs.column == 1, kernel, uses)
     sides = _sides(sizes, lhs, rhs, names, blocks, kernel)
+    if packed_first:
+        sides = sides[0]._replace(packer=Packing(kernel.dtype, kernel.tile_rows, 1, kernel.lhs)), sides[1]
     if in_panels:
         sides = sides[0], sides[1]._replace(packer=None, ready=panels(sizes, count, rhs, kernel, uses, block_terms))
     elif terms <= block_terms and sides[0].packer is None and sides[1].packer is None:
