@@ -441,8 +441,9 @@ def _renamed(words: Sequence[int | Reference], names: Mapping[str, str]) -> tupl
     """Return words that refer to operands by other names."""
     renamed: list[int | Reference] = []
     for word in words:
-        is_renamed = isinstance(word, Reference) and word.operand in names
-        renamed.append(Reference(names[word.operand], word.offset) if is_renamed else word)
+        if isinstance(word, Reference):
+            word = Reference(names.get(word.operand, word.operand), word.offset)
+        renamed.append(word)
     return tuple(renamed)
 
 

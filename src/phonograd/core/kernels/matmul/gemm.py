@@ -141,7 +141,10 @@ def product(
     assert old is None or terms <= DEPTH, sizes
     if row_tasks:
         work = sizes[0] * terms * sizes[2] * count[0] * count[1] // TASK_WORK
-        blocks = max(-(-sizes[0] // BLOCK_ROWS), min(row_tasks, work, sizes[0] // TASK_ROWS)), 1
+        fewest, most = -(-sizes[0] // BLOCK_ROWS), sizes[0] // TASK_ROWS
+        # an odd number of large blocks would leave one of two threads idle for the time of a block
+        threads = max(1, row_tasks // 2) if work > 1 else 1
+        blocks = max(fewest, min(row_tasks, work, most), min(-(-fewest // threads) * threads, most)), 1
     else:
         blocks = _tasks(sizes, in_panels or rhs.column == 1, kernel, uses)
     sides = _sides(sizes, lhs, rhs, names, blocks, kernel)
