@@ -330,7 +330,7 @@ class Calls:
         """Return the machine-code counterpart of the Python function of an operator."""
         defaults = key.template[key.arrays :]
         entry: tuple[Any, ...] = (declared.calls, function, key.arrays, key.template, key.places, extend)
-        entry += (declared.at_once, declared, defaults)
+        entry += (declared.at_once, declared, defaults, key.order)
         return make_function(function, self._function, entry)
 
 
@@ -343,6 +343,8 @@ class KeyForm(NamedTuple):
     """The key of a call without arguments; an object that is in no key stands for an argument that must be given."""
     places: dict[str, int]
     """The place of each keyword in the key; -1 - place for numbers, of which 0 is converted to text."""
+    order: tuple[int, ...]
+    """The place of each positional argument in the key, as in ``places``, or ``NO_PLACE``."""
 
 
 class BinaryCall(NamedTuple):
