@@ -330,9 +330,9 @@ def test_other_settings_of_algorithms_are_not_mixed() -> None:
     with settings.override(winograd=0):
         assert not program.has_same_choices()
         program._pack([1, 3])
-        assert program._packed is None
+        assert program.packed is None
     program._pack([1, 3])
-    assert program._packed is not None
+    assert program.packed is not None
 
 
 def test_weights_of_quantized_networks_are_kept(packings: list[int]) -> None:

@@ -153,7 +153,6 @@ class RecipeProgram:
         "_needs_numpy",
         "_noted",
         "_on_stack",
-        "_packed",
         "_packs",
         "_segments",
         "_sets_flag",
@@ -164,6 +163,7 @@ class RecipeProgram:
         "kept",
         "memory",
         "nbytes",
+        "packed",
         "runs",
     )
 
@@ -202,9 +202,10 @@ class RecipeProgram:
         self.memory = recipe.memory
         self.nbytes = recipe.nbytes
         self.runs = 0
-        #: inputs noted in one run to be compared in another, and the program that takes them packed
+        #: inputs noted in one run to be compared in another
         self._noted: Any = None
-        self._packed: packed_operands.PackedOperands | None = None
+        #: the program that takes some inputs packed
+        self.packed: packed_operands.PackedOperands | None = None
         self._packs = True
         self._choices = _choices()
 
@@ -214,8 +215,8 @@ class RecipeProgram:
         The second run queues the kernels for tier-up, because more runs are likely to follow. If some inputs are the
         same in several runs, later ones take them packed.
         """
-        if self._packed is not None and note is None and not donated:
-            found = self._packed.run(inputs)
+        if self.packed is not None and note is None and not donated:
+            found = self.packed.run(inputs)
             if found is not None:
                 return found
             self._repack()
@@ -250,6 +251,18 @@ class RecipeProgram:
             self._count_run(inputs)
         return [values[slot] for slot in self._kept_slots]
 
+    def only_segment(self) -> tuple[Segment, list[Any]] | None:
+        """Return the segment that is all of a run, and the values that follow the inputs in its argument.
+
+        It is None if a run does more, as early ones do; and it serves only as long as nothing is ``packed``. The values
+        of the kept nodes are at their slots afterwards.
+        """
+        if len(self._segments) != 1 or not self._checks_layout or self._begun or self.donatable:
+            return None
+        if self.runs < _COMPARED or (self._arena_room and not self._on_stack):
+            return None
+        return self._segments[0], self._fixed
+
     def _count_run(self, inputs: list[Any]) -> None:
         """Count a run: later ones are likely to follow, and to have the same weights."""
         self.runs += 1
@@ -265,9 +278,9 @@ class RecipeProgram:
 
     def _repack(self) -> None:
         """Stop packing inputs that change too often."""
-        packed = self._packed
+        packed = self.packed
         if packed is not None and packed.given_up:
-            self._packed = None
+            self.packed = None
             same = [number for number in packed.sources if number not in packed.given_up]
             if same:
                 self._pack(same)
@@ -286,7 +299,7 @@ class RecipeProgram:
 
     def use_packed(self, packed: packed_operands.PackedOperands) -> None:
         """Take some inputs packed from now on."""
-        self._packed = packed
+        self.packed = packed
 
     def _exchange(self, values: list[Any], donated: Container[int], is_one_call: bool) -> None:
         """Give results the memory of donated inputs."""
