@@ -468,6 +468,6 @@ def test_a_child_has_the_switch_interval_of_the_program() -> None:
     child = os.fork()
     if not child:
         os._exit(int(sys.getswitchinterval() != before))
-    queue.restore_interval()
+    queue.restore()
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     assert sys.getswitchinterval() == before

@@ -459,10 +459,10 @@ class Windowed(Library):
 class Called(Lowering):
     """Kernels that Python calls, in the place of the NumPy function, and whose results it checks.
 
-    Matrix factorizations are computed this way: a matrix may have no factorization, which raises an error.
-    ``routine`` names a plan of :mod:`phonograd.core.kernels.factor.plans`. ``finish(failed, *inputs, *results)`` gets
-    the arrays that the kernels wrote, and whether a kernel met a matrix that it cannot factorize. It returns the value,
-    or raises an error. Without it, the first result is the value.
+    Matrix factorizations are computed this way: a matrix may have no factorization, which raises an error. So are
+    positions of index arrays, which may be out of range. ``routine`` names a plan of the module ``plans``.
+    ``finish(failed, *inputs, *results)`` gets the arrays that the kernels wrote, and whether a kernel met a matrix or a
+    number that it cannot take. It returns the value, or raises an error. Without it, the first result is the value.
     """
 
     routine: str
@@ -470,6 +470,9 @@ class Called(Lowering):
     computes: bool = False
     """Whether ``finish`` computes with numbers even if no kernel failed."""
     dtypes: frozenset[DType] = WIDE_FLOATS
+    plans: str = "phonograd.core.kernels.factor.plans"
+    retries: bool = False
+    """Whether NumPy computes the value, or raises the error, if a kernel failed."""
 
 
 # -- other operators

@@ -129,10 +129,14 @@ class Lowering:
     is_expansion: ClassVar[bool] = False
     #: the name of the kernels that Python calls where it would call NumPy; None: there are none
     routine: str | None = None
+    #: the module that plans these kernels: ``plan(node, routine, machine, attributes)`` and ``rule(routine)``
+    plans: str = ""
     #: a function that checks their results
     finish: Callable[..., Any] | None = None
     #: whether that function computes with numbers even if no kernel failed
     computes: bool = False
+    #: whether NumPy computes the value, or raises the error, if a kernel failed
+    retries: bool = False
 
     def place(self, planner: Planner, node: Node, expression: Node) -> None:
         """Tell the planner how to compute a node."""

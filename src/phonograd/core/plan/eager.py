@@ -33,7 +33,7 @@ from ..graph.operator import ABSENT, Array, item_operator
 from ..kernels.elementwise_loop import ElementwiseLoop, emit_rule
 from ..kernels.launch import Plan
 from ..kernels.target import Machine
-from ..lower.lowering import Gather, Lowering, Random, Reduction, lowering_of_kind
+from ..lower.lowering import Gather, Lowering, Random, Reduction, alternatives, lowering_of_kind
 from ..lower.pattern import Pattern
 from ..ops.math.structural import LEAF, leaf
 from ..run import kernel_cache
@@ -450,6 +450,7 @@ class _Maker:
         alone = copy_of(node, given)
         if alone.outputs is not None:
             self.evaluate(alone)
+            self.is_general &= _ABSENT not in [source.operator for source in sources]
             return
         candidates = lowerings_of(alone)
         if candidates and candidates[-1].replaces_part:
@@ -559,8 +560,8 @@ class _Maker:
             result = function(*[None if array is None else np.asarray(array, order="C") for array in arrays])
             return result if type(result) is tuple else np.asarray(result)
 
-        # its lowering may depend on the shapes
-        self.function, self.is_general = call, False
+        # a lowering may depend on the shapes
+        self.function, self.is_general = call, not alternatives(node.operator.lowering)
 
     def _move(self, node: Node) -> None:
         """Let NumPy move elements."""

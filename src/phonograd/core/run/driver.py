@@ -33,7 +33,7 @@ from .launcher import Launcher
 from .object_layout import items
 from .thread_pool_words import LAUNCH_WORDS, MOST_CHUNKS, MUCH_WORK, PARALLEL, REGION_WORDS, SUMMON
 
-__all__ = ["Row", "SizedLaunch", "can_launch", "driver_text", "precompile", "prepare"]
+__all__ = ["Row", "SizedLaunch", "address", "can_launch", "driver_text", "precompile", "prepare"]
 
 #: arguments of :func:`driver_text`
 _ARGUMENTS = "driver", object_layout.DATA
@@ -120,6 +120,7 @@ class _Driver:
     def __init__(self) -> None:
         # quickly: its loops take a thousandth of the time of the kernels
         self._kernel = compile_module(driver_text, _ARGUMENTS, "driver", quick=True)
+        self.address = self._kernel.address
         self.call = pointers.foreign_function(self._kernel.address, "nothing", "address", "address")
         self.reads_addresses = object_layout.can_read_addresses()
         #: makes Python functions of rows; None if this is not supported
@@ -166,6 +167,11 @@ def can_launch() -> bool:
     """Return whether rows can be Python functions of machine code."""
     driver = _get_driver()
     return driver.reads_addresses and driver.launcher is not None
+
+
+def address() -> int:
+    """Return the address of the driver."""
+    return _get_driver().address
 
 
 def prepare() -> None:
@@ -217,7 +223,7 @@ class Row:
         The number of the array whose first word is set to 1 at the end.
     """
 
-    __slots__ = ("_driver", "_keep", "_reads_addresses", "_record")
+    __slots__ = ("_driver", "_keep", "_reads_addresses", "record")
 
     def __init__(
         self,
@@ -259,7 +265,7 @@ class Row:
         words[:] = [*record, int(shared >= MUCH_WORK), flag, *region_list, *content]
         #: keeps the memory behind the addresses alive
         self._keep: tuple[Any, ...] = (words, [kernel for kernel, *_ in launches])
-        self._record: int = start
+        self.record: int = start
         self._driver = driver
         self._reads_addresses = driver.reads_addresses
 
@@ -268,7 +274,7 @@ class Row:
         """Return a row of one launch, as the general way makes it in twice the time."""
         words = np.empty(_ONE_WORDS + len(table), np.int64)
         row = cls.__new__(cls)
-        row._keep, row._record, row._driver = (words, [kernel]), pointers.address(words), _get_driver()
+        row._keep, row.record, row._driver = (words, [kernel]), pointers.address(words), _get_driver()
         row._reads_addresses = row._driver.reads_addresses
         row._write_one(table, extent, chunk, arrays)
         return row
@@ -276,7 +282,7 @@ class Row:
     def _write_one(self, table: Sequence[int], extent: int, chunk: int, arrays: int) -> None:
         """Write the words of a row of one launch."""
         words, (kernel,) = self._keep
-        start = self._record
+        start = self.record
         chunks = extent
         if extent > 1:
             chunk = _scaled(chunk, extent)
@@ -302,7 +308,7 @@ class Row:
         """
         if not self._reads_addresses or self._driver.launcher is None:
             return None
-        function, kept = self._driver.launcher.function(self._record, slots, made, room)
+        function, kept = self._driver.launcher.function(self.record, slots, made, room)
         self._keep += (kept,)
         return function
 
@@ -311,9 +317,9 @@ class Row:
         prepare()
         # the caller holds the tuple, and the tuple the arrays, until the call returns
         if self._reads_addresses:
-            self._driver.call(self._record, items(arrays))
+            self._driver.call(self.record, items(arrays))
         else:
-            self._driver.call_indirectly(self._record, arrays)
+            self._driver.call_indirectly(self.record, arrays)
 
 
 class SizedLaunch:

@@ -109,6 +109,7 @@ def product(
     in_panels: bool = False,
     row_tasks: int = 0,
     block_terms: int = 0,
+    packed_first: bool = False,
 ) -> Plan:
     """Return the launches that compute ``out = lhs · rhs`` for ``count[0] * count[1]`` pairs of matrices.
 
@@ -134,19 +135,26 @@ def product(
         and ``rhs`` stays in every cache.
     block_terms
         If not 0, the terms of a block. This changes the order of sums.
+    packed_first
+        Whether ``lhs`` is packed in any case: it is the same in many products, and larger than a cache.
     """
     terms = sizes[1]
     block_terms = block_terms or terms_of_block(terms)
     assert old is None or terms <= DEPTH, sizes
     if row_tasks:
         work = sizes[0] * terms * sizes[2] * count[0] * count[1] // TASK_WORK
-        blocks = max(-(-sizes[0] // BLOCK_ROWS), min(row_tasks, work, sizes[0] // TASK_ROWS)), 1
+        fewest, most = -(-sizes[0] // BLOCK_ROWS), sizes[0] // TASK_ROWS
+        # an odd number of large blocks would leave one of two threads idle for the time of a block
+        threads = max(1, row_tasks // 2) if work > 1 else 1
+        blocks = max(fewest, min(row_tasks, work, most), min(-(-fewest // threads) * threads, most)), 1
     else:
         blocks = _tasks(sizes, in_panels or rhs.column == 1, kernel, uses)
     if not in_panels and not any(_packed_sides(sizes, lhs, rhs, blocks, kernel)):
         operands = (Reference(names[0]),), (Reference(names[1]),), (_OUT,), (_OUT if old is None else _OLD,)
         return Plan((_in_place(sizes, count, lhs, rhs, out, kernel, old, operands, blocks, block_terms),))
     sides = _sides(sizes, lhs, rhs, names, blocks, kernel)
+    if packed_first:
+        sides = sides[0]._replace(packer=Packing(kernel.dtype, kernel.tile_rows, 1, kernel.lhs)), sides[1]
     if in_panels:
         sides = sides[0], sides[1]._replace(packer=None, ready=panels(sizes, count, rhs, kernel, uses, block_terms))
     return _in_passes(sizes, count, sides, out, kernel, old, blocks, block_terms)
