@@ -559,6 +559,9 @@ def _access(stride: int) -> str:
 
 def collapse_kept_strides(axes: str, extents: Shape) -> Shape:
     """Return the strides of results of folds that follow each other."""
+    if len(axes) <= 2 and axes.count(KEPT) == 1:
+        # the only axis of the results
+        return tuple([int(kind == KEPT) for kind in axes])
     strides, size = [], 1
     for kind, extent in zip(reversed(axes), reversed(extents)):
         strides.append(0 if kind == REDUCED else size)

@@ -461,7 +461,7 @@ def _tasks(sizes: tuple[int, int, int], readable: bool, kernel: Gemm, uses: int)
     Then columns are divided, and each processor reads a part. Columns are also divided if tasks copy panels, because a
     copy should serve as many rows as possible.
     """
-    rows, terms, columns = [max(1, size) for size in sizes]
+    rows, terms, columns = sizes if all(sizes) else [max(1, size) for size in sizes]
     # with fewer rows than a tile has, reading dominates
     total = max(rows, kernel.tile_rows) * terms * columns
     choices = processor.choices()
