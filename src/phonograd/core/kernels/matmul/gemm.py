@@ -185,8 +185,9 @@ def _in_passes(
     pass_terms = block_terms * (most // largest) if largest else max(1, terms)
     launches: list[Launch] = []
     scratch_bytes = 0
-    for first in range(0, max(1, terms), pass_terms):
-        length, start = min(pass_terms, terms - first), 0
+    for number in range(-(-max(1, terms) // pass_terms)):
+        first, start = number * pass_terms, 0
+        length = min(pass_terms, terms - first)
         words: dict[str, int | Reference] = {}
         for side, name in zip(sides, ("lhs", "rhs"), strict=True):
             packed = side.pack(first, (length, block_terms), count, Reference("scratch", start))
@@ -197,7 +198,7 @@ def _in_passes(
         # it reads packed operands as they are packed
         reading = _gemm_reading(kernel, *[kernel.dtype if side.is_packed else side.dtype for side in sides])
         scratch_bytes = max(scratch_bytes, start)
-        adds, before = (old is not None, old or out) if first == 0 else (True, out)
+        adds, before = (old is not None, old or out) if number == 0 else (True, out)
         words |= {
             "rows": rows,
             "columns": columns,
@@ -210,7 +211,7 @@ def _in_passes(
             "out_row": out.row,
             "out_outer": out.outer,
             "out_inner": out.inner,
-            "old": Reference("old" if old is not None and first == 0 else "out"),
+            "old": Reference("old" if old is not None and number == 0 else "out"),
             "old_row": before.row,
             "old_outer": before.outer,
             "old_inner": before.inner,
