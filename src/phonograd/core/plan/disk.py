@@ -42,7 +42,7 @@ from .packing import pack_inputs
 if TYPE_CHECKING:
     from .native_program import NativeProgram
 
-__all__ = ["DEPTH", "DTYPES", "DiskProgram", "decode", "describe", "encode", "program_for"]
+__all__ = ["DEPTH", "DTYPES", "DiskProgram", "decode", "describe", "encode", "program_for", "recalled_program"]
 
 #: maximum number of plans that one process stores: programs whose graphs never repeat must not fill the disk
 MOST_STORED = 256
@@ -62,31 +62,47 @@ def program_for(
     targets: Iterable[Node], available: Callable[[Node], bool], keep_all: bool
 ) -> NativeProgram | DiskProgram:
     """Return the program that computes nodes: from disk, or planned now and stored."""
+    with gc_paused():
+        recalled, plan = _recall(targets, available, keep_all)
+        return plan() if recalled is None else recalled
+
+
+def recalled_program(targets: Iterable[Node], available: Callable[[Node], bool], keep_all: bool) -> DiskProgram | None:
+    """Return the program that computes nodes if it is on disk."""
+    with gc_paused():
+        return _recall(targets, available, keep_all)[0]
+
+
+def _recall(
+    targets: Iterable[Node], available: Callable[[Node], bool], keep_all: bool
+) -> tuple[DiskProgram | None, Callable[[], NativeProgram]]:
+    """Return the program on disk, if there is one, and the function that plans it and stores it."""
     disk = kernel_cache.disk_cache() if kernel_cache.available() else None
     if disk is None:
-        return _plan(targets, available, keep_all)
+        return None, lambda: _plan(targets, available, keep_all)
     kernel_cache.compile_elsewhere(_compile_elsewhere)
-    with gc_paused():
-        wanted = [resolve(node) for node in targets]
-        inputs, computed = order(wanted, available)
-        nodes = [*inputs, *computed]
-        description = describe(wanted, inputs, computed, keep_all)
-        if description is None:
-            return _plan(wanted, available, keep_all)
-        key = disk.key(description, "p")
-        budget = memory_pool.budget_bytes(sum([node.size * node.dtype.itemsize for node in inputs]))
-        rest()
-        recalled = _load(disk, key, nodes, wanted, inputs, keep_all)
-        limited = ""
-        if budget is not None and (recalled is None or recalled.memory.total > budget):
-            # a plan that computes values again to fit into the memory limit is stored apart from the other one
-            limited = disk.key(description + f"\nat most {budget} bytes".encode(), "p")
-            recalled = _load(disk, limited, nodes, wanted, inputs, keep_all)
-        if recalled is not None:
-            return recalled
+    wanted = [resolve(node) for node in targets]
+    inputs, computed = order(wanted, available)
+    nodes = [*inputs, *computed]
+    description = describe(wanted, inputs, computed, keep_all)
+    if description is None:
+        return None, lambda: _plan(wanted, available, keep_all)
+    key = disk.key(description, "p")
+    budget = memory_pool.budget_bytes(sum([node.size * node.dtype.itemsize for node in inputs]))
+    rest()
+    recalled = _load(disk, key, nodes, wanted, inputs, keep_all)
+    limited = ""
+    if budget is not None and (recalled is None or recalled.memory.total > budget):
+        # a plan that computes values again to fit into the memory limit is stored apart from the other one
+        limited = disk.key(description + f"\nat most {budget} bytes".encode(), "p")
+        recalled = _load(disk, limited, nodes, wanted, inputs, keep_all)
+
+    def plan(disk: DiskCache = disk) -> NativeProgram:
         planned = _plan(wanted, available, keep_all)
         _keep(disk, limited if planned.is_limited else key, planned, nodes)
         return planned
+
+    return recalled, plan
 
 
 def _plan(targets: Iterable[Node], available: Callable[[Node], bool], keep_all: bool) -> NativeProgram:
