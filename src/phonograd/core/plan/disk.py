@@ -146,6 +146,7 @@ def _keep(disk: DiskCache, key: str, planned: NativeProgram, nodes: Sequence[Nod
         data = encode(planned.recipe, planned.kernels, planned.work, nodes)
         if data is not None and len(data) <= min(LARGEST_BYTES, disk.limit_bytes // LEAST_SHARE):
             _stored += 1
+            kernel_cache.finish_keeping()
             disk.save(key, data)
 
 
