@@ -220,8 +220,9 @@ class RecipeProgram:
         self.memory = recipe.memory
         self.nbytes = recipe.nbytes
         self.runs = 0
-        #: inputs noted in one run to be compared in another, and the program that takes them packed
+        #: inputs noted in one run to be compared in another
         self._noted: Any = None
+        #: the program that takes some inputs packed
         self.packed: packed_operands.PackedOperands | None = None
         self._packs = True
         self._choices = _choices()
@@ -267,6 +268,18 @@ class RecipeProgram:
         if self.runs < _COMPARED:
             self._count_run(inputs)
         return [values[slot] for slot in self._kept_slots]
+
+    def only_segment(self) -> tuple[Segment, list[Any]] | None:
+        """Return the segment that is all of a run, and the values that follow the inputs in its argument.
+
+        It is None if a run does more, as early ones do; and it serves only as long as nothing is ``packed``. The values
+        of the kept nodes are at their slots afterwards.
+        """
+        if len(self._segments) != 1 or not self._checks_layout or self._begun or self.donatable:
+            return None
+        if self.runs < _COMPARED or (self._arena_room and not self._on_stack):
+            return None
+        return self._segments[0], self._fixed
 
     def _count_run(self, inputs: list[Any]) -> None:
         """Count a run: later ones are likely to follow, and to have the same weights."""
