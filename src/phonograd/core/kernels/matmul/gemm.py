@@ -475,6 +475,12 @@ def _tasks(sizes: tuple[int, int, int], readable: bool, kernel: Gemm, uses: int)
     row_blocks = 1 if rows <= WHOLE_ROWS else -(-rows // BLOCK_ROWS)
     most = max(min(panels, FEW_BLOCKS), -(-columns // kernel.lanes) // BLOCK_VECTORS)
     column_blocks = max(_evenly(min(most, max(1, wanted // row_blocks))), -(-columns // BLOCK_COLUMNS))
+    while readable and not column_blocks % 2 and rows >= 2 * row_blocks * TASK_ROWS:
+        vectors = -(-columns // (kernel.lanes * column_blocks))
+        if vectors > WIDTH + 1 or vectors == WIDTH:
+            break
+        # panels of two vectors are slower than those of three
+        row_blocks, column_blocks = 2 * row_blocks, column_blocks // 2
     if column_blocks >= FEW_BLOCKS:
         return row_blocks, column_blocks
     # with few columns, only rows remain to be divided
