@@ -84,6 +84,26 @@ def test_parameters_can_be_given_by_position():
         nd.one_hot(index, 4, depth=4)
 
 
+@pytest.mark.parametrize("size", [16, 80])
+def test_small_operands_are_read_in_place_and_large_ones_packed(size, monkeypatch):
+    a, b = matrices(size=size)
+    call = lambda: nd.linalg.gemm2(a, b)  # noqa: E731
+    expected = learned(call, GEMM)
+    for _ in range(8):
+        call()
+        promotion.finish()
+    (kind,) = single._kinds[GEMM].values()
+    assert kind.segment is not None
+    assert kind.program.packed is not None
+    runs = []
+    run = kind.program.packed.__class__.run
+    monkeypatch.setattr(kind.program.packed.__class__, "run", lambda self, given: runs.append(1) or run(self, given))
+    np.testing.assert_array_equal(call().asnumpy(), expected)
+    assert len(runs) == (size == 80)
+    turned = nd.array(b.asnumpy().T).T
+    np.testing.assert_array_equal(nd.linalg.gemm2(a, turned).asnumpy(), expected)
+
+
 def test_other_shapes_parameters_and_arrays_make_nodes():
     a, b = matrices()
     learned(lambda: nd.linalg.gemm2(a, b), GEMM)

@@ -203,3 +203,23 @@ def test_equal_pivots_take_the_first_row() -> None:
     data = np.array([[[0.0, 1.0, 2.0], [-2.0, 1.0, 0.0], [2.0, 3.0, 1.0]]])
     found = run("_linalg_slogdet", "slogdet", [data], MACHINES[1])[0]
     assert found["pivots"].tolist() == [[1, 2, 2]]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("size", [1, 3, 8, 17, 24, 32])
+def test_matrices_of_a_stack_have_the_bits_of_single_ones(size: int, dtype: str) -> None:
+    data = matrices(size, dtype, 11)
+    # equal pivots, no pivot, and numbers that are not finite
+    data[2], data[4, :, 0], data[6, size // 2, 0], data[7] = 3, 0, np.inf, np.nan
+    data[3] = np.round(data[3])
+    for machine in MACHINES[:2]:
+        found, failed = run("_linalg_inverse", "inverse", [data], machine, pieces=2)
+        alone = [run("_linalg_inverse", "inverse", [data[place]], machine) for place in range(len(data))]
+        assert failed
+        assert any([one_failed for _, one_failed in alone])
+        for place, (one, _) in enumerate(alone):
+            for key, width in (("out", size), ("lu", size), ("pivots", size)):
+                assert np.array_equal(found[key][place, ..., :width], one[key][..., :width], equal_nan=True), (
+                    place,
+                    key,
+                )

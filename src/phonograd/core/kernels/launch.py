@@ -99,6 +99,8 @@ class Plan(NamedTuple):
     scratch_bytes: int = 0
     prepared: tuple[Prepared, ...] = ()
     """Launches whose results can be kept as long as their operand does not change."""
+    for_steady: Plan | None = None
+    """The plan to take instead if the operands that it prepares are the same in many runs."""
 
 
 class CalledPlan(NamedTuple):

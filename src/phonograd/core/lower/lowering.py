@@ -147,6 +147,8 @@ class Reduction(Lowering):
     axes: Callable[..., Shape]
     """``axes(shape of the input)``: the axes along which elements are combined."""
     dtypes: frozenset[DType] = WIDE_FLOATS | INTEGERS
+    shape: Callable[..., Shape] | None = None
+    """``shape()``: the shape of the result, given the parameters of ``axes``; by default the axes keep size one."""
 
     def start(self, dtype: DType) -> float:
         """Return the identity for a dtype."""
@@ -157,9 +159,13 @@ class Reduction(Lowering):
         shape = planner.source(expression.inputs[0]).shape
         planner.fold(node, expression, self, self.axes(shape, **parameters(expression, self.axes)))
 
-    def folded_axes(self, operator: Operator, attributes: tuple[Any, ...], shape: Shape) -> Shape | None:
-        """Return the axes of an input along which elements are combined."""
-        return self.axes(shape, **operator.accepted(self.axes, attributes))
+    def folded(self, operator: Operator, attributes: tuple[Any, ...], shape: Shape) -> tuple[Shape, Shape]:
+        """Return the axes of an input along which elements are combined, and the shape of the result."""
+        named = operator.accepted(self.axes, attributes)
+        axes = self.axes(shape, **named)
+        if self.shape is not None:
+            return axes, self.shape(**named)
+        return axes, tuple([1 if axis in axes else extent for axis, extent in enumerate(shape)])
 
 
 class IndexWalk(NamedTuple):

@@ -23,12 +23,13 @@ from collections.abc import Callable, Container
 
 from ...lower.ir.function_builder import Index, Value
 from .native_enter import enter_texts, is_recording
+from .native_immediate import immediate_texts
 from .native_text import API, CALL_WITH, OBJECTS, Code
 
 __all__ = ["DIRECTORY", "ENTRY", "NO_PLACE", "module_text"]
 
 #: words of an entry of a binary operator
-ENTRY = 4
+ENTRY = 5
 #: the place of a positional argument that Python has to convert
 NO_PLACE = 1 << 20
 #: entries of the table of recent calls, each of the words (what is called, first node, second node, result)
@@ -59,6 +60,7 @@ def module_text(offsets: dict[str, int], entries: int, changing: Container[int])
         _note(offsets),
         _forget(offsets),
         *enter_texts(offsets),
+        *immediate_texts(offsets),
         _living(offsets),
         _look_up(offsets),
         _binary(offsets, "binary", in_place=False),
@@ -213,7 +215,7 @@ def _look_up(offsets: dict[str, int]) -> str:
     """Return the function that gives the node of a binary operator if it was called with two nodes before.
 
     It is also given for a new call whose kind is known. An entry is the words (calls, Python function, whether the
-    operands are exchanged, the function that makes nodes of known kinds).
+    operands are exchanged, the function that makes nodes of known kinds, the operator).
     """
     f = Code("look_up", "ptr %record, ptr %first, ptr %second", offsets)
     words = "%record", "%first", "%second"
@@ -254,6 +256,7 @@ def _binary(offsets: dict[str, int], name: str, in_place: bool) -> str:
     It returns a new array, or assigns the result to the first operand.
     """
     f = Code(name, "ptr %record, ptr %self, ptr %other", offsets)
+    f.leave_unless(_nothing_is_immediate(f), "immediate")
     trace = f.call("trace_here")
     f.leave_if_null(trace, "slow")
     exchanged = f.assign(f"icmp ne i64 {f.load_word('%record', '2')}, 0")
@@ -273,10 +276,22 @@ def _binary(offsets: dict[str, int], name: str, in_place: bool) -> str:
     )
     f.leave_if_null(result, "slow")
     f.give(result)
+    f.label("immediate")
+    if not in_place:
+        computed = f.call("immediate_binary", "%record", "%self", "%other")
+        f.leave_if_null(computed, "slow")
+        f.give(computed)
+    else:
+        f.line("br label %slow")
     f.pass_errors_on("slow")
     function = f.load_word("%record", "1", "ptr")
     f.give(f.api(CALL_WITH, f"ptr {function}, ptr %self, ptr %other, ptr null", "error"))
     return f.text()
+
+
+def _nothing_is_immediate(f: Code) -> str:
+    """Return whether there is no immediate trace, an ``i1``."""
+    return f.is_equal(f.assign("load ptr, ptr @immediate, align 8"), "null")
 
 
 def _binary_number(number: int, name: str) -> str:
@@ -401,14 +416,15 @@ def _call(offsets: dict[str, int]) -> str:
     """Return the function of an operator called by name, with arrays first, and parameters by position or keyword.
 
     Its entry is the tuple (calls, Python function, number of arrays, template of the key, places of keywords in
-    the key, function that makes nodes of known kinds, list of the function that computes single calls, places of
-    positional arguments). The place of a number is given as -1 - place: Python makes the key if the number is 0,
-    because 0.0 and -0.0 are equal, but different arguments. Keywords that Python has to convert are missing among the
-    places, and ``NO_PLACE`` among those of positional arguments.
+    the key, function that makes nodes of known kinds, list of the function that computes single calls, operator, key of
+    the parameters if none is given, places of positional arguments). The place of a number is given as -1 - place:
+    Python makes the key if the number is 0, because 0.0 and -0.0 are equal, but different arguments. Keywords that
+    Python has to convert are missing among the places, and ``NO_PLACE`` among those of positional arguments.
     """
     f = Code("call", "ptr %self, ptr %arguments, i64 %given, ptr %names", offsets)
     entry = f.field("%self", "entry")
-    calls, function, arrays, template, places, extend, at_once, order = [f.item(entry, str(k)) for k in range(8)]
+    calls, function, arrays, template, places, extend, at_once = [f.item(entry, str(k)) for k in range(7)]
+    order = f.item(entry, "9")
     # PY_VECTORCALL_ARGUMENTS_OFFSET is the highest bit
     f.line(f"%count = and i64 %given, {(1 << 63) - 1}")
     cell, kind = f.assign("alloca i64, align 8"), f.assign("alloca ptr, align 8")
@@ -425,6 +441,7 @@ def _call(offsets: dict[str, int]) -> str:
     f.label("counted")
     named = f.assign(f"load i64, ptr {cell}, align 8")
     f.leave_if(f.assign(f"icmp eq i64 {f.plus('%count', named)}, 0"), "slow")
+    f.leave_unless(_nothing_is_immediate(f), "immediate")
     _compute_at_once(f, at_once)
     # any Python code may have run
     trace = f.call("trace_here")
@@ -467,11 +484,13 @@ def _call(offsets: dict[str, int]) -> str:
     result = f.call("new_result", trace, found, array_class)
     f.leave_if_null(result, "slow")
     f.give(result)
+    f.label("immediate")
+    given = f"ptr %self, ptr %arguments, i64 %count, ptr %names, i64 {named}"
+    computed = f.assign(f"call ptr @immediate_call({given})")
+    f.leave_if_null(computed, "slow")
+    f.give(computed)
     f.label("unhashable")
-    # a list among the parameters has no hash: Python converts it
-    matches = f.api("PyErr_ExceptionMatches", f"ptr {f.object('type_error')}")
-    f.leave_if(f.assign(f"icmp eq i32 {matches}, 0"), "drop")
-    f.api("PyErr_Clear")
+    f.clear_type_error()
     f.line("br label %drop")
     f.label("drop")
     f.release(key)

@@ -17,6 +17,7 @@ from . import cholesky, eigen, lq, lu, singular
 from .blocks import SMALL, Launches, View
 from .determinant import determinants
 from .moves import Filling, fill, mirror
+from .stacks import factorize_stack, is_stack
 from .substitution import solve
 
 __all__ = ["plan", "rule"]
@@ -140,14 +141,23 @@ def _triangular_product(node: Node, machine: Machine, *, transpose: bool, rights
     return CalledPlan(launches.plan(), (("out", node.shape, node.dtype), triangle))
 
 
-def _factorize_by_rows(node: Node, machine: Machine) -> tuple[Launches, View, tuple[Any, ...]]:
-    """Return the launches of an LU factorization, its factors, and the arrays that they write."""
+def _factorize_by_rows(
+    node: Node, machine: Machine, inverse: View | None = None
+) -> tuple[Launches, View, tuple[Any, ...]]:
+    """Return the launches of an LU factorization, its factors, and the arrays that they write.
+
+    Those of a stack of small matrices compute the inverse, too.
+    """
     launches, size = _launches(node, machine)
     matrices = node.inputs[0]
     distance = lu.padded(size, matrices.dtype)
     factors = View("lu", 0, distance, 1, size * distance)
-    fill(launches, Filling.COPY, _view("A", size, size), factors, (size, size))
-    lu.factorize(launches, factors, size)
+    data = _view("A", size, size)
+    if is_stack(launches, size):
+        factorize_stack(launches, data, factors, size, inverse)
+    else:
+        fill(launches, Filling.COPY, data, factors, (size, size))
+        lu.factorize(launches, factors, size)
     lead = matrices.shape[:-2]
     results = ("lu", (*lead, size, distance), matrices.dtype), ("pivots", (*lead, size), INT64)
     return launches, factors, results
@@ -226,10 +236,10 @@ def _solve(node: Node, machine: Machine) -> CalledPlan:
 
 
 def _inverse(node: Node, machine: Machine) -> CalledPlan:
-    launches, factors, results = _factorize_by_rows(node, machine)
     size = node.shape[-1]
     out = _view("out", size, size)
-    if launches.count:
+    launches, factors, results = _factorize_by_rows(node, machine, out)
+    if launches.count and not is_stack(launches, size):
         fill(launches, Filling.IDENTITY, out, out, (size, size))
         _invert_lower(launches, factors, out, size, unit=True)
         solve(launches, factors, out, out, (size, size), lower=False)
