@@ -11,6 +11,7 @@ from ..scratch import Scratch
 from ..target import Machine
 from .adjoint import adjoint_values, known_taps, line_buffer
 from .depthwise import DEPTHWISE, SIDE, DepthwiseConvolution
+from .depthwise_data_grad import DepthwiseDataGrad
 from .depthwise_weight_grad import DEPTHWISE_SUMS, DepthwiseWeightGrad
 from .direct import DIRECT, SPREAD, SUMS, TOTALS, AddLanes, DirectConvolution, DirectDataGrad, DirectWeightGrad
 from .geometry import Frame, Geometry, box_of, evenly, round_up, steps_of
@@ -48,6 +49,11 @@ def forward(machine: Machine, slots: int, shape: Geometry, dtype: DType) -> Plan
 
 def data_grad(machine: Machine, slots: int, shape: Geometry, dtype: DType) -> Plan:
     """Return the plan of the data gradient."""
+    if _reads_in_place(shape) and shape.stride[1:] == (2, 2) and shape.pad[1:] == (1, 1):
+        values: Values = {**_plane_sizes(shape), "weight_group": shape.taps, "data": Reference("out_grad")}
+        kernel = DepthwiseDataGrad(dtype, machine.lanes(dtype))
+        items = shape.batch * shape.groups
+        return Plan((Launch(kernel, DEPTHWISE.fill(values), items, _chunk(shape), shape.work),))
     borders = [gap * (width - 1) - pad for gap, width, pad in zip(shape.dilate, shape.kernel, shape.pad)]
     if any([step > 1 for step in shape.stride]) or min(borders) < 0:
         return _strided_data_grad(machine, slots, shape, dtype)
