@@ -289,15 +289,22 @@ def syevd(A: Array) -> tuple[Array, Array]:
     ``A = U^T * diag(L) * U``. The largest component of each eigenvector is positive. The eigenvectors have gradients
     if all eigenvalues are distinct; otherwise only the eigenvalues have gradients.
     """
+    if not A.size:
+        return A.copy(), np.empty(A.shape[:-1], A.dtype)
+    if lapack.is_finite(A):
+        return _eigenvectors(A)
     finite = np.asarray(np.isfinite(np.tril(A)).all(axis=(-2, -1), keepdims=True))
-    whole = bool(finite.all())
-    values, vectors = lapack.eigh(A if whole else np.where(finite, A, np.eye(A.shape[-1], dtype=A.dtype)))
-    rows = np.array(_transpose(vectors), A.dtype, order="C")
-    if rows.size:
-        largest = np.take_along_axis(rows, np.argmax(np.abs(rows), axis=-1)[..., None], axis=-1)
-        rows *= np.copysign(1, largest)
-    values = values.astype(A.dtype)
-    return (rows, values) if whole else (np.where(finite, rows, np.nan), np.where(finite[..., 0], values, np.nan))
+    rows, values = _eigenvectors(np.where(finite, A, np.eye(A.shape[-1], dtype=A.dtype)))
+    return np.where(finite, rows, np.nan), np.where(finite[..., 0], values, np.nan)
+
+
+def _eigenvectors(A: Array) -> tuple[Array, Array]:
+    """Return the eigenvectors of finite matrices as rows with a positive largest component, and the eigenvalues."""
+    values, vectors = lapack.eigh(A)
+    turned = _transpose(vectors)
+    rows = np.empty(A.shape, A.dtype)
+    np.multiply(turned, lapack.signs_of_largest(turned), out=rows, casting="same_kind")
+    return rows, values.astype(A.dtype)
 
 
 @syevd.infer
