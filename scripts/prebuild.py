@@ -29,7 +29,7 @@ from phonograd.core.graph.node import Node
 from phonograd.core.graph.operator import REGISTRY
 from phonograd.core.kernels.launch import Written
 from phonograd.core.ops.math.structural import leaf, variable
-from phonograd.core.plan import eager, eager_launch, promotion
+from phonograd.core.plan import eager, eager_folds, eager_launch, promotion
 from phonograd.core.plan.native_program import NativeProgram
 from phonograd.core.run import kernel_cache, objects, prebuilt
 from phonograd.core.run.compiler import Description
@@ -57,8 +57,10 @@ class Collector:
             mock.patch.object(eager, "ufunc_of", self._ufunc),
             mock.patch.object(eager, "multiply", self._multiply),
             mock.patch.object(eager_launch, "launch", self._launch),
+            mock.patch.object(eager_folds, "launch", self._launch),
+            mock.patch.object(eager_folds, "fold_at_once", return_value=None),
             # small sums are launched, too
-            mock.patch.object(eager_launch, "CHUNK_ELEMENTS", 0),
+            mock.patch.object(eager_folds, "CHUNK_ELEMENTS", 0),
             mock.patch.object(eager, "launch", self._launch),
             mock.patch.object(eager._Maker, "_plan", _bound(self._plan)),
             mock.patch.object(eager._Maker, "evaluate", _bound(self._evaluate)),

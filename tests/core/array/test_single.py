@@ -73,6 +73,17 @@ def test_a_call_that_is_read_at_once_needs_no_trace():
     np.testing.assert_allclose(result.asnumpy(), b.asnumpy() @ a.asnumpy(), rtol=1e-5, atol=1e-5)
 
 
+def test_parameters_can_be_given_by_position():
+    index = nd.array([2, 0, 1], dtype="int32")
+    expected = learned(lambda: nd.one_hot(index, 4), REGISTRY["one_hot"])
+    for result in (nd.one_hot(index, 4), nd.one_hot(index, 4, 1.0), nd.one_hot(index, depth=4)):
+        assert not is_pending(result)
+        np.testing.assert_array_equal(result.asnumpy(), expected)
+    assert is_pending(nd.one_hot(index, 5))
+    with pytest.raises(TypeError, match="multiple values for argument 'depth'"):
+        nd.one_hot(index, 4, depth=4)
+
+
 @pytest.mark.parametrize("size", [16, 80])
 def test_small_operands_are_read_in_place_and_large_ones_packed(size, monkeypatch):
     a, b = matrices(size=size)

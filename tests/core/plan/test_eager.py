@@ -280,10 +280,11 @@ def test_functions_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(eager, "_special", {})
     monkeypatch.setattr(eager, "_general", {})
     for number in range(1, 12):
-        assert nd.ones((number, _size[0])).sum().asscalar() == _size[0] * number
-        assert (nd.ones((number,)) * 3).asnumpy().tolist() == [3] * number
-        # each slice is another function, for any shapes
-        assert (nd.arange(20)[number:] + 1)[0].asscalar() == number + 1
+        # it expands to operators
+        assert nd.softmax(nd.ones((number, _size[0]))).asnumpy().shape == (number, _size[0])
+        # each limit is another function, for any shapes
+        limit = number + _size[0]
+        assert nd.clip(nd.ones((number,)) * 1e6, 0, limit).asnumpy().tolist() == [limit] * number
         assert 0 < len(eager._special) <= 5
         assert 0 < len(eager._general) <= 5
 
@@ -467,6 +468,6 @@ def test_a_child_has_the_switch_interval_of_the_program() -> None:
     child = os.fork()
     if not child:
         os._exit(int(sys.getswitchinterval() != before))
-    queue.restore_interval()
+    queue.restore()
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     assert sys.getswitchinterval() == before

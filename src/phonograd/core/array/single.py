@@ -222,10 +222,18 @@ def _function(declared: Operator, kinds: dict[Any, _Kind]) -> Callable[..., Any]
     """Return the function of the arguments of a call that returns its results, or None if they are to become nodes."""
     parameters = _Parameters(declared)
     without = parameters[()]
+    names = [parameter.name for parameter in visible(declared)]
+    most = len([name for name in declared.input_names if name != "counter"])
 
     def call(*handles: Any, **given: Any) -> Any:
         if not active.immediate or FLAGS.get() & RECORDING or not is_calm():
             return None
+        if len(handles) > most:
+            # parameters that were given by position
+            named = dict(zip(names, handles[most:]))
+            if len(handles) - most > len(names) or not named.keys().isdisjoint(given):
+                return None
+            handles, given = handles[:most], {**named, **given}
         array_class = plain = DENSE[0]
         arrays: list[Array] = []
         key: list[Any] = []

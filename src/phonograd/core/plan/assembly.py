@@ -14,6 +14,7 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ..base.dtypes import DType, compute_dtype, convert_scalar
+from ..base.pace import rest
 from ..graph.node import Node, Shape
 from ..graph.operator import Operator
 from ..kernels.launch import Launch, Plan, Reference, Written
@@ -288,6 +289,7 @@ class Assembler:
 
     def assemble(self, group: Group, written: Iterable[Node]) -> Assembly:
         """Return the kernels of a group, which write those of its nodes that are in ``written``."""
+        rest()
         values, nodes = self._values(group, written)
         key = values.key()
         plan = self._plans.get(key)

@@ -19,6 +19,7 @@ from ..graph.operator import REGISTRY
 from ..ops.math.structural import LEAF, VARIABLE
 from ..run import memory_pool
 from ..run.background import Queue, run_apart
+from ..run.gc_pause import gc_paused
 from ..run.programs import Program
 from ..run.reference import ReferenceProgram, order, resolve
 
@@ -277,8 +278,9 @@ def eager_is_available() -> bool:
 
 def _find_eager() -> tuple[Callable[..., Program], Callable[[], bool]] | None:
     """Import eager programs; return None if they cannot run."""
-    from ..run import kernel_cache, ufuncs
-    from .eager import EagerProgram
+    with gc_paused():
+        from ..run import kernel_cache, ufuncs
+        from .eager import EagerProgram
 
     if not kernel_cache.available() or not ufuncs.are_supported():
         return None

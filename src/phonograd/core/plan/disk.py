@@ -24,6 +24,7 @@ import numpy as np
 from ..base import processor, settings
 from ..base.devices import Context
 from ..base.dtypes import CODES, UINT32, UINT64, DType
+from ..base.pace import rest
 from ..graph.node import Node, Shape
 from ..graph.operator import REGISTRY, Array, Operator
 from ..kernels.launch import Written
@@ -74,6 +75,7 @@ def program_for(
             return _plan(wanted, available, keep_all)
         key = disk.key(description, "p")
         budget = memory_pool.budget_bytes(sum([node.size * node.dtype.itemsize for node in inputs]))
+        rest()
         recalled = _load(disk, key, nodes, wanted, inputs, keep_all)
         limited = ""
         if budget is not None and (recalled is None or recalled.memory.total > budget):
@@ -199,6 +201,7 @@ def describe(wanted: Sequence[Node], inputs: Sequence[Node], computed: Sequence[
         for node in inputs:
             texts.append(_describe_available(node, numbers, DEPTH))
         for node in computed:
+            rest()
             attributes, sources = node.attributes, node.inputs
             form = (node.operator, node.shape, node.kind, _exactly(attributes) if attributes else None)
             number = forms.get(form)
@@ -293,6 +296,7 @@ def encode(
         words.put([work[structure] for structure in kernels])
         words.extend([len(recipe.steps)])
         for step in recipe.steps:
+            rest()
             _put_step(words, step, numbers)
         data = array("q", words).tobytes()
     except (KeyError, OverflowError):

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..base.pace import rest
 from ..graph.node import Node, Shape
 from ..graph.operator import Array
 from ..kernels.launch import Plan
@@ -275,6 +276,7 @@ class Layout:
         scratch: dict[int, memory_pool.Lifetime] = {}
         slots, numbers = self.slots, self._numbers
         for index, job in enumerate(jobs):
+            rest()
             if isinstance(job, Job):
                 made = job.made
                 if job.plan.scratch_bytes:

@@ -104,7 +104,7 @@ class PackedGraph(NamedTuple):
         program = _LoadedProgram(recipe, kernels[: len(used)], self.inputs, [row.source for row in rows])
         made = [row.preparation(kernel) for row, kernel in zip(rows, kernels[len(used) :], strict=True)]
         kernel_cache.statistics.plans_loaded += 1
-        return PackedOperands(program.run, made)
+        return PackedOperands(program, made)
 
 
 class _LoadedProgram(RecipeProgram):

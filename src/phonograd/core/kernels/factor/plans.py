@@ -7,11 +7,11 @@ operators that factorize by row exchanges get ``lu`` and ``pivots``, too.
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 from ...base.dtypes import INT64, DType
 from ...graph.node import Node, Shape
-from ..launch import Plan
+from ..launch import CalledPlan
 from ..target import Machine
 from . import cholesky, eigen, lq, lu, singular
 from .blocks import SMALL, Launches, View
@@ -20,17 +20,10 @@ from .moves import Filling, fill, mirror
 from .stacks import factorize_stack, is_stack
 from .substitution import solve
 
-__all__ = ["CalledPlan", "plan"]
+__all__ = ["plan", "rule"]
 
 #: columns of the inverse of a triangle that are solved together
 _INVERSE_BLOCK = SMALL
-
-
-class CalledPlan(NamedTuple):
-    """The launches, and name, shape and dtype of each array that they write."""
-
-    plan: Plan
-    results: tuple[tuple[str, Shape, DType], ...]
 
 
 def plan(node: Node, routine: str, machine: Machine, attributes: dict[str, Any]) -> CalledPlan | None:
