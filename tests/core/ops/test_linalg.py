@@ -324,3 +324,32 @@ def test_eigenvalues_read_the_lower_triangle_of_finite_matrices_alone(size):
         np.testing.assert_allclose((vectors[place].T * values[place]) @ vectors[place], whole[place], atol=1e-10)
     assert np.isnan(values[1]).all()
     assert np.isnan(vectors[1]).all()
+
+
+@pytest.mark.parametrize("name", ["potrf", "gelqf", "syevd", "trsm", "trmm"])
+def test_gradients_of_large_matrices_that_compute_one_triangle(name):
+    nd, size, step = mx.nd, 200, 1e-6
+    generator = np.random.default_rng(0)
+    any_, weights, change = generator.standard_normal((3, size, size))
+    point = any_ @ any_.T / size + np.eye(size)
+    change = (change + change.T) / 50
+    if name in ("trsm", "trmm"):
+        point, change = np.linalg.cholesky(point), np.tril(change)
+    weight, other = nd.array(weights, dtype="float64"), nd.array(any_, dtype="float64")
+
+    def function(data):
+        if name in ("trsm", "trmm"):
+            return (getattr(nd.linalg, name)(data, other) * weight).sum()
+        found = getattr(nd.linalg, name)(data)
+        if name == "syevd":
+            return (found[1] * weight[0]).sum()
+        return (found * weight).sum() if name == "potrf" else (found[0] * weight + found[1] * weight.T).sum()
+
+    variable = nd.array(point, dtype="float64")
+    variable.attach_grad()
+    with mx.autograd.record():
+        result = function(variable)
+    result.backward()
+    slope = (variable.grad.asnumpy() * change).sum()
+    ends = [function(nd.array(point + sign * step * change, dtype="float64")).asscalar() for sign in (1, -1)]
+    assert slope == pytest.approx((ends[0] - ends[1]) / (2 * step), rel=1e-5, abs=1e-4)

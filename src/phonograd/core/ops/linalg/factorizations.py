@@ -31,6 +31,7 @@ from .linalg import (
     extractdiag,
     makediag,
     per_matrix,
+    product_triangle,
     require_matrices,
     require_square,
     solve_triangular,
@@ -149,13 +150,13 @@ def potrf_shape(A: Node) -> Spec:
 
 @potrf.gradient
 def potrf_grad(out_grad: Node, out: Node, A: Node) -> Node:
-    inner = _half_diagonal(matmul(swap_last(out), out_grad))
+    inner = _half_diagonal(product_triangle(out, out_grad, transpose_a=True, late=True))
     return _symmetric(_between_inverses(out, inner))
 
 
 def _half_diagonal(node: Node) -> Node:
-    """Return the lower triangle with half of the diagonal."""
-    return (triangle(node) + triangle(node, offset=-1)) * 0.5
+    """Return a lower triangle with half of its diagonal."""
+    return (node + triangle(node, offset=-1)) * 0.5
 
 
 def _between_inverses(factor: Node, node: Node) -> Node:
@@ -254,12 +255,12 @@ def gelqf_grad(out_grads: tuple[Node | None, Node | None], outs: tuple[Node, Nod
     orthonormal, lower = outs
     inner = None
     if lower_grad is not None:
-        inner = matmul(swap_last(lower), lower_grad)
+        inner = product_triangle(lower, lower_grad, transpose_a=True, late=True)
     if orthonormal_grad is not None:
-        turned = matmul(orthonormal_grad, swap_last(orthonormal))
+        turned = product_triangle(orthonormal_grad, orthonormal, transpose_b=True)
         inner = -turned if inner is None else inner - turned
     assert inner is not None
-    mirrored = triangle(inner) + swap_last(triangle(inner, offset=-1))
+    mirrored = inner + swap_last(triangle(inner, offset=-1))
     total = matmul(mirrored, orthonormal)
     if orthonormal_grad is not None:
         total = total + orthonormal_grad
@@ -322,7 +323,8 @@ def syevd_grad(out_grads: tuple[Node | None, Node | None], outs: tuple[Node, Nod
     if vectors_grad is None:
         assert values_grad is not None
         scaled = vectors * reshape_to(values_grad, (*values.shape[:-1], size, 1))
-        return _symmetric(matmul(swap_last(vectors), scaled))
+        lower = product_triangle(vectors, scaled, transpose_a=True)
+        return lower + swap_last(triangle(lower, offset=-1))
     rows = reshape_to(values, (*values.shape[:-1], size, 1))
     columns = reshape_to(values, (*values.shape[:-1], 1, size))
     turned = matmul(vectors, swap_last(vectors_grad))
