@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from ..base.dtypes import DType
 from ..graph.extents import Condition, Questions
 from ..graph.generic import Differ, Learned, Pattern, Unifier, insert, samples_of
@@ -27,6 +29,8 @@ __all__ = ["Expansions", "copy_of"]
 #: patterns, and functions of each for certain extents, to keep
 MOST_PATTERNS = 4096
 MOST_SHAPES = 256
+#: the size of a constant of an expression up to which it is kept
+MOST_CONSTANT_BYTES = 4096
 
 _ITEM = item_operator()
 _ABSENT = ABSENT.operator
@@ -193,6 +197,22 @@ def _run(calls: Sequence[tuple[Function, Sequence[int]]], arrays: Sequence[Any],
     return values[result]
 
 
+class _Known(NamedTuple):
+    """The functions of steps for certain extents."""
+
+    constants: list[Any]
+    """For each step its value if that depends on extents alone, else None."""
+    calls: list[tuple[int, Function, tuple[int, ...]]]
+    """The other steps: the number of the value, its function, and the numbers of the values that it reads."""
+
+    def is_constant(self, step: _Step, value: Any, arguments: int) -> bool:
+        """Return whether to keep the value of the next step: it is small, and all that it reads is kept."""
+        reads = [place < arguments or self.constants[place - arguments] is None for place in step.places]
+        only_moves = step.lowering.only_moves or step.lowering.is_constant
+        is_small = type(value) is np.ndarray and (value.base is not None or value.nbytes < MOST_CONSTANT_BYTES)
+        return only_moves and not any(reads) and is_small
+
+
 class _AnyExtents:
     """A function of arrays of any extents of one pattern that meet a condition."""
 
@@ -203,14 +223,17 @@ class _AnyExtents:
         self._place, self.condition = place, condition
         #: the functions of steps that hold for all shapes, once they are made
         self._general: list[Function | None] = [None] * len(self._steps)
-        self._known: dict[Any, list[tuple[Function, tuple[int, ...]]]] = {}
+        self._known: dict[Any, _Known] = {}
 
     def __call__(self, *arrays: Any) -> Any:
         shapes = tuple([None if array is None else array.shape for array in arrays])
-        calls = self._known.get(shapes)
-        if calls is None:
+        known = self._known.get(shapes)
+        if known is None:
             return self._run_first(arrays, shapes)
-        return _run(calls, arrays, self._result)
+        values = [*arrays, *known.constants]
+        for number, function, places in known.calls:
+            values[number] = function(*[values[place] for place in places])
+        return values[self._result]
 
     def forget(self) -> None:
         """Forget the functions for certain extents."""
@@ -220,15 +243,21 @@ class _AnyExtents:
         """Make the functions for new shapes while they run."""
         values = [*arrays]
         extents = [() if shape is None else shape for shape in shapes]
-        calls: list[tuple[Function, tuple[int, ...]]] = []
+        known = _Known([], [])
         for number, step in enumerate(self._steps):
             inputs = [values[place] for place in step.places]
             function = self._general[number] or self._function(number, step, extents, inputs)
-            calls.append((function, step.places))
-            values.append(function(*inputs))
+            value = function(*inputs)
+            if len(values) == self._result or not known.is_constant(step, value, len(arrays)):
+                known.constants.append(None)
+                known.calls.append((len(values), function, step.places))
+            else:
+                # a view: whatever returns it as a result is copied (`own`)
+                known.constants.append(value.view())
+            values.append(value)
         if len(self._known) >= MOST_SHAPES:
             self._known.clear()
-        self._known[shapes] = calls
+        self._known[shapes] = known
         return values[self._result]
 
     def _function(self, number: int, step: _Step, shapes: Sequence[Shape], inputs: Sequence[Any]) -> Function:

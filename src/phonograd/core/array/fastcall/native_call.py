@@ -318,7 +318,9 @@ class Calls:
         """Return the machine-code counterpart of the Python function of an operator."""
         defaults = key.template[key.arrays :]
         entry: tuple[Any, ...] = (declared.calls, function, key.arrays, key.template, key.places, extend)
-        entry += (declared.at_once, declared, defaults)
+        codes = {abs(place) - (place < 0): place for place in key.places.values()}
+        positions = tuple([codes.get(key.arrays + number) for number in range(len(defaults))])
+        entry += (declared.at_once, declared, defaults, positions)
         return make_function(function, self._function, entry)
 
 

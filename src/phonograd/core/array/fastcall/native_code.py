@@ -396,9 +396,9 @@ def _call(offsets: dict[str, int]) -> str:
 
     Its entry is the tuple (calls, Python function, number of arrays, template of the key, places of keywords in
     the key, function that makes nodes of known kinds, list of the function that computes single calls, operator, key of
-    the parameters if none is given). The place of a number is given as -1 - place: Python makes the key if the number
-    is 0, because 0.0 and -0.0 are equal, but different arguments. Keywords that Python has to convert are missing among
-    the places.
+    the parameters if none is given, places of parameters by position or None). The place of a number is given as
+    -1 - place: Python makes the key if the number is 0, because 0.0 and -0.0 are equal, but different arguments.
+    Keywords that Python has to convert are missing among the places.
     """
     f = Code("call", "ptr %self, ptr %arguments, i64 %given, ptr %names", offsets)
     entry = f.field("%self", "entry")
@@ -410,7 +410,6 @@ def _call(offsets: dict[str, int]) -> str:
     length = f.api("PyTuple_Size", f"ptr {template}", "error")
     f.line(f"store ptr {f.object('array')}, ptr {kind}, align 8")
     most = f.number(arrays, "error")
-    f.leave_if(f.assign(f"icmp sgt i64 %count, {most}"), "slow")
     f.line(f"store i64 0, ptr {cell}, align 8")
     f.line(f"br i1 {f.assign('icmp eq ptr %names, null')}, label %counted, label %named")
     f.label("named")
@@ -420,6 +419,7 @@ def _call(offsets: dict[str, int]) -> str:
     named = f.assign(f"load i64, ptr {cell}, align 8")
     f.leave_if(f.assign(f"icmp eq i64 {f.plus('%count', named)}, 0"), "slow")
     f.leave_unless(_nothing_is_immediate(f), "immediate")
+    f.leave_if(f.assign(f"icmp sgt i64 %count, {most}"), "slow")
     _compute_at_once(f, at_once)
     # any Python code may have run
     trace = f.call("trace_here")

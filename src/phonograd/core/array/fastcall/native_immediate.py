@@ -13,7 +13,7 @@ machine code          its definition in Python
 ``immediate_number``  ``immediate._number``, for numbers other than zero that were used before
 ``compute``           the end of ``immediate.call`` and ``immediate.call_binary``: the kind is looked up and called
 ``immediate_binary``  ``immediate.call_binary``
-``immediate_call``    ``immediate.call``, for calls with all arrays by position and parameters by keyword
+``immediate_call``    ``immediate.call``, for calls with all arrays by position
 ====================  ==========================================================================================
 
 A kind of call has a function of arrays for this code (``_Call.direct``). It returns an array, a list of arrays in
@@ -71,8 +71,15 @@ def _value_of(offsets: dict[str, int]) -> str:
     f.line("br label %concrete")
     f.label("concrete")
     f.leave_if(f.same(extras, "none"), "nearby")
-    f.leave_unless(f.same(f.field(extras, "root"), "none"), "other")
     f.leave_unless(f.same(f.field(extras, "place"), "cpu"), "other")
+    root = f.field(extras, "root")
+    f.leave_if(f.same(root, "none"), "nearby")
+    # a view is where the array is that owns its memory
+    whole = f.field(root, "extras")
+    f.leave_unless(f.same(f.field(root, "node"), "none"), "other")
+    f.leave_if(f.same(whole, "none"), "nearby")
+    f.leave_unless(f.same(f.field(whole, "root"), "none"), "other")
+    f.leave_unless(f.same(f.field(whole, "place"), "cpu"), "other")
     f.line("br label %nearby")
     f.end("nearby", memory)
     f.end("other", "null")
@@ -285,29 +292,31 @@ def _immediate_call(offsets: dict[str, int]) -> str:
     trace = f.call("immediate_here")
     f.leave_if_null(trace, "error")
     entry = f.field("%self", "entry")
-    arrays, places, declared, defaults = [f.item(entry, str(k)) for k in (2, 4, 7, 8)]
+    arrays, places, declared, defaults, positions = [f.item(entry, str(k)) for k in (2, 4, 7, 8, 9)]
     most = f.number(arrays, "error")
-    f.leave_unless(f.assign(f"icmp eq i64 %count, {most}"), "error")
-    objects = f.assign(f"alloca ptr, i64 {f.plus('%count', '1')}, align 8")
+    f.leave_if(f.assign(f"icmp slt i64 %count, {most}"), "error")
+    objects = f.assign(f"alloca ptr, i64 {f.plus(most, '1')}, align 8")
     kind = f.assign("alloca ptr, align 8")
     f.line(f"store ptr {f.object('array')}, ptr {kind}, align 8")
-    key = f.api("PyTuple_New", f"i64 {f.plus('2', f.times('%count', '2'))}", "error")
+    length = f.api("PyTuple_Size", f"ptr {defaults}", "error")
+    extra = f.minus("%count", most)
+    f.leave_if(f.assign(f"icmp sgt i64 {extra}, {length}"), "error")
+    key = f.api("PyTuple_New", f"i64 {f.plus('2', f.times(most, '2'))}", "error")
     f.put_item(key, "0", declared, "drop")
-    f.line(f"br i1 {f.assign('icmp eq i64 %named, 0')}, label %plain, label %given")
+    is_plain = f.assign(f"icmp eq i64 {f.plus(extra, '%named')}, 0")
+    f.line(f"br i1 {is_plain}, label %plain, label %given")
     f.label("plain")
     f.put_item(key, "1", defaults, "drop")
     f.line("br label %filled")
     f.label("given")
-    length = f.api("PyTuple_Size", f"ptr {defaults}", "drop")
     parameters = f.api("PyTuple_New", f"i64 {length}", "drop")
     # the key takes the reference, and nothing else refers to it until the call is looked up
     f.api("PyTuple_SetItem", f"ptr {key}, i64 1, ptr {parameters}", "drop")
     f.for_each("0", length, lambda k: f.put_item(parameters, k, f.item(defaults, k), "drop"))
 
-    def keyword(index: Index) -> None:
-        place = f.api("PyDict_GetItemWithError", f"ptr {places}, ptr {f.item('%names', index)}", "drop")
-        f.leave_if_null(place, "drop")
-        value, number = f.load_word("%arguments", f.plus("%count", index), "ptr"), f.number(place, "drop")
+    def put(place: str, value: str) -> None:
+        """Write a parameter into the key, given its place as in the entry."""
+        number = f.number(place, "drop")
 
         def real() -> None:
             f.leave_unless(f.is_number(f.field(value, "type")), "drop")
@@ -322,6 +331,17 @@ def _immediate_call(offsets: dict[str, int]) -> str:
 
         f.when(f.assign(f"icmp slt i64 {number}, 0"), real, parameter)
 
+    def positional(index: Index) -> None:
+        place = f.item(positions, index)
+        f.leave_if(f.same(place, "none"), "drop")
+        put(place, f.load_word("%arguments", f.plus(most, index), "ptr"))
+
+    def keyword(index: Index) -> None:
+        place = f.api("PyDict_GetItemWithError", f"ptr {places}, ptr {f.item('%names', index)}", "drop")
+        f.leave_if_null(place, "drop")
+        put(place, f.load_word("%arguments", f.plus("%count", index), "ptr"))
+
+    f.for_each("0", extra, positional)
     f.for_each("0", "%named", keyword)
     f.line("br label %filled")
     f.label("filled")
@@ -338,8 +358,8 @@ def _immediate_call(offsets: dict[str, int]) -> str:
         place = f.plus("2", f.times(index, "2"))
         f.leave_if_null(f.assign(f"call ptr @describe(ptr {key}, i64 {place}, ptr {memory})"), "drop")
 
-    f.for_each("0", "%count", argument)
+    f.for_each("0", most, argument)
     chosen = f.assign(f"load ptr, ptr {kind}, align 8")
-    f.give(f.assign(f"call ptr @compute(ptr {trace}, ptr {key}, ptr {objects}, i64 %count, ptr {chosen})"))
+    f.give(f.assign(f"call ptr @compute(ptr {trace}, ptr {key}, ptr {objects}, i64 {most}, ptr {chosen})"))
     f.end_dropping(key)
     return f.text()
