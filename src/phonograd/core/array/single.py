@@ -23,18 +23,22 @@ from ..graph.operator import Array, Operator, item_operator
 from ..ops.math.structural import LEAF
 from ..plan import promotion
 from ..plan.cache import SINGLE_RUNS, CachedPlan, choose_program
+from ..run.program import RecipeProgram, Segment
 from ..run.programs import Program
 from ..run.reference import resolve
 from ..trace.evaluation import PROGRESS
 from ..trace.owner import Pairs
 from .immediate import Call
 
-__all__ = ["MOST_KINDS", "MOST_PROBES", "PROBE_EVERY", "SINGLES", "forget", "learn"]
+__all__ = ["MOST_KINDS", "MOST_PROBES", "MOST_UNPACKED", "PROBE_EVERY", "SINGLES", "forget", "learn"]
 
 #: one call among so many becomes a node
 PROBE_EVERY = 64
 #: calls in a row that become nodes and are not alone, after which a kind is dropped
 MOST_PROBES = 8
+#: elements of inputs that are not taken packed: for 64 x 64 matrices, finding the packed form takes 0.8 us, and packing
+#: again at most as long
+MOST_UNPACKED = 1 << 12
 #: kinds of calls of one operator to keep
 MOST_KINDS = 64
 
@@ -57,20 +61,48 @@ class _Found(NamedTuple):
 class _Kind:
     """A kind of call: the program that computes it, and the numbers of arguments and results."""
 
-    __slots__ = ("is_in_order", "is_list", "left", "places", "plan", "results", "run")
+    __slots__ = (
+        "fixed",
+        "is_in_order",
+        "is_list",
+        "is_small",
+        "left",
+        "places",
+        "plan",
+        "program",
+        "results",
+        "segment",
+        "slots",
+    )
 
     def __init__(self, program: Program, call: _Found, wanted: Sequence[Node], plan: CachedPlan) -> None:
-        self.run = program.run
+        self.program: Any = program
+        #: all of a run of the program, if that is a single native call: see `RecipeProgram.only_segment`
+        self.segment: Segment | None = None
+        self.fixed: list[Any] = []
+        #: whether finding packed operands would take longer than packing them again
+        self.is_small = max([node.size for node in program.inputs], default=0) <= MOST_UNPACKED
         #: the argument of each input of the program
         self.places = [call.leaves.index(node.attributes[0]) for node in program.inputs]
         self.is_in_order = self.places == list(range(len(self.places)))
         numbers = {node: number for number, (node, _) in enumerate(program.kept)}
         #: the number of each result among those of the program
         self.results = [numbers[node] for node in wanted]
+        #: their slots in the argument of the segment
+        self.slots = [program.kept[number][1] for number in self.results]
         self.is_list = call.is_list
         self.plan = plan
         #: calls until they become nodes; a trace of such a call alone sets it back
         self.left = PROBE_EVERY
+
+    def run(self, arrays: list[Array]) -> list[Array]:
+        """Return the results, by the program."""
+        found = self.program.run(arrays)
+        if isinstance(self.program, RecipeProgram):
+            only = self.program.only_segment()
+            if only is not None:
+                self.segment, self.fixed = only
+        return [found[number] for number in self.results]
 
 
 #: by operator, the kinds of calls by their keys in ``SINGLES``
@@ -215,12 +247,19 @@ def _run(kind: _Kind, *arrays: Array) -> Any:
         if kind.left < -MOST_PROBES:
             _drop(kind)
         return None
+    inputs = [*arrays] if kind.is_in_order else [arrays[place] for place in kind.places]
+    segment = kind.segment
     try:
-        values = kind.run([*arrays] if kind.is_in_order else [arrays[place] for place in kind.places])
+        if segment is None or not (kind.is_small or kind.program.packed is None):
+            values = kind.run(inputs)
+        else:
+            inputs += kind.fixed
+            segment(inputs)
+            values = [inputs[slot] for slot in kind.slots]
     except Exception as error:
         if is_from_outside(error):
             raise
         # as a node, it fails where its value is needed
         return None
     statistics.evaluations += 1
-    return [values[number] for number in kind.results] if kind.is_list else values[kind.results[0]]
+    return values if kind.is_list else values[0]

@@ -61,8 +61,11 @@ __all__ = [
     "Calls",
     "KeyForm",
     "counts_are_found",
+    "memory_offsets",
     "objects_are_as_expected",
     "possible",
+    "replays_are_possible",
+    "slot_offset",
     "thread_number",
 ]
 
@@ -101,7 +104,7 @@ def possible() -> bool:
         and assumption_holds(
             "arrays keep number of axes, extents, strides, base and dtype in this order behind their data address",
             _CONSEQUENCE,
-            lambda: _memory_offsets() is not None,
+            lambda: memory_offsets() is not None,
         )
     )
 
@@ -132,10 +135,19 @@ def counts_are_found(test: Callable[[], bool]) -> bool:
     )
 
 
+def replays_are_possible(test: Callable[[], object]) -> bool:
+    """Return whether a test finds all attributes that repeated calls of networks need; warn once if not."""
+    return possible() and assumption_holds(
+        "arrays, programs and weak references keep each attribute in a slot of its own",
+        "Python repeats calls of small networks, which takes some microseconds longer",
+        test,
+    )
+
+
 # -- offsets of attributes
 
 
-def _offset(instance: Any, name: str) -> int:
+def slot_offset(instance: Any, name: str) -> int:
     """Return the distance of a slot from the beginning of an object: store an object there and look for its address."""
     value = object()
     before = getattr(instance, name)
@@ -151,30 +163,30 @@ def _offset(instance: Any, name: str) -> int:
 
 def _offsets(array: Any, node: Node, active: Any) -> dict[str, int]:
     trace = Trace()
-    found = {name: _offset(array, f"_{name}") for name in ("trace", "node", "buffer", "extras")}
-    found |= {name: _offset(node, name) for name in ("marked", "kind", "detached", "shape", "dtype", "context")}
-    found |= {name: _offset(node, name) for name in ("operator", "attributes")}
+    found = {name: slot_offset(array, f"_{name}") for name in ("trace", "node", "buffer", "extras")}
+    found |= {name: slot_offset(node, name) for name in ("marked", "kind", "detached", "shape", "dtype", "context")}
+    found |= {name: slot_offset(node, name) for name in ("operator", "attributes")}
     names = ("thread", "scalars", "made", "handles", "prune_at", "bound", "leaves", "slots", "targets", "repeats")
-    found |= {name: _offset(trace, name) for name in names}
+    found |= {name: slot_offset(trace, name) for name in names}
     extras = ArrayExtras()
-    found |= {name: _offset(extras, name) for name in ("variable", "root", "views", "readonly")}
-    found["place"] = _offset(extras, "context")
-    found["attentive"] = _offset(active, "attentive")
+    found |= {name: slot_offset(extras, name) for name in ("variable", "root", "views", "readonly")}
+    found["place"] = slot_offset(extras, "context")
+    found["attentive"] = slot_offset(active, "attentive")
     found |= _immediate_offsets()
     found["type"] = _type_offset(array)
     found["item"] = tuple.__basicsize__
     found["vectorcall"] = vectorcall_offset(FunctionType)
     found["entry"] = ENTRY_OFFSET
-    return found | (_memory_offsets() or {})
+    return found | (memory_offsets() or {})
 
 
 def _immediate_offsets() -> dict[str, int]:
     """Return the offsets of attributes that immediate calls read."""
-    found = {name: _offset(immediate.Call([], None, 0, False), name) for name in ("number", "direct")}
-    found["sequence"] = _offset(ImmediateTrace(), "sequence")
-    found["immediate"] = _offset(type(settings.active)(), "immediate")
-    found["on"] = _offset(Detection(), "on")
-    found["listeners"] = _offset(Signal(), "listeners")
+    found = {name: slot_offset(immediate.Call([], None, 0, False), name) for name in ("number", "direct")}
+    found["sequence"] = slot_offset(ImmediateTrace(), "sequence")
+    found["immediate"] = slot_offset(type(settings.active)(), "immediate")
+    found["on"] = slot_offset(Detection(), "on")
+    found["listeners"] = slot_offset(Signal(), "listeners")
     return found
 
 
@@ -189,7 +201,7 @@ def _vectorcalls_are_found() -> bool:
     return bool(ctypes.c_size_t.from_address(id(thread_number) + offset).value == expected)
 
 
-def _memory_offsets() -> dict[str, int] | None:
+def memory_offsets() -> dict[str, int] | None:
     """Return the offsets of number of axes, extents and dtype in a NumPy array; None if they are not as expected."""
     array = np.empty((3, 5, 7), np.float32)
     start = object.__basicsize__
@@ -321,9 +333,7 @@ class Calls:
         """Return the machine-code counterpart of the Python function of an operator."""
         defaults = key.template[key.arrays :]
         entry: tuple[Any, ...] = (declared.calls, function, key.arrays, key.template, key.places, extend)
-        codes = {abs(place) - (place < 0): place for place in key.places.values()}
-        positions = tuple([codes.get(key.arrays + number) for number in range(len(defaults))])
-        entry += (declared.at_once, declared, defaults, positions)
+        entry += (declared.at_once, declared, defaults, key.order)
         return make_function(function, self._function, entry)
 
 
@@ -336,6 +346,8 @@ class KeyForm(NamedTuple):
     """The key of a call without arguments; an object that is in no key stands for an argument that must be given."""
     places: dict[str, int]
     """The place of each keyword in the key; -1 - place for numbers, of which 0 is converted to text."""
+    order: tuple[int, ...]
+    """The place of each positional argument in the key, as in ``places``, or ``NO_PLACE``."""
 
 
 class BinaryCall(NamedTuple):

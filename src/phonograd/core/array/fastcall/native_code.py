@@ -19,12 +19,12 @@ machine code    its definition in Python
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Callable, Container
 
 from ...lower.ir.function_builder import Index, Value
 from .native_enter import enter_texts, is_recording
 from .native_immediate import immediate_texts
-from .native_text import API, CALL_WITH, OBJECTS, Code
+from .native_text import API, CALL_WITH, NO_PLACE, OBJECTS, Code
 
 __all__ = ["DIRECTORY", "ENTRY", "module_text"]
 
@@ -306,7 +306,7 @@ class _Key:
     """Writes the code that fills the key of a call, which is dropped (at the label ``drop``) where it cannot be."""
 
     def __init__(
-        self, f: Code, key: str, trace: str, arrays: str, template: str, places: str, last: str, kind: str
+        self, f: Code, key: str, trace: str, arrays: str, template: str, places: str, order: str, last: str, kind: str
     ) -> None:
         self._f = f
         self._last = last
@@ -316,6 +316,7 @@ class _Key:
         self._arrays = arrays
         self._template = template
         self._places = places
+        self._order = order
 
     def _put(self, index: Index, value: str) -> tuple[()]:
         self._f.api("Py_IncRef", f"ptr {value}")
@@ -345,7 +346,20 @@ class _Key:
 
     def positional(self, index: Index, _: list[Value]) -> tuple[()]:
         """Write the place of a positional argument."""
-        return self._put_array(index, self._f.load_word("%arguments", index, "ptr"))
+        f = self._f
+        value = f.load_word("%arguments", index, "ptr")
+
+        def parameter() -> tuple[()]:
+            number = f.number(f.item(self._order, index), "drop")
+            # Python converts those that have no place
+            f.leave_if(f.assign(f"icmp eq i64 {number}, {NO_PLACE}"), "drop")
+            real = f.assign(f"icmp slt i64 {number}, 0")
+            f.choose(real, lambda: self._put_number(index, value), lambda: self._put(index, value))
+            return ()
+
+        among = f.assign(f"icmp slt i64 {index}, {self._arrays}")
+        f.choose(among, lambda: self._put_array(index, value), parameter)
+        return ()
 
     def keyword(self, index: Index, _: list[Value]) -> tuple[()]:
         """Write the place of an argument that was given by name."""
@@ -361,13 +375,18 @@ class _Key:
             f.line(f"store i64 {number}, ptr {self._last}, align 8")
             return self._put_array(number, value)
 
+        def once(put: Callable[[Index, str], tuple[()]], number: Index) -> tuple[()]:
+            # Python complains about a parameter that was given by position, too
+            f.leave_if(f.assign(f"icmp slt i64 {number}, %count"), "drop")
+            return put(number, value)
+
         def parameter() -> tuple[()]:
             among = f.assign(f"icmp slt i64 {number}, {self._arrays}")
-            f.choose(among, array, lambda: self._put(number, value))
+            f.choose(among, array, lambda: once(self._put, number))
             return ()
 
         real = f.assign(f"icmp slt i64 {number}, 0")
-        f.choose(real, lambda: self._put_number(f.minus("-1", number), value), parameter)
+        f.choose(real, lambda: once(self._put_number, f.minus("-1", number)), parameter)
         return ()
 
 
@@ -396,17 +415,18 @@ def _compute_immediately(f: Code, name: str, given: str) -> None:
 
 
 def _call(offsets: dict[str, int]) -> str:
-    """Return the function of an operator called by name, with arrays first and parameters by keyword.
+    """Return the function of an operator called by name, with arrays first, and parameters by position or keyword.
 
     Its entry is the tuple (calls, Python function, number of arrays, template of the key, places of keywords in
     the key, function that makes nodes of known kinds, list that is not empty if there are single calls, operator, key
-    of the parameters if none is given, places of parameters by position or None). The place of a number is given as
-    -1 - place: Python makes the key if the number is 0, because 0.0 and -0.0 are equal, but different arguments.
-    Keywords that Python has to convert are missing among the places.
+    of the parameters if none is given, places of positional arguments). The place of a number is given as -1 - place:
+    Python makes the key if the number is 0, because 0.0 and -0.0 are equal, but different arguments. Keywords that
+    Python has to convert are missing among the places, and ``NO_PLACE`` among those of positional arguments.
     """
     f = Code("call", "ptr %self, ptr %arguments, i64 %given, ptr %names", offsets)
     entry = f.field("%self", "entry")
     calls, function, arrays, template, places, extend, at_once = [f.item(entry, str(k)) for k in range(7)]
+    order = f.item(entry, "9")
     # PY_VECTORCALL_ARGUMENTS_OFFSET is the highest bit
     f.line(f"%count = and i64 %given, {(1 << 63) - 1}")
     cell, kind = f.assign("alloca i64, align 8"), f.assign("alloca ptr, align 8")
@@ -414,6 +434,7 @@ def _call(offsets: dict[str, int]) -> str:
     length = f.api("PyTuple_Size", f"ptr {template}", "error")
     f.line(f"store ptr {f.object('array')}, ptr {kind}, align 8")
     most = f.number(arrays, "error")
+    f.leave_if(f.assign(f"icmp sgt i64 %count, {length}"), "slow")
     f.line(f"store i64 0, ptr {cell}, align 8")
     f.line(f"br i1 {f.assign('icmp eq ptr %names, null')}, label %counted, label %named")
     f.label("named")
@@ -426,7 +447,6 @@ def _call(offsets: dict[str, int]) -> str:
     f.leave_if_null(f.call("trace_here"), "slow")
     given = f"ptr %self, ptr %arguments, i64 %count, ptr %names, i64 {named}"
     _compute_at_once(f, at_once, "compute_call", given)
-    f.leave_if(f.assign(f"icmp sgt i64 %count, {most}"), "slow")
     # any Python code may have run
     trace = f.call("trace_here")
     f.leave_if_null(trace, "slow")
@@ -444,7 +464,7 @@ def _call(offsets: dict[str, int]) -> str:
     f.label("look")
     key = f.api("PyTuple_New", f"i64 {length}", "error")
     f.line(f"store i64 {f.minus('%count', '1')}, ptr {cell}, align 8")
-    filling = _Key(f, key, trace, most, template, places, cell, kind)
+    filling = _Key(f, key, trace, most, template, places, order, cell, kind)
     # a template has no empty places, so that a key can be dropped at any time
     f.loop("0", length, "1", (), filling.default)
     f.loop("0", "%count", "1", (), filling.positional)

@@ -30,7 +30,7 @@ from collections.abc import Callable
 from ...lower.ir.function_builder import Index, Value
 from ...run.object_layout import CONTIGUOUS, FLAGS
 from .native_enter import is_of_this_thread, is_recording
-from .native_text import CALL_WITH, Code
+from .native_text import CALL_WITH, NO_PLACE, Code
 
 __all__ = ["immediate_texts"]
 
@@ -314,7 +314,7 @@ def _compute_call(offsets: dict[str, int]) -> str:
     arguments = "ptr %trace, ptr %table, ptr %self, ptr %arguments, i64 %count, ptr %names, i64 %named"
     f = Code("compute_call", arguments, offsets)
     entry = f.field("%self", "entry")
-    arrays, template, places, declared, defaults, positions = [f.item(entry, str(k)) for k in (2, 3, 4, 7, 8, 9)]
+    arrays, template, places, declared, defaults, order = [f.item(entry, str(k)) for k in (2, 3, 4, 7, 8, 9)]
     first = f.number(arrays, "error")
     most = f.least("%count", first)
     # arrays that are left out must be optional
@@ -338,9 +338,10 @@ def _compute_call(offsets: dict[str, int]) -> str:
     f.api("PyTuple_SetItem", f"ptr {key}, i64 1, ptr {parameters}", "drop")
     f.for_each("0", length, lambda k: f.put_item(parameters, k, f.item(defaults, k), "drop"))
 
-    def put(place: str, value: str) -> None:
+    def put(number: Index, value: str) -> None:
         """Write a parameter into the key, given its place as in the entry."""
-        number = f.number(place, "drop")
+        # Python converts those that have no place
+        f.leave_if(f.assign(f"icmp eq i64 {number}, {NO_PLACE}"), "drop")
 
         def real() -> None:
             f.leave_unless(f.is_number(f.field(value, "type")), "drop")
@@ -356,14 +357,18 @@ def _compute_call(offsets: dict[str, int]) -> str:
         f.when(f.assign(f"icmp slt i64 {number}, 0"), real, parameter)
 
     def positional(index: Index) -> None:
-        place = f.item(positions, index)
-        f.leave_if(f.same(place, "none"), "drop")
-        put(place, f.load_word("%arguments", f.plus(most, index), "ptr"))
+        place = f.plus(most, index)
+        put(f.number(f.item(order, place), "drop"), f.load_word("%arguments", place, "ptr"))
 
     def keyword(index: Index) -> None:
         place = f.api("PyDict_GetItemWithError", f"ptr {places}, ptr {f.item('%names', index)}", "drop")
         f.leave_if_null(place, "drop")
-        put(place, f.load_word("%arguments", f.plus("%count", index), "ptr"))
+        number = f.number(place, "drop")
+        # Python complains about a parameter that was given by position, too
+        is_real = f.assign(f"icmp slt i64 {number}, 0")
+        plain = f.select_index(is_real, f.minus("-1", number), number)
+        f.leave_if(f.assign(f"icmp slt i64 {plain}, %count"), "drop")
+        put(number, f.load_word("%arguments", f.plus("%count", index), "ptr"))
 
     f.for_each("0", extra, positional)
     f.for_each("0", "%named", keyword)

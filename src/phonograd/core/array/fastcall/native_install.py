@@ -32,6 +32,7 @@ from .native_call import (
     possible,
     thread_number,
 )
+from .native_text import NO_PLACE
 
 __all__ = ["install", "prepare"]
 
@@ -169,4 +170,5 @@ def _form(declared: Operator) -> KeyForm:
             places[parameter.name] = -1 - place
         elif parameter.kind != "Floats":
             places[parameter.name] = place
-    return KeyForm(len(inputs), tuple(template), places)
+    names = [*inputs, *[parameter.name for parameter in parameters]]
+    return KeyForm(len(inputs), tuple(template), places, tuple([places.get(name, NO_PLACE) for name in names]))

@@ -11,9 +11,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ...lower.ir.function_builder import FunctionBuilder, Index
-from ...run.background import rest
 
-__all__ = ["API", "CALL_WITH", "OBJECTS", "Code"]
+__all__ = ["API", "CALL_WITH", "NO_PLACE", "OBJECTS", "Code"]
 
 #: how functions of Python's C interface report an error: not at all, by null, by a number below 0, by a number other
 #: than 0; or by a value that has a meaning as well (no such key, the number -1), so that the code asks for the error
@@ -111,6 +110,8 @@ OBJECTS = (
 #: functions with any number of arguments: the types of those that are always there
 _VARIADIC = {"PyTuple_Pack": "(i64, ...) ", "PyObject_CallFunctionObjArgs": "(ptr, ...) "}
 CALL_WITH = "PyObject_CallFunctionObjArgs"
+#: the place of a positional argument that Python has to convert
+NO_PLACE = 1 << 20
 
 
 class Code(FunctionBuilder):
@@ -122,7 +123,6 @@ class Code(FunctionBuilder):
     """
 
     def __init__(self, name: str, arguments: str, offsets: dict[str, int]) -> None:
-        rest()
         super().__init__(name, arguments, "ptr", internal=True)
         self._offsets = offsets
 
