@@ -134,6 +134,43 @@ def test_keywords_are_part_of_the_kind():
         nd.linalg.gemm2(a)
 
 
+def test_binary_operators_with_numbers_and_arrays():
+    a, b = matrices()
+    calls = [
+        (lambda number: a * number, "broadcast_mul", lambda x, number: x * np.float32(number)),
+        (lambda number: number - a, "broadcast_sub", lambda x, number: np.float32(number) - x),
+        (lambda number: a < number, "broadcast_lesser", lambda x, number: (x < np.float32(number)).astype("float32")),
+    ]
+    for call, name, expected in calls:
+        learned(lambda call=call: call(0.5), REGISTRY[name])
+        # numbers that are new, and zeros of both signs
+        for number in (0.25, 3, 0.0, -0.0, float("inf"), 7, 7):
+            result = call(number)
+            assert not is_pending(result)
+            found, wanted = result.asnumpy(), expected(a.asnumpy(), number)
+            np.testing.assert_array_equal(found, wanted)
+            np.testing.assert_array_equal(np.signbit(found), np.signbit(wanted))
+    single.forget()
+    expected = learned(lambda: a + b, REGISTRY["broadcast_add"])
+    result = a + b
+    assert not is_pending(result)
+    np.testing.assert_array_equal(result.asnumpy(), expected)
+    assert is_pending(a + a)
+    assert is_pending(a + (b + 1))
+    with autograd.record():
+        assert is_pending(a + b)
+    with pytest.raises(MXNetError):
+        a + nd.ones((5, 4))
+
+
+def test_the_function_of_a_binary_operator_is_the_same_kind():
+    a, b = matrices()
+    learned(lambda: a * b, REGISTRY["broadcast_mul"])
+    assert not is_pending(nd.broadcast_mul(a, b))
+    assert not is_pending(nd.broadcast_mul(a, b))
+    assert is_pending(nd.broadcast_mul(lhs=a, rhs=b))
+
+
 def test_zeros_of_both_signs_are_different_parameters():
     (a,) = matrices(1)
     learned(lambda: nd.clip(a, a_min=-1.0, a_max=0.5), REGISTRY["clip"])

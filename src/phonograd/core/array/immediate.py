@@ -41,7 +41,18 @@ if TYPE_CHECKING:
     from ..plan.eager import EagerProgram
     from ..plan.eager_call import AnyExtents
 
-__all__ = ["CALLS", "NUMBERS", "Call", "call", "call_binary", "change", "fill", "is_possible", "own_result"]
+__all__ = [
+    "CALLS",
+    "NUMBERS",
+    "Call",
+    "call",
+    "call_binary",
+    "change",
+    "fill",
+    "is_possible",
+    "number_beside",
+    "own_result",
+]
 
 #: kinds of calls to keep
 MOST_CALLS = 4096
@@ -93,6 +104,13 @@ class Call:
         call.results = [count + len(steps) - 1]
         call.function = steps[0][0] if len(steps) == 1 and steps[0][1] == tuple(range(count)) else None
         call.direct = None
+        return call
+
+    @classmethod
+    def of_direct(cls, direct: Callable[..., Any]) -> Call:
+        """Return a kind of call that only machine code runs."""
+        call = cls.of_steps([(direct, ())], 0, [])
+        call.direct = direct
         return call
 
     def allow_direct(self, arrays: Sequence[Array], results: Sequence[Any]) -> None:
@@ -305,6 +323,11 @@ def _number(value: Any, dtype: Any, numbers: dict[Any, Array]) -> Array:
             numbers.clear()
         found = numbers[key] = convert_scalar(value, dtype)
     return found
+
+
+def number_beside(value: Any, dtype: Any) -> Array | None:
+    """Return a number as an array of the dtype of the array beside it; None if that is no plain floating one."""
+    return _number(value, dtype, NUMBERS) if dtype.kind == "f" else None
 
 
 def _concrete(value: Array, array_class: type[Any]) -> Any:

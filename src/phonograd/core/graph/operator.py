@@ -220,8 +220,8 @@ class Operator:
         #: results by the arguments exactly as users passed them: one look-up per repeated call
         self.calls: dict[Any, Any] = {}
         self.several: dict[Any, Any] = {}
-        #: the function that computes some calls at once, without nodes, if there is one; it returns None for others
-        self.at_once: list[Callable[..., Any]] = []
+        #: not empty if machine code computes some calls at once, without nodes
+        self.at_once: list[bool] = []
         #: attributes by parameters as users passed them
         self.arguments: dict[Any, tuple[Any, ...]] = {}
         #: types of results by attributes and types of inputs

@@ -473,9 +473,8 @@ class _Maker:
             self.place(alone, steps.lowerings[alone])
         else:
             self.function, self.is_general = _expansions.function(alone, steps, given, self._pattern), False
-        if _ABSENT in [source.operator for source in sources]:
-            # the same dtypes without absent inputs are another function
-            self.is_general = False
+        # the same dtypes without absent inputs are another function
+        self.is_general &= _ABSENT not in [source.operator for source in sources]
 
     def place(self, node: Node, lowering: Lowering) -> None:
         """Make the function of a node that reads leaves."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from ..base.dtypes import DType
+from ..base.dtypes import HALVES, DType
 from ..graph.extents import Condition, Formula
 from ..graph.generic import Differ, Pattern, Unifier, insert, samples_of
 from ..graph.node import Node, Shape, new_node, tensor_type
@@ -42,6 +42,8 @@ class _Step(NamedTuple):
     """The numbers of the values that it reads: those of the arguments, then those of earlier steps."""
     lowering: Lowering | None = None
     """How it is computed, if it only moves elements or combines them along axes, or is a constant."""
+    is_numpy: bool = False
+    """Whether NumPy computes it for all shapes, given its attributes."""
 
 
 class AnyExtents:
@@ -76,7 +78,7 @@ def _function(step: _Step, shapes: Sequence[Shape], inputs: Sequence[Any]) -> Fu
     attributes, lowering = insert(step.attributes, shapes), step.lowering
     if isinstance(lowering, Reduction):
         return folds_of(step.operator, lowering, step.dtype).function(attributes)
-    if lowering is not None:
+    if step.is_numpy:
         return step.operator.reference(attributes)
     leaves = [leaf(number, array.shape, array.dtype) for number, array in enumerate(inputs)]
     type_ = tensor_type(insert(step.shape, shapes), step.dtype, leaves[0].context, False, None)
@@ -151,10 +153,21 @@ def _functions(first: Sequence[_Step], steps: list[_Step], leaves: Sequence[Node
         node = new_node(one.operator, tuple(below), one.attributes, type_, None, None)
         nodes.append(node)
         lowering = _simple_lowering(node)
-        steps[len(found)] = step._replace(lowering=lowering)
+        steps[len(found)] = step._replace(lowering=lowering, is_numpy=_is_numpy(node, lowering))
         is_made_anew = step.attributes.__class__ is Formula
         found.append(None if is_made_anew else function_for_any_shapes(node, below))
     return found
+
+
+def _is_numpy(node: Node, lowering: Lowering | None) -> bool:
+    """Return whether the function of a node is its NumPy function, given its simple lowering if it has one."""
+    if lowering is not None:
+        return not isinstance(lowering, Reduction)
+    candidates = lowerings_of(node)
+    has_halves = not HALVES.isdisjoint([node.dtype, *[source.dtype for source in node.inputs]])
+    if not candidates or has_halves or candidates[-1].replaces_part:
+        return False
+    return candidates[0].is_expansion and node.operator.moves
 
 
 def _simple_lowering(node: Node) -> Lowering | None:

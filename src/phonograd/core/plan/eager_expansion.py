@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from ..base.dtypes import DType
 from ..graph.extents import Condition, Questions
 from ..graph.generic import Differ, Learned, Pattern, Unifier, insert, samples_of
@@ -28,6 +30,8 @@ __all__ = ["Expansions", "copy_of"]
 #: patterns, and functions of each for certain extents, to keep
 MOST_PATTERNS = 4096
 MOST_SHAPES = 256
+#: the size of a constant of an expression up to which it is kept
+MOST_CONSTANT_BYTES = 4096
 
 _ITEM = item_operator()
 _ABSENT = ABSENT.operator
@@ -194,6 +198,27 @@ def _run(calls: Sequence[tuple[Function, Sequence[int]]], arrays: Sequence[Any],
     return values[result]
 
 
+class _Known(NamedTuple):
+    """The functions of steps for certain extents."""
+
+    constants: list[Any]
+    """For each step its value if that depends on extents alone, else None."""
+    calls: list[tuple[int, Function, tuple[int, ...]]]
+    """The other steps: the number of the value, its function, and the numbers of the values that it reads."""
+
+    def add(self, step: _Step, function: Function, value: Any, arguments: int, is_result: bool) -> None:
+        """Add the next step, given its value: that is kept if it is small, and all that it reads is kept."""
+        reads = [place < arguments or self.constants[place - arguments] is None for place in step.places]
+        only_moves = step.lowering.only_moves or step.lowering.is_constant
+        is_small = type(value) is np.ndarray and (value.base is not None or value.nbytes < MOST_CONSTANT_BYTES)
+        if only_moves and is_small and not (is_result or any(reads)):
+            # a view: whatever returns it as a result is copied (`own`)
+            self.constants.append(value.view())
+        else:
+            self.calls.append((arguments + len(self.constants), function, step.places))
+            self.constants.append(None)
+
+
 class _AnyExtents:
     """A function of arrays of any extents of one pattern that meet a condition."""
 
@@ -205,14 +230,17 @@ class _AnyExtents:
         #: the functions of steps that hold for all shapes, once they are made
         self._general: list[Function | None] = [None] * len(self._steps)
         #: functions by shapes, or how often these came
-        self._known: dict[Any, list[tuple[Function, tuple[int, ...]]] | int] = {}
+        self._known: dict[Any, _Known | int] = {}
 
     def __call__(self, *arrays: Any) -> Any:
         shapes = tuple([None if array is None else array.shape for array in arrays])
-        calls = self._known.get(shapes, 0)
-        if isinstance(calls, int):
-            return self._run_first(arrays, shapes, calls)
-        return _run(calls, arrays, self._result)
+        known = self._known.get(shapes, 0)
+        if isinstance(known, int):
+            return self._run_first(arrays, shapes, known)
+        values = [*arrays, *known.constants]
+        for number, function, places in known.calls:
+            values[number] = function(*[values[place] for place in places])
+        return values[self._result]
 
     def forget(self) -> None:
         """Forget the functions for certain extents."""
@@ -222,16 +250,17 @@ class _AnyExtents:
         """Make the functions for new shapes while they run, and keep those of shapes that came several times."""
         values, general = [*arrays], self._general
         extents = [() if shape is None else shape for shape in shapes]
-        calls: list[tuple[Function, tuple[int, ...]]] = []
+        known = _Known([], [])
         for number, step in enumerate(self._steps):
             inputs = [values[place] for place in step.places]
             function = general[number] or self._function(number, step, extents, inputs)
+            value = function(*inputs)
             if count >= FEW_CALLS:
-                calls.append((function, step.places))
-            values.append(function(*inputs))
+                known.add(step, function, value, len(arrays), is_result=len(values) == self._result)
+            values.append(value)
         if len(self._known) >= MOST_SHAPES:
             self._known.clear()
-        self._known[shapes] = calls or count + 1
+        self._known[shapes] = count + 1 if count < FEW_CALLS else known
         return values[self._result]
 
     def _function(self, number: int, step: _Step, shapes: Sequence[Shape], inputs: Sequence[Any]) -> Function:

@@ -41,7 +41,17 @@ from .recorder import Recorder
 from .rng import next_counter
 from .tape import Origin, Tape, Target
 
-__all__ = ["LOCAL", "NUMBERS", "ZERO", "ImmediateTrace", "Trace", "begin_recording_trace", "ready_trace", "waitall"]
+__all__ = [
+    "LOCAL",
+    "NUMBERS",
+    "ZERO",
+    "ImmediateTrace",
+    "Trace",
+    "begin_recording_trace",
+    "number_memory",
+    "ready_trace",
+    "waitall",
+]
 
 #: the class of reentrant locks: threading.RLock is a function, and calling it takes twice as long
 _Lock = type(threading.RLock())
@@ -62,6 +72,22 @@ _MOST_NUMBERS = 1000
 #: stands for zero in the keys of numbers: 0.0 and -0.0 are equal, but different numbers
 ZERO = "zero"
 _FLOATING = "fV"
+
+
+def _convert(value: Any, dtype: DType, key: Any) -> Array:
+    """Return a number as an array of a dtype, and remember it."""
+    if len(_numbers_converted) >= _MOST_NUMBERS:
+        _numbers_converted.clear()
+        NUMBERS.clear()
+    data = _numbers_converted[key] = convert_scalar(value, dtype)
+    if dtype.kind in _FLOATING:
+        NUMBERS[key] = data
+    return data
+
+
+def number_memory(value: Any, dtype: DType, key: Any) -> Array | None:
+    """Return a number as an array of a dtype for machine code, given its key; None if the dtype is no floating one."""
+    return _convert(value, dtype, key) if dtype.kind in _FLOATING else None
 
 
 class Trace(Recorder):
@@ -154,12 +180,7 @@ class Trace(Recorder):
         if found is None or (found.context is not context and found.context != context):
             data = _numbers_converted.get(key)
             if data is None:
-                if len(_numbers_converted) >= _MOST_NUMBERS:
-                    _numbers_converted.clear()
-                    NUMBERS.clear()
-                data = _numbers_converted[key] = convert_scalar(value, dtype)
-                if dtype.kind in _FLOATING:
-                    NUMBERS[key] = data
+                data = _convert(value, dtype, key)
             found = self.scalars[key] = leaf_like(self._new_leaf(data), data, context)
         return found
 
@@ -308,7 +329,9 @@ class Trace(Recorder):
         nodes = tuple([node for _, node in live])
         plan = self.position.following.get((nodes, settings.active.executor))
         if plan is None:
-            waiting, values = waits(nodes), self._known(nodes)
+            values = self._known(nodes)
+            # a trace that ends does not ask
+            waiting = not end and values is not None and waits(nodes)
         else:
             waiting = plan.waits
             values = compute_known(self, plan, not (waiting or (self.flushes and not end)))

@@ -12,8 +12,8 @@ most small kernels run; in machine code that calls Python's C interface it takes
     call(entry, arguments...):                     # nd.tanh(y), nd.sum(y, axis=1)
         if the trace is immediate and (kind := CALLS.get(shapes, dtypes, parameters...)) is not None:
             return kind.direct(memory of the arrays...)
-        if entry.at_once and (result := entry.at_once[0](arguments...)) is not None:
-            return result
+        if entry.at_once and (kind := SINGLES.get(shapes, dtypes, parameters...)) is not None:
+            return kind.direct(memory of the arrays...)
         node = entry.calls.get((nodes of the arrays..., parameters...))
         return new_result(trace, node)
 
@@ -49,8 +49,8 @@ from ...plan.cache import EVALUATED, PLANNED
 from ...run import kernel_cache
 from ...trace.flags import FLAGS
 from ...trace.owner import HANDOVER
-from ...trace.trace import NUMBERS, ZERO, ImmediateTrace, Trace
-from .. import immediate
+from ...trace.trace import NUMBERS, ZERO, ImmediateTrace, Trace, number_memory
+from .. import immediate, single
 from ..extras import ArrayExtras
 from .native_code import DIRECTORY, ENTRY, module_text
 from .native_function import ENTRY_OFFSET, FUNCTION_API, has_declared_layout, make_function, vectorcall_offset
@@ -277,6 +277,9 @@ class Calls:
             EVALUATED,
             immediate.CALLS,
             immediate.NUMBERS,
+            immediate.number_beside,
+            single.SINGLES,
+            number_memory,
             *float_errors.context_variable(),
             immediate.own_result,
             list,
@@ -302,7 +305,7 @@ class Calls:
     def _method(self, array_class: type[Any], number: int, entry: BinaryCall) -> Any:
         """Return an entry as a method of a class."""
         words: list[Any] = [id(entry.calls), id(entry.function), int(entry.exchanged), id(entry.extend)]
-        words.append(id(entry.declared))
+        words += (id(entry.declared), id(entry.declared.at_once))
         self._table[ENTRY * number : ENTRY * (number + 1)] = words
         name, function = entry.name, entry.function
         doc = f"{name}($self, other, /)\n--\n\n{function.__doc__ or ''}"

@@ -24,14 +24,12 @@ from collections.abc import Callable, Container
 from ...lower.ir.function_builder import Index, Value
 from .native_enter import enter_texts, is_recording
 from .native_immediate import immediate_texts
-from .native_text import API, CALL_WITH, OBJECTS, Code
+from .native_text import API, CALL_WITH, NO_PLACE, OBJECTS, Code
 
-__all__ = ["DIRECTORY", "ENTRY", "NO_PLACE", "module_text"]
+__all__ = ["DIRECTORY", "ENTRY", "module_text"]
 
 #: words of an entry of a binary operator
-ENTRY = 5
-#: the place of a positional argument that Python has to convert
-NO_PLACE = 1 << 20
+ENTRY = 6
 #: entries of the table of recent calls, each of the words (what is called, first node, second node, result)
 _RECENT = 4096
 #: the complaint of checked code
@@ -215,7 +213,8 @@ def _look_up(offsets: dict[str, int]) -> str:
     """Return the function that gives the node of a binary operator if it was called with two nodes before.
 
     It is also given for a new call whose kind is known. An entry is the words (calls, Python function, whether the
-    operands are exchanged, the function that makes nodes of known kinds, the operator).
+    operands are exchanged, the function that makes nodes of known kinds, the operator, a list that is not empty
+    if there are single calls).
     """
     f = Code("look_up", "ptr %record, ptr %first, ptr %second", offsets)
     words = "%record", "%first", "%second"
@@ -259,6 +258,8 @@ def _binary(offsets: dict[str, int], name: str, in_place: bool) -> str:
     f.leave_unless(_nothing_is_immediate(f), "immediate")
     trace = f.call("trace_here")
     f.leave_if_null(trace, "slow")
+    if not in_place:
+        _compute_at_once(f, f.load_word("%record", "5", "ptr"), "compute_binary", "ptr %record, ptr %self, ptr %other")
     exchanged = f.assign(f"icmp ne i64 {f.load_word('%record', '2')}, 0")
     # of two arrays, the first one is entered first
     f.leave_if(f.assign(f"and i1 {exchanged}, {f.is_array(f.field('%other', 'type'))}"), "slow")
@@ -277,12 +278,10 @@ def _binary(offsets: dict[str, int], name: str, in_place: bool) -> str:
     f.leave_if_null(result, "slow")
     f.give(result)
     f.label("immediate")
-    if not in_place:
-        computed = f.call("immediate_binary", "%record", "%self", "%other")
-        f.leave_if_null(computed, "slow")
-        f.give(computed)
-    else:
+    if in_place:
         f.line("br label %slow")
+    else:
+        _compute_immediately(f, "compute_binary", "ptr %record, ptr %self, ptr %other")
     f.pass_errors_on("slow")
     function = f.load_word("%record", "1", "ptr")
     f.give(f.api(CALL_WITH, f"ptr {function}, ptr %self, ptr %other, ptr null", "error"))
@@ -391,33 +390,36 @@ class _Key:
         return ()
 
 
-def _compute_at_once(f: Code, at_once: str) -> None:
-    """Write the call of the function that computes single calls, if the list has one; go on if it returns None."""
+def _compute_at_once(f: Code, at_once: str, name: str, given: str) -> None:
+    """Write the computation of a single call, if there are some; go on with the label ``node`` if it is none."""
     some = f.assign(f"icmp sgt i64 {f.api('PyList_Size', f'ptr {at_once}', 'error')}, 0")
     f.line(f"br i1 {some}, label %at_once, label %node")
     f.label("at_once")
-    f.leave_if_null(f.call("trace_here"), "slow")
-    f.leave_if(is_recording(f, "error"), "node")
-    # the list may be emptied meanwhile
-    computing = f.api("PyList_GetItem", f"ptr {at_once}, i64 0", "error")
-    f.api("Py_IncRef", f"ptr {computing}")
-    computed = f.call_on(computing, "ptr %arguments, i64 %count, ptr %names")
-    f.release(computing)
-    f.leave_if_null(computed, "error")
-    f.leave_if(f.same(computed, "none"), "declined")
+    f.leave_if_null(f.call("is_quiet"), "node")
+    computed = f.assign(f"call ptr @{name}(ptr null, ptr {f.object('single_calls')}, {given})")
+    f.leave_if_null(computed, "declined")
     f.give(computed)
     f.label("declined")
-    f.release(computed)
+    f.leave_if_error("error")
     f.line("br label %node")
     f.label("node")
+
+
+def _compute_immediately(f: Code, name: str, given: str) -> None:
+    """Write the computation of a call while a trace is immediate; go to the label ``slow`` if Python has to decide."""
+    trace = f.call("immediate_here")
+    f.leave_if_null(trace, "slow")
+    computed = f.assign(f"call ptr @{name}(ptr {trace}, ptr {f.object('immediate_calls')}, {given})")
+    f.leave_if_null(computed, "slow")
+    f.give(computed)
 
 
 def _call(offsets: dict[str, int]) -> str:
     """Return the function of an operator called by name, with arrays first, and parameters by position or keyword.
 
     Its entry is the tuple (calls, Python function, number of arrays, template of the key, places of keywords in
-    the key, function that makes nodes of known kinds, list of the function that computes single calls, operator, key of
-    the parameters if none is given, places of positional arguments). The place of a number is given as -1 - place:
+    the key, function that makes nodes of known kinds, list that is not empty if there are single calls, operator, key
+    of the parameters if none is given, places of positional arguments). The place of a number is given as -1 - place:
     Python makes the key if the number is 0, because 0.0 and -0.0 are equal, but different arguments. Keywords that
     Python has to convert are missing among the places, and ``NO_PLACE`` among those of positional arguments.
     """
@@ -442,7 +444,9 @@ def _call(offsets: dict[str, int]) -> str:
     named = f.assign(f"load i64, ptr {cell}, align 8")
     f.leave_if(f.assign(f"icmp eq i64 {f.plus('%count', named)}, 0"), "slow")
     f.leave_unless(_nothing_is_immediate(f), "immediate")
-    _compute_at_once(f, at_once)
+    f.leave_if_null(f.call("trace_here"), "slow")
+    given = f"ptr %self, ptr %arguments, i64 %count, ptr %names, i64 {named}"
+    _compute_at_once(f, at_once, "compute_call", given)
     # any Python code may have run
     trace = f.call("trace_here")
     f.leave_if_null(trace, "slow")
@@ -485,10 +489,7 @@ def _call(offsets: dict[str, int]) -> str:
     f.leave_if_null(result, "slow")
     f.give(result)
     f.label("immediate")
-    given = f"ptr %self, ptr %arguments, i64 %count, ptr %names, i64 {named}"
-    computed = f.assign(f"call ptr @immediate_call({given})")
-    f.leave_if_null(computed, "slow")
-    f.give(computed)
+    _compute_immediately(f, "compute_call", given)
     f.label("unhashable")
     f.clear_type_error()
     f.line("br label %drop")

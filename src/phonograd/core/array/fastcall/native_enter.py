@@ -230,7 +230,7 @@ def _enter(offsets: dict[str, int]) -> str:
 def _operand(offsets: dict[str, int]) -> str:
     """Return the function that gives the node of the operand beside an array of some dtype: an array, or a number.
 
-    Python binds a number that was never used beside this dtype, and all numbers beside integers.
+    Python converts a number that was not used beside this dtype of late, and binds all numbers beside integers.
     """
     f = Code("operand", "ptr %trace, ptr %own, ptr %other", offsets)
     kind = f.field("%other", "type")
@@ -247,10 +247,20 @@ def _operand(offsets: dict[str, int]) -> str:
     f.release(key)
     f.give(known)
     f.label("new")
-    memory = f.api("PyDict_GetItemWithError", f"ptr {f.object('numbers')}, ptr {key}", "drop")
-    f.leave_if_null(memory, "drop")
     f.leave_unless(f.same(f.field("%own", "context"), "cpu"), "drop")
-    node = f.call("new_leaf", "%trace", memory)
+    cell = f.assign("alloca ptr, align 8")
+    memory = f.api("PyDict_GetItemWithError", f"ptr {f.object('numbers')}, ptr {key}", "drop")
+    f.line(f"store ptr {memory}, ptr {cell}, align 8")
+    f.leave_unless(f.is_equal(memory, "null"), "converted")
+    given = ", ".join([f"ptr {word}" for word in ("%other", f.field("%own", "dtype"), key)])
+    made = f.api(CALL_WITH, f"ptr {f.object('number_memory')}, {given}, ptr null", "drop")
+    # the numbers that are remembered hold it
+    f.release(made)
+    f.leave_if(f.same(made, "none"), "drop")
+    f.line(f"store ptr {made}, ptr {cell}, align 8")
+    f.line("br label %converted")
+    f.label("converted")
+    node = f.call("new_leaf", "%trace", f.assign(f"load ptr, ptr {cell}, align 8"))
     f.leave_if_null(node, "drop")
     f.insert(scalars, key, node, "drop")
     f.release(key)

@@ -8,16 +8,19 @@ the time.
 ====================  ==========================================================================================
 machine code          its definition in Python
 ====================  ==========================================================================================
-``immediate_here``    ``immediate.is_possible``, for the trace of this thread
+``is_quiet``          ``immediate.is_possible``, apart from the trace
+``immediate_here``    the trace of this thread, if it is immediate and calls are
 ``value_of``          ``immediate._operand`` for arrays: the memory of an array with a value on the CPU
-``immediate_number``  ``immediate._number``, for numbers other than zero that were used before
+``immediate_number``  ``immediate.number_beside``
 ``compute``           the end of ``immediate.call`` and ``immediate.call_binary``: the kind is looked up and called
-``immediate_binary``  ``immediate.call_binary``
-``immediate_call``    ``immediate.call``, for calls with all arrays by position and parameters by keyword
+``compute_binary``    ``immediate.call_binary``
+``compute_call``      ``immediate.call``, for calls with all arrays by position
 ====================  ==========================================================================================
 
-A kind of call has a function of arrays for this code (``_Call.direct``). It returns an array, a list of arrays in
-memory of their own, or None if the call fails: then it becomes a node (docs/decisions/0018).
+A kind of call has a function of arrays for this code (``Call.direct``). It returns an array, a list of arrays in
+memory of their own, or None if the call fails: then it becomes a node (docs/decisions/0018). The kinds of single calls
+(:mod:`phonograd.core.array.single`) are another table. They run in ordinary traces, so these are not given to
+``compute``, and all of their results are in memory of their own.
 """
 
 from __future__ import annotations
@@ -27,7 +30,7 @@ from collections.abc import Callable
 from ...lower.ir.function_builder import Index, Value
 from ...run.object_layout import CONTIGUOUS, FLAGS
 from .native_enter import is_of_this_thread, is_recording
-from .native_text import Code
+from .native_text import CALL_WITH, NO_PLACE, Code
 
 __all__ = ["immediate_texts"]
 
@@ -38,23 +41,33 @@ _FACTOR, _MASK = 1000003, (1 << 61) - 1
 def immediate_texts(offsets: dict[str, int]) -> list[str]:
     """Return the text of each function, in the order in which they need each other."""
     writers: tuple[Callable[[dict[str, int]], str], ...]
-    writers = (_immediate_here, _value_of, _immediate_number, _describe, _note_call, _new_array, _compute)
-    writers += (_immediate_binary, _immediate_call)
+    writers = (_is_quiet, _immediate_here, _value_of, _immediate_number, _describe, _note_call, _new_array, _compute)
+    writers += (_compute_binary, _compute_call)
     return [write(offsets) for write in writers]
 
 
-def _immediate_here(offsets: dict[str, int]) -> str:
-    """Return the function that gives the immediate trace of this thread, or null if calls are not immediate now."""
-    f = Code("immediate_here", "", offsets)
-    f.leave_unless(f.same(f.field(f.object("active"), "immediate"), "true"), "other")
-    trace = f.assign("load ptr, ptr @immediate, align 8")
-    f.leave_if_null(trace, "other")
-    f.leave_unless(is_of_this_thread(f, trace, "other"), "other")
+def _is_quiet(offsets: dict[str, int]) -> str:
+    """Return the function that gives the settings if calls may be computed without nodes now, or null."""
+    f = Code("is_quiet", "", offsets)
+    active = f.object("active")
+    f.leave_unless(f.same(f.field(active, "immediate"), "true"), "other")
     f.leave_unless(f.same(f.field(f.object("detection"), "on"), "false"), "other")
     for name in ("planned", "evaluated"):
         listeners = f.api("PyList_Size", f"ptr {f.field(f.object(name), 'listeners')}", "other")
         f.leave_unless(f.assign(f"icmp eq i64 {listeners}, 0"), "other")
     f.leave_if(is_recording(f, "other"), "other")
+    f.give(active)
+    f.end("other", "null")
+    return f.text()
+
+
+def _immediate_here(offsets: dict[str, int]) -> str:
+    """Return the function that gives the immediate trace of this thread, or null if calls are not immediate now."""
+    f = Code("immediate_here", "", offsets)
+    trace = f.assign("load ptr, ptr @immediate, align 8")
+    f.leave_if_null(trace, "other")
+    f.leave_unless(is_of_this_thread(f, trace, "other"), "other")
+    f.leave_if_null(f.call("is_quiet"), "other")
     f.give(trace)
     f.end("other", "null")
     return f.text()
@@ -71,8 +84,15 @@ def _value_of(offsets: dict[str, int]) -> str:
     f.line("br label %concrete")
     f.label("concrete")
     f.leave_if(f.same(extras, "none"), "nearby")
-    f.leave_unless(f.same(f.field(extras, "root"), "none"), "other")
     f.leave_unless(f.same(f.field(extras, "place"), "cpu"), "other")
+    root = f.field(extras, "root")
+    f.leave_if(f.same(root, "none"), "nearby")
+    # a view is where the array is that owns its memory
+    whole = f.field(root, "extras")
+    f.leave_unless(f.same(f.field(root, "node"), "none"), "other")
+    f.leave_if(f.same(whole, "none"), "nearby")
+    f.leave_unless(f.same(f.field(whole, "root"), "none"), "other")
+    f.leave_unless(f.same(f.field(whole, "place"), "cpu"), "other")
     f.line("br label %nearby")
     f.end("nearby", memory)
     f.end("other", "null")
@@ -80,16 +100,23 @@ def _value_of(offsets: dict[str, int]) -> str:
 
 
 def _immediate_number(offsets: dict[str, int]) -> str:
-    """Return the function that gives a number as an array of a dtype, or null."""
+    """Return the function that gives a number as an array of a dtype, or null. Python converts those that are new."""
     f = Code("immediate_number", "ptr %number, ptr %dtype", offsets)
     f.leave_unless(f.is_number(f.field("%number", "type")), "error")
     # zeros of both signs are equal as keys
     truth = f.api("PyObject_IsTrue", "ptr %number", "error")
-    f.leave_if(f.assign(f"icmp eq i32 {truth}, 0"), "error")
+    f.leave_if(f.assign(f"icmp eq i32 {truth}, 0"), "new")
     key = f.api("PyTuple_Pack", "i64 2, ptr %number, ptr %dtype", "error")
     memory = f.api("PyDict_GetItemWithError", f"ptr {f.object('immediate_numbers')}, ptr {key}", "drop")
     f.release(key)
+    f.leave_if_null(memory, "new")
     f.give(memory)
+    f.label("new")
+    made = f.api(CALL_WITH, f"ptr {f.object('number_beside')}, ptr %number, ptr %dtype, ptr null", "error")
+    # the numbers that are remembered hold it
+    f.release(made)
+    f.leave_if(f.same(made, "none"), "error")
+    f.give(made)
     f.end_dropping(key)
     return f.text()
 
@@ -147,12 +174,13 @@ def _new_array(offsets: dict[str, int]) -> str:
 def _compute(offsets: dict[str, int]) -> str:
     """Return the function that gives the array (or the list of arrays) of a call, given the key of its kind.
 
-    ``objects`` are a free place and the arguments. It gives up the reference to the key.
+    ``table`` are the kinds, and ``trace`` is the immediate trace or null. ``objects`` are a free place and the
+    arguments. It gives up the reference to the key.
     """
-    f = Code("compute", "ptr %trace, ptr %key, ptr %objects, i64 %count, ptr %class", offsets)
+    f = Code("compute", "ptr %trace, ptr %table, ptr %key, ptr %objects, i64 %count, ptr %class", offsets)
     cells = [f.assign("alloca ptr, align 8") for _ in range(3)]
     arguments = f.address("%objects", "1", "ptr")
-    found = f.api("PyDict_GetItemWithError", f"ptr {f.object('immediate_calls')}, ptr %key", "unhashable")
+    found = f.api("PyDict_GetItemWithError", "ptr %table, ptr %key", "unhashable")
     f.release("%key")
     f.leave_if_null(found, "unknown")
     f.leave_if(f.same(found, "none"), "unknown")
@@ -170,8 +198,12 @@ def _compute(offsets: dict[str, int]) -> str:
     f.release(token)
     # the call as a node raises the error
     f.leave_if(f.same(value, "none"), "drop_value")
-    f.leave_if_null(f.call("note_call", "%trace", found), "drop_value")
     kind = f.field(value, "type")
+    f.line(f"br i1 {f.is_equal('%trace', 'null')}, label %single, label %note")
+    f.label("single")
+    f.line(f"br i1 {f.same(kind, 'list')}, label %several, label %owned")
+    f.label("note")
+    f.leave_if_null(f.call("note_call", "%trace", found), "drop_value")
     f.leave_if(f.same(kind, "list"), "several")
     # an array in memory of its own, as `eager_results.own_all` would find it: large results have no direct function
     f.leave_unless(f.same(kind, "memory"), "own")
@@ -247,12 +279,10 @@ def _drop_all(f: Code, arguments: str, *others: str) -> None:
     f.release(*others)
 
 
-def _immediate_binary(offsets: dict[str, int]) -> str:
+def _compute_binary(offsets: dict[str, int]) -> str:
     """Return the function of a binary operator on an array, and an array or a number, with the entry of ``binary``."""
-    f = Code("immediate_binary", "ptr %record, ptr %self, ptr %other", offsets)
+    f = Code("compute_binary", "ptr %trace, ptr %table, ptr %record, ptr %self, ptr %other", offsets)
     objects = f.assign("alloca [3 x ptr], align 8")
-    trace = f.call("immediate_here")
-    f.leave_if_null(trace, "error")
     own = f.call("value_of", "%self")
     f.leave_if_null(own, "error")
     f.store_word(objects, "1", own, "ptr")
@@ -274,54 +304,73 @@ def _immediate_binary(offsets: dict[str, int]) -> str:
         f.store_word(objects, str(1 + number), memory, "ptr")
         f.leave_if_null(f.assign(f"call ptr @describe(ptr {key}, i64 {1 + 2 * number}, ptr {memory})"), "drop")
     kind = f.field("%self", "type")
-    f.give(f.assign(f"call ptr @compute(ptr {trace}, ptr {key}, ptr {objects}, i64 2, ptr {kind})"))
+    f.give(f.assign(f"call ptr @compute(ptr %trace, ptr %table, ptr {key}, ptr {objects}, i64 2, ptr {kind})"))
     f.end_dropping(key)
     return f.text()
 
 
-def _immediate_call(offsets: dict[str, int]) -> str:
+def _compute_call(offsets: dict[str, int]) -> str:
     """Return the function of an operator called by name: its arguments are those of ``call``, whose entry it reads."""
-    f = Code("immediate_call", "ptr %self, ptr %arguments, i64 %count, ptr %names, i64 %named", offsets)
-    trace = f.call("immediate_here")
-    f.leave_if_null(trace, "error")
+    arguments = "ptr %trace, ptr %table, ptr %self, ptr %arguments, i64 %count, ptr %names, i64 %named"
+    f = Code("compute_call", arguments, offsets)
     entry = f.field("%self", "entry")
-    arrays, places, declared, defaults = [f.item(entry, str(k)) for k in (2, 4, 7, 8)]
-    most = f.number(arrays, "error")
-    f.leave_unless(f.assign(f"icmp eq i64 %count, {most}"), "error")
-    objects = f.assign(f"alloca ptr, i64 {f.plus('%count', '1')}, align 8")
+    arrays, template, places, declared, defaults, order = [f.item(entry, str(k)) for k in (2, 3, 4, 7, 8, 9)]
+    first = f.number(arrays, "error")
+    most = f.least("%count", first)
+    # arrays that are left out must be optional
+    f.for_each(most, first, lambda k: f.leave_unless(f.same(f.item(template, k), "none"), "error"))
+    objects = f.assign(f"alloca ptr, i64 {f.plus(most, '1')}, align 8")
     kind = f.assign("alloca ptr, align 8")
     f.line(f"store ptr {f.object('array')}, ptr {kind}, align 8")
-    key = f.api("PyTuple_New", f"i64 {f.plus('2', f.times('%count', '2'))}", "error")
+    length = f.api("PyTuple_Size", f"ptr {defaults}", "error")
+    extra = f.minus("%count", most)
+    f.leave_if(f.assign(f"icmp sgt i64 {extra}, {length}"), "error")
+    key = f.api("PyTuple_New", f"i64 {f.plus('2', f.times(most, '2'))}", "error")
     f.put_item(key, "0", declared, "drop")
-    f.line(f"br i1 {f.assign('icmp eq i64 %named, 0')}, label %plain, label %given")
+    is_plain = f.assign(f"icmp eq i64 {f.plus(extra, '%named')}, 0")
+    f.line(f"br i1 {is_plain}, label %plain, label %given")
     f.label("plain")
     f.put_item(key, "1", defaults, "drop")
     f.line("br label %filled")
     f.label("given")
-    length = f.api("PyTuple_Size", f"ptr {defaults}", "drop")
     parameters = f.api("PyTuple_New", f"i64 {length}", "drop")
     # the key takes the reference, and nothing else refers to it until the call is looked up
     f.api("PyTuple_SetItem", f"ptr {key}, i64 1, ptr {parameters}", "drop")
     f.for_each("0", length, lambda k: f.put_item(parameters, k, f.item(defaults, k), "drop"))
 
-    def keyword(index: Index) -> None:
-        place = f.api("PyDict_GetItemWithError", f"ptr {places}, ptr {f.item('%names', index)}", "drop")
-        f.leave_if_null(place, "drop")
-        value, number = f.load_word("%arguments", f.plus("%count", index), "ptr"), f.number(place, "drop")
+    def put(number: Index, value: str) -> None:
+        """Write a parameter into the key, given its place as in the entry."""
+        # Python converts those that have no place
+        f.leave_if(f.assign(f"icmp eq i64 {number}, {NO_PLACE}"), "drop")
 
         def real() -> None:
             f.leave_unless(f.is_number(f.field(value, "type")), "drop")
             truth = f.api("PyObject_IsTrue", f"ptr {value}", "drop")
             f.leave_unless(f.assign(f"icmp eq i32 {truth}, 1"), "drop")
-            f.put_item(parameters, f.minus(f.minus("-1", number), most), value, "drop")
+            f.put_item(parameters, f.minus(f.minus("-1", number), first), value, "drop")
 
         def parameter() -> None:
             # arrays by keyword are left to Python
-            f.leave_if(f.assign(f"icmp slt i64 {number}, {most}"), "drop")
-            f.put_item(parameters, f.minus(number, most), value, "drop")
+            f.leave_if(f.assign(f"icmp slt i64 {number}, {first}"), "drop")
+            f.put_item(parameters, f.minus(number, first), value, "drop")
 
         f.when(f.assign(f"icmp slt i64 {number}, 0"), real, parameter)
 
+    def positional(index: Index) -> None:
+        place = f.plus(most, index)
+        put(f.number(f.item(order, place), "drop"), f.load_word("%arguments", place, "ptr"))
+
+    def keyword(index: Index) -> None:
+        place = f.api("PyDict_GetItemWithError", f"ptr {places}, ptr {f.item('%names', index)}", "drop")
+        f.leave_if_null(place, "drop")
+        number = f.number(place, "drop")
+        # Python complains about a parameter that was given by position, too
+        is_real = f.assign(f"icmp slt i64 {number}, 0")
+        plain = f.select_index(is_real, f.minus("-1", number), number)
+        f.leave_if(f.assign(f"icmp slt i64 {plain}, %count"), "drop")
+        put(number, f.load_word("%arguments", f.plus("%count", index), "ptr"))
+
+    f.for_each("0", extra, positional)
     f.for_each("0", "%named", keyword)
     f.line("br label %filled")
     f.label("filled")
@@ -338,8 +387,9 @@ def _immediate_call(offsets: dict[str, int]) -> str:
         place = f.plus("2", f.times(index, "2"))
         f.leave_if_null(f.assign(f"call ptr @describe(ptr {key}, i64 {place}, ptr {memory})"), "drop")
 
-    f.for_each("0", "%count", argument)
+    f.for_each("0", most, argument)
     chosen = f.assign(f"load ptr, ptr {kind}, align 8")
-    f.give(f.assign(f"call ptr @compute(ptr {trace}, ptr {key}, ptr {objects}, i64 %count, ptr {chosen})"))
+    given = f"ptr %trace, ptr %table, ptr {key}, ptr {objects}, i64 {most}, ptr {chosen}"
+    f.give(f.assign(f"call ptr @compute({given})"))
     f.end_dropping(key)
     return f.text()

@@ -32,7 +32,7 @@ from .native_call import (
     possible,
     thread_number,
 )
-from .native_code import NO_PLACE
+from .native_text import NO_PLACE
 
 __all__ = ["install", "prepare"]
 

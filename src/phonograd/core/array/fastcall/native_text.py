@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from ...lower.ir.function_builder import FunctionBuilder, Index
 
-__all__ = ["API", "CALL_WITH", "OBJECTS", "Code"]
+__all__ = ["API", "CALL_WITH", "NO_PLACE", "OBJECTS", "Code"]
 
 #: how functions of Python's C interface report an error: not at all, by null, by a number below 0, by a number other
 #: than 0; or by a value that has a meaning as well (no such key, the number -1), so that the code asks for the error
@@ -97,6 +97,9 @@ OBJECTS = (
     "evaluated",
     "immediate_calls",
     "immediate_numbers",
+    "number_beside",
+    "single_calls",
+    "number_memory",
     "float_errors",
     "ignored_errors",
     "own",
@@ -107,6 +110,8 @@ OBJECTS = (
 #: functions with any number of arguments: the types of those that are always there
 _VARIADIC = {"PyTuple_Pack": "(i64, ...) ", "PyObject_CallFunctionObjArgs": "(ptr, ...) "}
 CALL_WITH = "PyObject_CallFunctionObjArgs"
+#: the place of a positional argument that Python has to convert
+NO_PLACE = 1 << 20
 
 
 class Code(FunctionBuilder):
