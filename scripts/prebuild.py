@@ -251,7 +251,7 @@ def modules() -> list[_Text]:
 def collect(level: str) -> Collector:
     """Return the kernels for processors of a level."""
     collector = Collector(level)
-    for known in (eager._general, eager._special):
+    for known in (eager._general, eager._special, eager.SIMPLE, eager_folds._folds):
         known.clear()
     patches = collector.patches()
     for patch in patches:
@@ -272,7 +272,7 @@ def collect(level: str) -> Collector:
     finally:
         for patch in patches:
             patch.stop()
-        for known in (eager._general, eager._special):
+        for known in (eager._general, eager._special, eager.SIMPLE, eager_folds._folds):
             known.clear()
     return collector
 

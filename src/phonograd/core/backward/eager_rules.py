@@ -465,17 +465,19 @@ FORGOTTEN.connect(_guards.clear)
 
 def _from_pattern(node: Node) -> _Rule | None:
     """Return the rule of a node if one for any extents is known that fits."""
-    inputs = node.inputs
-    if node.operator in _curious or _ABSENT in [source.operator for source in inputs]:
+    declared, inputs = node.operator, node.inputs
+    if declared in _curious:
         return None
-    attributes = gradient_attributes(node)
+    if len(inputs) > declared.required_inputs and _ABSENT in [source.operator for source in inputs]:
+        return None
+    attributes = gradient_attributes(node) if node.attributes else ()
     # it takes nothing but shapes from the arguments, and the gradient has that of the node
     shapes = [node.shape, node.shape, *[source.shape for source in inputs]]
-    guards = guards_for(_guards, (node.operator, attributes), (node, *inputs))
+    guards = guards_for(_guards, (declared, attributes), (node, *inputs))
     if guards is not None and (known := guards.find(shapes)) is not None:
         return known
     pattern = pattern_of((node, *inputs), attributes)
-    generic = None if pattern is None else _of_patterns.get((node.operator, attributes, pattern.key))
+    generic = None if pattern is None else _of_patterns.get((declared, attributes, pattern.key))
     if generic is None or not generic.condition(shapes):
         return None
     rule: _Rule = generic.rule.for_extents((node, node, *inputs))

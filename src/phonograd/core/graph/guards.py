@@ -64,7 +64,8 @@ def guards_for(known: dict[Any, Guards[_T]], attributes: Any, arguments: Sequenc
         if node is None or node.outputs is not None:
             return None
         key.append((node.type or type_of(node)).family)
-    if len(arguments) > 1 and len(set(arguments)) != len(arguments):
+    count = len(arguments)
+    if count > 1 and (arguments[0] is arguments[1] if count == 2 else len(set(arguments)) != count):
         return None
     kind = tuple(key)
     found = known.get(kind)
