@@ -243,6 +243,7 @@ def immediate() -> Iterator[None]:
         yield
     LOCAL.trace.flush(end=True)
     LOCAL.trace = Trace()
+    ready_trace()
 
 
 @contextlib.contextmanager

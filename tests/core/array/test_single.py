@@ -73,6 +73,37 @@ def test_a_call_that_is_read_at_once_needs_no_trace():
     np.testing.assert_allclose(result.asnumpy(), b.asnumpy() @ a.asnumpy(), rtol=1e-5, atol=1e-5)
 
 
+def test_parameters_can_be_given_by_position():
+    index = nd.array([2, 0, 1], dtype="int32")
+    expected = learned(lambda: nd.one_hot(index, 4), REGISTRY["one_hot"])
+    for result in (nd.one_hot(index, 4), nd.one_hot(index, 4, 1.0), nd.one_hot(index, depth=4)):
+        assert not is_pending(result)
+        np.testing.assert_array_equal(result.asnumpy(), expected)
+    assert is_pending(nd.one_hot(index, 5))
+    with pytest.raises(TypeError, match="multiple values for argument 'depth'"):
+        nd.one_hot(index, 4, depth=4)
+
+
+@pytest.mark.parametrize("size", [16, 80])
+def test_small_operands_are_read_in_place_and_large_ones_packed(size, monkeypatch):
+    a, b = matrices(size=size)
+    call = lambda: nd.linalg.gemm2(a, b)  # noqa: E731
+    expected = learned(call, GEMM)
+    for _ in range(8):
+        call()
+        promotion.finish()
+    (kind,) = single._kinds[GEMM].values()
+    assert kind.segment is not None
+    assert kind.program.packed is not None
+    runs = []
+    run = kind.program.packed.__class__.run
+    monkeypatch.setattr(kind.program.packed.__class__, "run", lambda self, given: runs.append(1) or run(self, given))
+    np.testing.assert_array_equal(call().asnumpy(), expected)
+    assert len(runs) == (size == 80)
+    turned = nd.array(b.asnumpy().T).T
+    np.testing.assert_array_equal(nd.linalg.gemm2(a, turned).asnumpy(), expected)
+
+
 def test_other_shapes_parameters_and_arrays_make_nodes():
     a, b = matrices()
     learned(lambda: nd.linalg.gemm2(a, b), GEMM)

@@ -25,6 +25,7 @@ from ..graph.signature import visible
 from ..ops.math.structural import LEAF
 from ..plan import promotion
 from ..plan.cache import SINGLE_RUNS, CachedPlan, choose_program
+from ..run.program import RecipeProgram, Segment
 from ..run.programs import Program
 from ..run.reference import resolve
 from ..trace.evaluation import is_calm
@@ -33,12 +34,15 @@ from ..trace.owner import Pairs
 from .call import key_form
 from .handle import DENSE
 
-__all__ = ["MOST_KINDS", "MOST_PROBES", "PROBE_EVERY", "forget", "learn"]
+__all__ = ["MOST_KINDS", "MOST_PROBES", "MOST_UNPACKED", "PROBE_EVERY", "forget", "learn"]
 
 #: one call among so many becomes a node
 PROBE_EVERY = 64
 #: calls in a row that become nodes and are not alone, after which a kind is dropped
 MOST_PROBES = 8
+#: elements of inputs that are not taken packed: for 64 x 64 matrices, finding the packed form takes 0.8 us, and packing
+#: again at most as long
+MOST_UNPACKED = 1 << 12
 #: kinds of calls of one operator to keep
 MOST_KINDS = 64
 
@@ -50,20 +54,48 @@ _ITEM = item_operator()
 class _Kind:
     """A kind of call: the program that computes it, and the numbers of arguments and results."""
 
-    __slots__ = ("is_in_order", "is_list", "left", "places", "plan", "results", "run")
+    __slots__ = (
+        "fixed",
+        "is_in_order",
+        "is_list",
+        "is_small",
+        "left",
+        "places",
+        "plan",
+        "program",
+        "results",
+        "segment",
+        "slots",
+    )
 
     def __init__(self, program: Program, wanted: Sequence[Node], is_list: bool, plan: CachedPlan) -> None:
-        self.run = program.run
+        self.program: Any = program
+        #: all of a run of the program, if that is a single native call: see `RecipeProgram.only_segment`
+        self.segment: Segment | None = None
+        self.fixed: list[Any] = []
+        #: whether finding packed operands would take longer than packing them again
+        self.is_small = max([node.size for node in program.inputs], default=0) <= MOST_UNPACKED
         #: the argument of each input of the program
         self.places = [node.attributes[0] for node in program.inputs]
         self.is_in_order = self.places == list(range(len(self.places)))
         numbers = {node: number for number, (node, _) in enumerate(program.kept)}
         #: the number of each result among those of the program
         self.results = [numbers[node] for node in wanted]
+        #: their slots in the argument of the segment
+        self.slots = [program.kept[number][1] for number in self.results]
         self.is_list = is_list
         self.plan = plan
         #: calls until they become nodes; a trace of such a call alone sets it back
         self.left = PROBE_EVERY
+
+    def run(self, arrays: list[Array]) -> list[Array]:
+        """Return the results, by the program."""
+        found = self.program.run(arrays)
+        if isinstance(self.program, RecipeProgram):
+            only = self.program.only_segment()
+            if only is not None:
+                self.segment, self.fixed = only
+        return [found[number] for number in self.results]
 
 
 #: by operator, the kinds of calls by shapes and dtypes of arrays, and parameters
@@ -190,10 +222,18 @@ def _function(declared: Operator, kinds: dict[Any, _Kind]) -> Callable[..., Any]
     """Return the function of the arguments of a call that returns its results, or None if they are to become nodes."""
     parameters = _Parameters(declared)
     without = parameters[()]
+    names = [parameter.name for parameter in visible(declared)]
+    most = len([name for name in declared.input_names if name != "counter"])
 
     def call(*handles: Any, **given: Any) -> Any:
         if not active.immediate or FLAGS.get() & RECORDING or not is_calm():
             return None
+        if len(handles) > most:
+            # parameters that were given by position
+            named = dict(zip(names, handles[most:]))
+            if len(handles) - most > len(names) or not named.keys().isdisjoint(given):
+                return None
+            handles, given = handles[:most], {**named, **given}
         array_class = plain = DENSE[0]
         arrays: list[Array] = []
         key: list[Any] = []
@@ -241,8 +281,16 @@ def _run(kind: _Kind, arrays: list[Array], array_class: type[Any]) -> Any:
         if kind.left < -MOST_PROBES:
             _drop(kind)
         return None
+    if not kind.is_in_order:
+        arrays = [arrays[place] for place in kind.places]
+    segment = kind.segment
     try:
-        values = kind.run(arrays if kind.is_in_order else [arrays[place] for place in kind.places])
+        if segment is None or not (kind.is_small or kind.program.packed is None):
+            values = kind.run(arrays)
+        else:
+            slots = arrays + kind.fixed
+            segment(slots)
+            values = [slots[slot] for slot in kind.slots]
     except Exception as error:
         if is_from_outside(error):
             raise
@@ -252,12 +300,12 @@ def _run(kind: _Kind, arrays: list[Array], array_class: type[Any]) -> Any:
     if not kind.is_list:
         handle = _new(array_class)
         handle._trace = handle._node = handle._extras = None
-        handle._buffer = values[kind.results[0]]
+        handle._buffer = values[0]
         return handle
     made = []
-    for number in kind.results:
+    for value in values:
         handle = _new(array_class)
         handle._trace = handle._node = handle._extras = None
-        handle._buffer = values[number]
+        handle._buffer = value
         made.append(handle)
     return made

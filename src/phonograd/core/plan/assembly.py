@@ -15,6 +15,7 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ..base.dtypes import DType, compute_dtype, convert_scalar
+from ..base.pace import rest
 from ..graph.node import Node, Shape
 from ..graph.operator import Operator
 from ..kernels.launch import Launch, Plan, Reference, Written
@@ -289,6 +290,7 @@ class Assembler:
 
     def assemble(self, group: Group, written: Iterable[Node]) -> Assembly:
         """Return the kernels of a group, which write those of its nodes that are in ``written``."""
+        rest()
         values, nodes = self._values(group, written)
         key = values.key()
         plan = self._plans.get(key)
@@ -560,6 +562,9 @@ def _access(stride: int) -> str:
 
 def collapse_kept_strides(axes: str, extents: Shape) -> Shape:
     """Return the strides of results of folds that follow each other."""
+    if len(axes) <= 2 and axes.count(KEPT) == 1:
+        # the only axis of the results
+        return tuple([int(kind == KEPT) for kind in axes])
     strides, size = [], 1
     for kind, extent in zip(reversed(axes), reversed(extents)):
         strides.append(0 if kind == REDUCED else size)

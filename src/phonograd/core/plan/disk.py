@@ -24,6 +24,7 @@ import numpy as np
 from ..base import processor, settings
 from ..base.devices import Context
 from ..base.dtypes import DType
+from ..base.pace import rest
 from ..graph.node import Node, Shape
 from ..graph.operator import REGISTRY, Array, Operator
 from ..kernels.launch import Written
@@ -42,7 +43,7 @@ from .packing import pack_inputs
 if TYPE_CHECKING:
     from .native_program import NativeProgram
 
-__all__ = ["DEPTH", "DTYPES", "DiskProgram", "decode", "describe", "encode", "program_for"]
+__all__ = ["DEPTH", "DTYPES", "DiskProgram", "decode", "describe", "encode", "program_for", "recalled_program"]
 
 #: maximum number of plans that one process stores: programs whose graphs never repeat must not fill the disk
 MOST_STORED = 256
@@ -67,39 +68,52 @@ def program_for(
         found = None if outline is None else STRUCTURES.find(outline)
         if found is not None:
             return DiskProgram(*found, wanted, inputs, keep_all)
-        program = _recalled_or_planned(wanted, inputs, computed, available, keep_all)
+        recalled, plan = _recall(wanted, inputs, computed, available, keep_all)
+        program = plan() if recalled is None else recalled
         if outline is not None:
             STRUCTURES.note(outline, program.planned)
         return program
 
 
-def _recalled_or_planned(
+def recalled_program(targets: Iterable[Node], available: Callable[[Node], bool], keep_all: bool) -> DiskProgram | None:
+    """Return the program that computes nodes if it is on disk."""
+    if not kernel_cache.available():
+        return None
+    with gc_paused():
+        wanted = [resolve(node) for node in targets]
+        return _recall(wanted, *order(wanted, available), available, keep_all)[0]
+
+
+def _recall(
     wanted: list[Node],
     inputs: tuple[Node, ...],
     computed: Sequence[Node],
     available: Callable[[Node], bool],
     keep_all: bool,
-) -> NativeProgram | DiskProgram:
-    """Return the program that computes nodes: from disk, or planned now and stored."""
+) -> tuple[DiskProgram | None, Callable[[], NativeProgram]]:
+    """Return the program on disk, if there is one, and the function that plans it and stores it."""
     disk = kernel_cache.disk_cache()
     description = None if disk is None else describe(wanted, inputs, computed, keep_all)
     if disk is None or description is None:
-        return _plan(wanted, available, keep_all)
+        return None, lambda: _plan(wanted, available, keep_all)
     kernel_cache.compile_elsewhere(_compile_elsewhere)
     nodes = [*inputs, *computed]
     key = disk.key(description, "p")
     budget = memory_pool.budget_bytes(sum([node.size * node.dtype.itemsize for node in inputs]))
+    rest()
     recalled = _load(disk, key, nodes, wanted, inputs, keep_all)
     limited = ""
     if budget is not None and (recalled is None or recalled.memory.total > budget):
         # a plan that computes values again to fit into the memory limit is stored apart from the other one
         limited = disk.key(description + f"\nat most {budget} bytes".encode(), "p")
         recalled = _load(disk, limited, nodes, wanted, inputs, keep_all)
-    if recalled is not None:
-        return recalled
-    planned = _plan(wanted, available, keep_all)
-    _keep(disk, limited if planned.is_limited else key, planned, nodes)
-    return planned
+
+    def plan(disk: DiskCache = disk) -> NativeProgram:
+        planned = _plan(wanted, available, keep_all)
+        _keep(disk, limited if planned.is_limited else key, planned, nodes)
+        return planned
+
+    return recalled, plan
 
 
 def _outline(wanted: list[Node], inputs: tuple[Node, ...], computed: Sequence[Node], keep_all: bool) -> Outline | None:
@@ -153,6 +167,7 @@ def _keep(disk: DiskCache, key: str, planned: NativeProgram, nodes: Sequence[Nod
         data = encode(planned.recipe, planned.kernels, planned.work, nodes)
         if data is not None and len(data) <= min(LARGEST_BYTES, disk.limit_bytes // LEAST_SHARE):
             _stored += 1
+            kernel_cache.finish_keeping()
             disk.save(key, data)
 
 
@@ -224,6 +239,7 @@ def describe(wanted: Sequence[Node], inputs: Sequence[Node], computed: Sequence[
         for node in inputs:
             texts.append(_describe_available(node, numbers, DEPTH))
         for node in computed:
+            rest()
             attributes, sources = node.attributes, node.inputs
             form = (node.operator, node.shape, node.kind, _exactly(attributes) if attributes else None)
             number = forms.get(form)
@@ -318,6 +334,7 @@ def encode(
         words.put([work[structure] for structure in kernels])
         words.extend([len(recipe.steps)])
         for step in recipe.steps:
+            rest()
             _put_step(words, step, numbers)
         data = array("q", words).tobytes()
     except (KeyError, OverflowError):

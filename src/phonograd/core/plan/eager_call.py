@@ -16,11 +16,11 @@ from ..graph.extents import Condition, Formula
 from ..graph.generic import Differ, Pattern, Unifier, insert, samples_of
 from ..graph.node import Node, Shape, new_node, tensor_type
 from ..graph.operator import ABSENT, Operator
-from ..lower.lowering import Fused, Lowering
+from ..lower.lowering import Lowering, Reduction
 from ..ops.math.structural import LEAF, leaf
 from ..run.reference import resolve
 from .eager import Function, function_for_any_shapes, function_of
-from .eager_launch import fold
+from .eager_folds import folds_of
 from .expansion import lowerings_of
 
 __all__ = ["AnyExtents", "generalize_call"]
@@ -74,15 +74,10 @@ class AnyExtents:
 def _function(step: _Step, shapes: Sequence[Shape], inputs: Sequence[Any]) -> Function:
     """Return the function of a step whose attributes depend on the shapes of the arrays."""
     attributes, lowering = insert(step.attributes, shapes), step.lowering
+    if isinstance(lowering, Reduction):
+        return folds_of(step.operator, lowering, step.dtype).function(attributes)
     if lowering is not None:
-        if lowering.fused_as is not Fused.FOLD:
-            return step.operator.reference(attributes)
-        before = inputs[0].shape
-        axes = lowering.folded_axes(step.operator, attributes, before)
-        assert axes is not None, step.operator
-        found = fold(step.operator.name, before, axes, insert(step.shape, shapes), step.dtype)
-        if found is not None:
-            return found
+        return step.operator.reference(attributes)
     leaves = [leaf(number, array.shape, array.dtype) for number, array in enumerate(inputs)]
     type_ = tensor_type(insert(step.shape, shapes), step.dtype, leaves[0].context, False, None)
     return function_of(new_node(step.operator, tuple(leaves), attributes, type_, None, None), leaves)
@@ -157,9 +152,7 @@ def _functions(first: Sequence[_Step], steps: list[_Step], leaves: Sequence[Node
         nodes.append(node)
         lowering = _simple_lowering(node)
         steps[len(found)] = step._replace(lowering=lowering)
-        is_made_anew = step.attributes.__class__ is Formula or (
-            lowering is not None and lowering.fused_as is Fused.FOLD
-        )
+        is_made_anew = step.attributes.__class__ is Formula
         found.append(None if is_made_anew else function_for_any_shapes(node, below))
     return found
 
@@ -170,4 +163,4 @@ def _simple_lowering(node: Node) -> Lowering | None:
     if not candidates or candidates[0].is_expansion or candidates[-1].replaces_part:
         return None
     first = candidates[0]
-    return first if first.is_constant or first.only_moves or first.fused_as is Fused.FOLD else None
+    return first if first.is_constant or first.only_moves or isinstance(first, Reduction) else None

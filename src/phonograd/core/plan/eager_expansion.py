@@ -16,10 +16,11 @@ from ..graph.extents import Condition, Questions
 from ..graph.generic import Differ, Learned, Pattern, Unifier, insert, samples_of
 from ..graph.node import Node, Shape, new_node, tensor_type
 from ..graph.operator import ABSENT, Operator, item_operator
-from ..lower.lowering import SAME, Fused, Lowering
+from ..lower.lowering import SAME, Lowering, Reduction
 from ..ops.math.structural import leaf
 from ..run.reference import resolve
-from .eager_launch import fold
+from .eager_folds import folds_of
+from .eager_launch import FEW_CALLS
 from .expansion import Order
 
 __all__ = ["Expansions", "copy_of"]
@@ -115,8 +116,8 @@ class Expansions:
             for found in learned.variants:
                 found.forget()
 
-    def known(self, node: Node, given: Sequence[Node], pattern: Pattern) -> Function | None:
-        """Return the function for any extents of a pattern, if there is one that holds for those of the arguments."""
+    def known(self, node: Node, given: Sequence[Any], pattern: Pattern) -> Function | None:
+        """Return the function for any extents of a pattern, if there is one that holds for those of nodes or arrays."""
         learned = self._patterns.get((node.operator, node.attributes, pattern.key))
         return None if learned is None else learned.find(given)
 
@@ -203,47 +204,44 @@ class _AnyExtents:
         self._place, self.condition = place, condition
         #: the functions of steps that hold for all shapes, once they are made
         self._general: list[Function | None] = [None] * len(self._steps)
-        self._known: dict[Any, list[tuple[Function, tuple[int, ...]]]] = {}
+        #: functions by shapes, or how often these came
+        self._known: dict[Any, list[tuple[Function, tuple[int, ...]]] | int] = {}
 
     def __call__(self, *arrays: Any) -> Any:
         shapes = tuple([None if array is None else array.shape for array in arrays])
-        calls = self._known.get(shapes)
-        if calls is None:
-            return self._run_first(arrays, shapes)
+        calls = self._known.get(shapes, 0)
+        if isinstance(calls, int):
+            return self._run_first(arrays, shapes, calls)
         return _run(calls, arrays, self._result)
 
     def forget(self) -> None:
         """Forget the functions for certain extents."""
         self._known.clear()
 
-    def _run_first(self, arrays: Sequence[Any], shapes: tuple[Any, ...]) -> Any:
-        """Make the functions for new shapes while they run."""
-        values = [*arrays]
+    def _run_first(self, arrays: Sequence[Any], shapes: tuple[Any, ...], count: int) -> Any:
+        """Make the functions for new shapes while they run, and keep those of shapes that came several times."""
+        values, general = [*arrays], self._general
         extents = [() if shape is None else shape for shape in shapes]
         calls: list[tuple[Function, tuple[int, ...]]] = []
         for number, step in enumerate(self._steps):
             inputs = [values[place] for place in step.places]
-            function = self._general[number] or self._function(number, step, extents, inputs)
-            calls.append((function, step.places))
+            function = general[number] or self._function(number, step, extents, inputs)
+            if count >= FEW_CALLS:
+                calls.append((function, step.places))
             values.append(function(*inputs))
         if len(self._known) >= MOST_SHAPES:
             self._known.clear()
-        self._known[shapes] = calls
+        self._known[shapes] = calls or count + 1
         return values[self._result]
 
     def _function(self, number: int, step: _Step, shapes: Sequence[Shape], inputs: Sequence[Any]) -> Function:
-        attributes, shape = insert(step.attributes, shapes), insert(step.shape, shapes)
-        lowering = step.lowering
+        attributes, lowering = insert(step.attributes, shapes), step.lowering
         if lowering.only_moves:
             return step.operator.reference(attributes)
-        if lowering.fused_as is Fused.FOLD:
-            before: Shape = inputs[0].shape
-            axes = lowering.folded_axes(step.operator, attributes, before)
-            found = None if axes is None else fold(step.operator.name, before, axes, shape, step.dtype)
-            if found is not None:
-                return found
+        if isinstance(lowering, Reduction):
+            return folds_of(step.operator, lowering, step.dtype).function(attributes)
         leaves = tuple([leaf(number, array.shape, array.dtype) for number, array in enumerate(inputs)])
-        type_ = tensor_type(shape, step.dtype, leaves[0].context, False, None)
+        type_ = tensor_type(insert(step.shape, shapes), step.dtype, leaves[0].context, False, None)
         function, is_general = self._place(new_node(step.operator, leaves, attributes, type_, None, None), lowering)
         if is_general and attributes is step.attributes:
             self._general[number] = function

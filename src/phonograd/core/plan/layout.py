@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from ..base.pace import rest
 from ..graph.extents import is_tracing
 from ..graph.node import Node, Shape
 from ..kernels.launch import Plan
@@ -274,6 +275,7 @@ class Layout:
         scratch: dict[int, memory_pool.Lifetime] = {}
         slots, numbers = self.slots, self._numbers
         for index, job in enumerate(jobs):
+            rest()
             if isinstance(job, Job):
                 made = job.made
                 if job.plan.scratch_bytes:

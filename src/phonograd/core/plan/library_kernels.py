@@ -77,6 +77,9 @@ class LibraryKernels:
         """Compute a node by the kernels of a plan."""
         fusion = self._fusion
         if self._steady:
+            packed = plan.for_steady
+            if packed is not None and all([operands[each.operand].source in self._steady for each in packed.prepared]):
+                plan = packed
             for number, prepared in reversed(list(enumerate(plan.prepared))):
                 view = operands[prepared.operand]
                 if view.source in self._steady:

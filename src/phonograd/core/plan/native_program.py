@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from ..base import settings
 from ..base.dtypes import DType
+from ..base.pace import rest
 from ..derive.costs import flops_of
 from ..graph.node import Node, Shape
 from ..graph.operator import ABSENT
@@ -472,6 +473,7 @@ class _Steps:
         made: list[tuple[int, Shape, DType]] = []
         done: list[int] = []
         for number, job in jobs:
+            rest()
             places = layout.places(number, job, bases)
             forms = self._forms_of(job.plan)
             if layout.regions[number] == region:

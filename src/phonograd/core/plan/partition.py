@@ -21,7 +21,7 @@ from ..kernels.structure import KEPT, REDUCED, Compute, Structure
 from ..lower.ir.emitter import ROW
 from .sizes import called
 
-__all__ = ["CHUNK_ELEMENTS", "ENOUGH_CHUNKS", "Result", "chunk_of", "partition", "parts_of", "work_of"]
+__all__ = ["CHUNK_ELEMENTS", "ENOUGH_CHUNKS", "PART_ELEMENTS", "Result", "chunk_of", "partition", "parts_of", "work_of"]
 
 #: elements of a chunk with little work per element: 2 to 8 microseconds of work. Handing a chunk over takes half a
 #: microsecond, and reading memory that another processor wrote takes ten times as long as reading one's own

@@ -85,7 +85,7 @@ def finish() -> None:
 def _after_fork_in_child() -> None:
     """Begin anew: the helper of the parent does not exist in this process."""
     global _queue
-    _queue.restore_interval()
+    _queue.restore()
     _queue = Queue()
 
 

@@ -52,6 +52,7 @@ __all__ = [
     "description",
     "disable_compiler",
     "disk_cache",
+    "finish_keeping",
     "kernel",
     "kernels",
     "load_kernels",
@@ -461,6 +462,12 @@ def compile_module(write: Callable[..., str], arguments: tuple[Any, ...], name: 
     hardly matters: it does not tier up in this process.
     """
     return run_apart(lambda: _cache().compile(write, arguments, name, quick))
+
+
+def finish_keeping() -> None:
+    """Wait until the code of all kernels is on disk that is to be stored there."""
+    if _kernels is not None:
+        _kernels.objects.finish_keeping()
 
 
 def disk_cache() -> DiskCache | None:

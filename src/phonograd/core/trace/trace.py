@@ -409,14 +409,13 @@ class Trace(Recorder):
         Recorded handles stay on the tape.
         """
         if getattr(LOCAL, "trace", None) is self:
-            following = ImmediateTrace() if NOVELTY.is_high else Trace()
-            if not following.is_immediate:
-                following.thread = number
+            following = self._successor()
+            following.thread = number
             # an exception of a signal handler must not leave an ended trace behind as the current one
             LOCAL.trace = following
             self.ended = True
             if number is not None:
-                MACHINE_CODE.note(None if following.is_immediate else following)
+                MACHINE_CODE.note(following)
         self.ended = True
         failed = self.failed
         for handle in self.held_rows:
@@ -429,6 +428,10 @@ class Trace(Recorder):
         self.handles = [handle for handle, node in live if node in failed] if failed else []
         self.bound.clear()
         self.scalars.clear()
+
+    def _successor(self) -> Trace:
+        """Return the next trace of this thread."""
+        return ImmediateTrace() if NOVELTY.is_high else Trace()
 
     # -- observers
 
@@ -450,15 +453,28 @@ class Trace(Recorder):
 class ImmediateTrace(Trace):
     """The trace of a thread whose program is always new: operators that are not recorded compute at once.
 
-    Calls are Python functions, not machine code, which only makes nodes. Other calls add nodes, as to any trace.
+    Machine code (:mod:`phonograd.core.array.fastcall.native_immediate`) runs kinds of calls that are known, and changes
+    ``sequence``. Other calls add nodes, as to any trace, and are Python functions.
     """
 
-    __slots__ = ()
+    __slots__ = ("sequence",)
     is_immediate = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        #: a number for the immediate calls since the last read of a value; 0 for none
+        self.sequence = 0
+
+    def _successor(self) -> Trace:
+        following = super()._successor()
+        if type(following) is ImmediateTrace:
+            following.sequence = self.sequence
+        return following
 
     def note_read(self) -> None:
         """Note that the program reads a value: a sequence of calls that came back ends this state."""
-        NOVELTY.note_read()
+        sequence, self.sequence = self.sequence, 0
+        NOVELTY.note_read(sequence)
         if not NOVELTY.is_high:
             begin_recording_trace()
 
@@ -521,12 +537,7 @@ def ready_trace() -> Trace:
     if trace.busy and is_interrupting(trace):
         # a signal handler has interrupted the evaluation of this trace
         LOCAL.trace = trace = Trace()
-    if (
-        MACHINE_CODE.current is not trace
-        and MACHINE_CODE.thread_number is not None
-        and trace.allows_shortcuts
-        and not trace.is_immediate
-    ):
+    if MACHINE_CODE.current is not trace and MACHINE_CODE.thread_number is not None and trace.allows_shortcuts:
         trace.thread = number = MACHINE_CODE.thread_number()
         MACHINE_CODE.note(trace)
         if LOCAL.leaving is None:
