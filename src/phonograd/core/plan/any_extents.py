@@ -12,9 +12,9 @@ extents, and all conditions have the same answers. A new plan is compared with t
 
 from __future__ import annotations
 
+import functools
 import math
 import operator
-import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -302,7 +302,12 @@ class SizedPlan:
             "_NULL": b"\0",
         }
         space |= {"bytes_of": _bytes_of, "number_in": _number_in}
-        space |= {kind.__name__: kind for kind in _KINDS} | {"kept": writer.kept, "integers": integers}
+        functions = [functools.partial(function, argument) for function, argument in trace.functions]
+        space |= {kind.__name__: kind for kind in _KINDS} | {
+            "kept": writer.kept,
+            "integers": integers,
+            "functions": functions,
+        }
         # the text consists of names of this module, of numbers and of their operators
         exec(compile(text, "<a plan for any extents>", "exec"), space)
         return space["plan"]  # type: ignore[no-any-return]
@@ -421,37 +426,43 @@ class _Writer:
 class _Structure:
     """What is known of a structure: its latest integers, and plans with their kernels, the one used last first."""
 
-    __slots__ = ("attempts", "latest", "plans", "used")
+    __slots__ = ("attempts", "is_learned", "latest", "plans", "used")
 
     def __init__(self, sizes: list[Any]) -> None:
         self.latest = sizes
         self.plans: list[tuple[SizedPlan, list[kernel_cache.Kernel]]] = []
+        #: attempts to make a plan, and whether one is being made
         self.attempts = 0
+        self.is_learned = False
         #: how often a plan was used
         self.used = 0
+
+
+#: a plan and its kernels
+Found = tuple[Recipe, list[kernel_cache.Kernel]]
 
 
 class Structures:
     """The structures that were planned, the least recently used first.
 
-    Only helpers use it, so no process forks meanwhile.
+    There is no lock, which a signal handler might find held: if several threads change an entry at once, one change is
+    lost, and made again later.
     """
 
     def __init__(self) -> None:
         self._known: OrderedDict[Hashable, _Structure] = OrderedDict()
-        self._lock = threading.Lock()
 
-    def find(self, outline: Outline) -> tuple[Recipe, list[kernel_cache.Kernel]] | None:
+    def find(self, outline: Outline) -> Found | None:
         """Return the plan of a graph and its kernels, if there is one for its structure that holds for its integers."""
-        structure = self._known.get(outline.key)
+        structure = self._known.pop(outline.key, None)
         if structure is None:
             return None
+        self._known[outline.key] = structure
         for number, (plan, kernels) in enumerate(structure.plans):
             recipe = plan.recipe(outline.sizes, outline.nodes)
             if recipe is not None:
                 if number:
-                    with self._lock:
-                        structure.plans.insert(0, structure.plans.pop(number))
+                    structure.plans = [(plan, kernels), *[each for each in structure.plans if each[0] is not plan]]
                 structure.used += 1
                 if structure.used == _RUNS_OF_REPEATED:
                     # each plan may run once, but the kernels run again
@@ -463,25 +474,28 @@ class Structures:
 
     def note(self, outline: Outline, planned: Callable[[], NativeProgram]) -> None:
         """Note that a graph was planned; if its structure was planned before, have a plan made for any extents."""
-        with self._lock:
-            structure = self._known.get(outline.key)
-            if structure is None:
-                self._known[outline.key] = _Structure(outline.sizes)
-                if len(self._known) > MOST_STRUCTURES:
-                    self._known.popitem(last=False)
-                return
-            self._known.move_to_end(outline.key)
-            before, structure.latest = structure.latest, outline.sizes
-            if before == outline.sizes or structure.attempts >= MOST_ATTEMPTS:
-                return
-            structure.attempts += 1
+        structure = self._known.get(outline.key)
+        if structure is None:
+            self._add(outline)
+        else:
+            self._learn(structure, outline, planned)
+
+    def _learn(self, structure: _Structure, outline: Outline, planned: Callable[[], NativeProgram]) -> None:
+        """Have a plan made for any extents, given a graph and how it is planned; the latest one had other integers."""
+        before, structure.latest = structure.latest, outline.sizes
+        if before == outline.sizes or structure.attempts >= MOST_ATTEMPTS or structure.is_learned:
+            return
+        structure.attempts += 1
+        structure.is_learned = True
 
         def work() -> None:
-            with gc_paused():
-                made = sized_plan(outline, before, planned())
-            if made is not None:
-                with self._lock:
+            try:
+                with gc_paused():
+                    made = sized_plan(outline, before, planned())
+                if made is not None:
                     structure.plans = [made, *structure.plans[: MOST_PLANS - 1]]
+            finally:
+                structure.is_learned = False
 
         if settings.current().tiers == "background":
             from . import promotion
@@ -490,10 +504,15 @@ class Structures:
         else:
             work()
 
+    def _add(self, outline: Outline) -> None:
+        """Add a structure, and drop the least recently used one if there are too many."""
+        self._known[outline.key] = _Structure(outline.sizes)
+        if len(self._known) > MOST_STRUCTURES:
+            self._known.popitem(last=False)
+
     def clear(self) -> None:
         """Forget all structures."""
-        with self._lock:
-            self._known.clear()
+        self._known.clear()
 
 
 def sized_plan(

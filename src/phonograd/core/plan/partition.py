@@ -19,6 +19,7 @@ from ..kernels.fused.writer import BLOCKS
 from ..kernels.launch import Launch, Plan, Reference, align_up
 from ..kernels.structure import KEPT, REDUCED, Compute, Structure
 from ..lower.ir.emitter import ROW
+from .sizes import called
 
 __all__ = ["CHUNK_ELEMENTS", "ENOUGH_CHUNKS", "PART_ELEMENTS", "Result", "chunk_of", "partition", "parts_of", "work_of"]
 
@@ -49,6 +50,9 @@ def chunk_of(structure: Structure, extents: Shape) -> int:
     axis = structure.range_axis
     if axis is None:
         return 1
+    found = called(chunk_of, structure, extents)
+    if found is not None:
+        return found
     chunks = min(work_of(structure, extents), MOST_CHUNKS)
     # a few chunks should be as many for each of two or four threads
     if chunks > 1:

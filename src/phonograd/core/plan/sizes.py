@@ -71,6 +71,8 @@ class Trace:
         self._bounds: list[_Bounds] = []
         self._answers: dict[str, bool] = {}
         self._data: dict[str, Data] = {}
+        #: by number the functions that lines call, with their first arguments
+        self.functions: dict[tuple[Callable[..., int], Any], int] = {}
         #: sizes that were looked up in tables, as expressions
         self.looked_up: set[str] = set()
         #: the first atoms, whose values nothing may ask for
@@ -492,6 +494,20 @@ def text_of(value: Any) -> str:
     if type(value) is Data:
         return value.text
     return _text_of(value) if is_size(value) else repr(value)
+
+
+def called(function: Callable[..., int], argument: Any, shape: Sequence[int]) -> int | None:
+    """Return the positive integer that a function returns for an argument and a shape that contains sizes.
+
+    The call is a line of the trace: its comparisons are no conditions. Return None if the shape contains no sizes.
+    """
+    trace = next((extent.trace for extent in list[Any](shape) if type(extent) is Size), None)
+    if trace is None:
+        return None
+    number = trace.functions.setdefault((function, argument), len(trace.functions))
+    value = function(argument, tuple([_plain_of(extent) for extent in shape]))
+    extents = " ".join([f"{text_of(extent)}," for extent in shape])
+    return _opaque(trace, value, f"functions[{number}](({extents}))", (1, _FAR))  # type: ignore[return-value]
 
 
 def arrange(lifetimes: Sequence[Lifetime]) -> tuple[list[int], int]:
