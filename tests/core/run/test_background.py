@@ -414,6 +414,8 @@ def test_tasks_of_a_paced_thread_are_paced() -> None:
 
 
 def test_a_paced_helper_rests_before_each_module(slept: list[float], tmp_path: Path) -> None:
+    while background._giving_way._inside:
+        time.sleep(0.001)
     before = list(sys.meta_path)
     (tmp_path / "module_to_rest_before.py").write_text("", encoding="utf-8")
     found: list[int] = []
@@ -430,7 +432,7 @@ def test_a_paced_helper_rests_before_each_module(slept: list[float], tmp_path: P
     try:
         queue.submit(work)
         go.set()
-        while queue.is_running:
+        while queue.is_running or background._giving_way._inside:
             time.sleep(0.001)
     finally:
         sys.path.remove(str(tmp_path))

@@ -59,6 +59,10 @@ _SOME_PLANS = 16
 #: elements up to which a new graph is not planned at once if the planner and the compiler would have to be imported
 #: for that: moving this many through memory takes half as long
 MOST_UNPLANNED = 1 << 26
+#: describing a graph and loading its plan takes this share of planning it
+SEEKING_SHARE = 8
+#: nodes of a graph from which on its plan is looked for before planning is worth its time: smaller ones are due soon
+LEAST_SOUGHT = 32
 #: uses of a plan for a trace of a single call, after which such calls run it without a trace
 SINGLE_RUNS = 8
 #: the share of the limit of nodes that is used while no dropped plan comes back
@@ -105,6 +109,7 @@ class CachedPlan:
         "following",
         "inputs",
         "is_provisional",
+        "is_sought",
         "kept",
         "made",
         "places",
@@ -158,10 +163,12 @@ class CachedPlan:
         self.used = self.made = 0
         #: a number that equal graphs have in common, and how many nodes it computes
         self.signature = self.size = 0
-        #: while it is provisional, the time its runs took, the time from which on it is worth a plan, and the state of
-        #: its promotion (see .promotion)
+        #: while it is provisional, the time its runs took, the time from which on it is worth a plan, or worth to look
+        #: for one on disk, and the state of its promotion (see .promotion)
         self.spent_ns = 0
-        self.due_ns = 0 if self.program is None else planning_ns(self.program.size)
+        self.due_ns = 0 if self.program is None else seeking_ns(self.program.size)
+        #: whether its plan was not found on disk, so that it is due when it is worth a plan
+        self.is_sought = False
         self.promotion: object = None
         #: how often it was used for a trace of a single call, -1 after that has been learned, and what was learned
         self.single_runs = 0
@@ -367,6 +374,11 @@ def planning_ns(size: int) -> int:
     """Return an estimate of the time that planning a number of nodes takes."""
     choices = processor.choices()
     return choices.kernel_ns + choices.node_ns * size
+
+
+def seeking_ns(size: int) -> int:
+    """Return the time after which a repeated graph is worth to look for its plan on disk."""
+    return planning_ns(size) // SEEKING_SHARE if size >= LEAST_SOUGHT else planning_ns(size)
 
 
 def waits(nodes: Iterable[Node]) -> bool:

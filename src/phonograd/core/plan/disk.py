@@ -16,7 +16,7 @@ from __future__ import annotations
 import marshal
 import struct
 from array import array
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -43,7 +43,17 @@ from .packing import pack_inputs
 if TYPE_CHECKING:
     from .native_program import NativeProgram
 
-__all__ = ["DEPTH", "DTYPES", "DiskProgram", "decode", "describe", "encode", "program_for", "recalled_program"]
+__all__ = [
+    "DEPTH",
+    "DTYPES",
+    "DiskProgram",
+    "decode",
+    "describe",
+    "encode",
+    "is_stored",
+    "program_for",
+    "recalled_program",
+]
 
 #: maximum number of plans that one process stores: programs whose graphs never repeat must not fill the disk
 MOST_STORED = 256
@@ -82,6 +92,18 @@ def recalled_program(targets: Iterable[Node], available: Callable[[Node], bool],
     with gc_paused():
         wanted = [resolve(node) for node in targets]
         return _recall(wanted, *order(wanted, available), available, keep_all)[0]
+
+
+def is_stored(targets: Iterable[Node], known: Container[Node], keep_all: bool) -> bool:
+    """Return whether the plan of an evaluation is on disk, given the nodes whose values are known."""
+    disk = kernel_cache.disk_cache() if kernel_cache.available() else None
+    if disk is None:
+        return False
+    with gc_paused():
+        wanted = [resolve(node) for node in targets]
+        wanted = [node for node in wanted if node.operator is not LEAF and node not in known]
+        description = describe(wanted, *order(wanted, known.__contains__), keep_all)
+    return description is not None and disk.load(disk.key(description, "p")) is not None
 
 
 def _recall(

@@ -300,6 +300,47 @@ def run_apart(work: Callable[[], Result]) -> Result:
     return work()
 
 
+class _GivingWay:
+    """Makes helpers give way to the program while some of them work for later."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._inside = 0
+        #: the switch interval that the program has chosen
+        self._interval = 0.0
+        self._imports = pace.RestingImports()
+
+    def __enter__(self) -> None:
+        with self._lock:
+            self._inside += 1
+            if self._inside == 1:
+                self._interval = sys.getswitchinterval()
+                sys.setswitchinterval(min(self._interval, SWITCH_SECONDS))
+                self._imports.install()
+
+    def __exit__(self, *error: object) -> None:
+        with self._lock:
+            self._inside -= 1
+            if not self._inside:
+                self._restore()
+
+    def _restore(self) -> None:
+        """Set the switch interval that the program has chosen, unless it has chosen another one meanwhile."""
+        self._imports.remove()
+        if sys.getswitchinterval() == SWITCH_SECONDS:
+            sys.setswitchinterval(self._interval)
+
+    def forget(self) -> None:
+        """Begin anew after a fork: there are no helpers."""
+        self._lock = threading.Lock()
+        if self._inside:
+            self._inside = 0
+            self._restore()
+
+
+_giving_way = _GivingWay()
+
+
 class Queue:
     """Functions that a helper calls later, one after the other, while the program goes on.
 
@@ -316,9 +357,6 @@ class Queue:
         self._waiting: deque[_Errand[Any]] = deque()
         self._lock = threading.Lock()
         self._is_running = False
-        #: the switch interval that the program has chosen, while a helper works with a shorter one
-        self._interval: float | None = None
-        self._imports = pace.RestingImports()
 
     def submit(self, work: Callable[[], object]) -> None:
         """Call a function later. Its exceptions are lost: the function has to handle them."""
@@ -341,9 +379,11 @@ class Queue:
                 self._is_running = False
 
     def _work(self) -> None:
-        self._interval = before = sys.getswitchinterval()
-        sys.setswitchinterval(min(before, SWITCH_SECONDS))
-        self._imports.install()
+        with _giving_way:
+            self._work_off()
+
+    def _work_off(self) -> None:
+        """Call functions until none is left."""
         while True:
             try:
                 errand = self._waiting.popleft()
@@ -354,20 +394,9 @@ class Queue:
                     if self._waiting:
                         self._is_running = True
                         continue
-                    self.restore()
                     return
             with pace.paced():
                 errand.run()
-
-    def restore(self) -> None:
-        """Set the switch interval that the program has chosen, unless it has chosen another one meanwhile.
-
-        Imports no longer rest.
-        """
-        self._imports.remove()
-        if self._interval is not None and sys.getswitchinterval() == SWITCH_SECONDS:
-            sys.setswitchinterval(self._interval)
-        self._interval = None
 
     @property
     def is_running(self) -> bool:
@@ -388,6 +417,7 @@ def _after_fork_in_child() -> None:
     """Replace locks that a thread of the parent may hold, and give up the errands: their helpers do not exist here."""
     global _stack_size
     _stack_size = _StackSize()
+    _giving_way.forget()
     for errand in tuple(pace.waiting):
         pace.waiting.discard(errand)
         if isinstance(errand, _Errand) and errand.done.locked():

@@ -160,7 +160,6 @@ class ObjectCache:
     def forget_pending(self) -> None:
         """Forget the tasks of other threads: after a fork these threads do not exist."""
         self._tasks = TaskPool(self._gate)
-        self._later.restore()
         self._later = Queue()
         self._pending.clear()
         self._pending_modules.clear()
