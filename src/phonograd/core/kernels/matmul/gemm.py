@@ -149,7 +149,7 @@ def product(
         blocks = max(fewest, min(row_tasks, work, most), min(-(-fewest // threads) * threads, most)), 1
     else:
         blocks = _tasks(sizes, in_panels or rhs.column == 1, kernel, uses)
-    if not in_panels and not any(_packed_sides(sizes, lhs, rhs, blocks, kernel)):
+    if not (in_panels or packed_first) and not any(_packed_sides(sizes, lhs, rhs, blocks, kernel)):
         operands = (Reference(names[0]),), (Reference(names[1]),), (_OUT,), (_OUT if old is None else _OLD,)
         return Plan((_in_place(sizes, count, lhs, rhs, out, kernel, old, operands, blocks, block_terms),))
     sides = _sides(sizes, lhs, rhs, names, blocks, kernel)
