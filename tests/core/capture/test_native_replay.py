@@ -2,6 +2,7 @@
 
 import sys
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -148,6 +149,25 @@ def test_two_arguments(native: list[bool]) -> None:
     native.clear()
     assert function(x, x).asnumpy().tobytes() == (nd.dot(x, x) + x).asnumpy().tobytes()
     assert True not in native
+
+
+def test_large_results_and_arenas(native: list[bool]) -> None:
+    function = mx.compile(lambda x, y: nd.tanh(nd.dot(nd.dot(x, y) + 1, x)))
+    x, y = nd.random.normal(shape=(200, 200)), nd.random.normal(shape=(200, 200))
+    x.wait_to_read()
+    y.wait_to_read()
+    for _ in range(CALLS):
+        found = function(x, y)
+        found.wait_to_read()
+    assert native[-1]
+    assert found.asnumpy().tobytes() == nd.tanh(nd.dot(nd.dot(x, y) + 1, x)).asnumpy().tobytes()
+    # each call has memory of its own, which is freed with its result
+    other = function(y, x)
+    memory = weakref.ref(other._buffer)
+    assert other._buffer is not found._buffer
+    assert not np.shares_memory(other._buffer, found._buffer)
+    del other
+    assert memory() is None
 
 
 CHANGES: dict[str, Callable[[Any], Any]] = {

@@ -3,8 +3,8 @@
 A small network computes for a few microseconds. Recognizing a call that is like the one before, gathering the weights,
 checking their packed forms and making the result took longer than that in Python. :class:`NativeReplay` does it::
 
-    replay(front, arguments):
-        handle = new array, of new memory
+    replay(front, (arguments, memory, arena)):
+        handle = new array, of this memory or of new memory
         values = arguments, outside arrays and constants, in the order of the program's inputs
         values += packed forms, if the program takes them and each is that of its input
         if an array is not what the front says (class, shape, dtype, variable, pending, not contiguous):
@@ -33,12 +33,14 @@ from ..base import settings
 from ..graph.operator import Array
 from ..lower.ir.function_builder import Index, Value
 from ..plan import promotion
-from ..run import driver, kernel_cache, launcher, packed_operands, pointers, thread_pool
+from ..run import driver, kernel_cache, launcher, memory_pool, packed_operands, pointers, thread_pool
 from ..run.launcher import ARENA, TableCode
 from ..run.object_layout import CONTIGUOUS, DATA, FLAGS, ITEMS, PythonFunction, empty, object_address
 from ..run.program import OnlyRow, RecipeProgram
 
 __all__ = ["ArgumentKind", "NativeReplay", "Source", "code"]
+
+_BYTE = np.dtype(np.uint8)
 
 #: functions of the Python C API that the code calls
 _API = (
@@ -113,7 +115,7 @@ class _Text(TableCode):
     """Writes ``replay``."""
 
     def __init__(self, offsets: dict[str, int]) -> None:
-        super().__init__("replay", "ptr %self, ptr %arguments", _ENTRIES)
+        super().__init__("replay", "ptr %self, ptr %request", _ENTRIES)
         self._offsets = offsets
 
     def field(self, base: str, name: str) -> str:
@@ -153,6 +155,9 @@ def replay_text(offsets: tuple[tuple[str, int], ...]) -> str:
     f = _Text(dict(offsets))
     front = f.call("ptr", "PyLong_AsVoidPtr", "ptr %self")
     f.leave_unless(f.assign(f"icmp ne ptr {front}, null"), "error")
+    asked = f.address("%request", str(ITEMS), "i8")
+    for number, name in enumerate(("arguments", "prepared", "arena")):
+        f.line(f"%{name} = load ptr, ptr {f.address(asked, str(number), 'ptr')}, align 8")
     _make_result(f, front)
     none = f.entry("none")
     for name in ("trace", "node", "extras"):
@@ -184,6 +189,8 @@ def replay_text(offsets: tuple[tuple[str, int], ...]) -> str:
 
     f.for_each("0", slot_count, place)
     f.when(f.assign(f"icmp ne i64 {room}, 0"), put_arena)
+    has_arena = f.assign(f"icmp ne ptr %arena, {none}")
+    f.when(has_arena, lambda: f.store_word(objects, str(ARENA), "%arena", "ptr"))
     # other threads may replace the arrays meanwhile
     call_on_held("Py_IncRef")
     state = f.call("ptr", "PyEval_SaveThread")
@@ -210,16 +217,26 @@ def _drop(_: str) -> None:
 
 
 def _make_result(f: _Text, front: str) -> None:
-    """Write the making of ``%memory`` for the result, and of the array ``%handle``.
+    """Write the making of ``%memory`` for the result, unless it is prepared, and of the array ``%handle``.
 
     This comes first: it may run a garbage collection, and that any Python code.
     """
-    axes = f.assign(f"trunc i64 {f.word(front, 'axes')} to i32")
-    dtype = f.word(front, "dtype", "ptr")
-    # NumPy takes a reference over
-    f.call("void", "Py_IncRef", f"ptr {dtype}")
-    extents = f.word(front, "extents", "ptr")
-    f.line(f"%memory = call ptr {f.entry('empty')}(i32 {axes}, ptr {extents}, ptr {dtype}, i32 0)")
+    cell = f.assign("alloca ptr, align 8")
+
+    def take() -> None:
+        f.call("void", "Py_IncRef", "ptr %prepared")
+        f.store_word(cell, "0", "%prepared", "ptr")
+
+    def make() -> None:
+        axes = f.assign(f"trunc i64 {f.word(front, 'axes')} to i32")
+        dtype, extents = f.word(front, "dtype", "ptr"), f.word(front, "extents", "ptr")
+        # NumPy takes a reference over
+        f.call("void", "Py_IncRef", f"ptr {dtype}")
+        made = f.call("ptr", "empty", f"i32 {axes}, ptr {extents}, ptr {dtype}, i32 0")
+        f.store_word(cell, "0", made, "ptr")
+
+    f.when(f.assign(f"icmp ne ptr %prepared, {f.entry('none')}"), take, make)
+    f.line(f"%memory = load ptr, ptr {cell}, align 8")
     f.leave_unless(f.assign("icmp ne ptr %memory, null"), "error")
     f.line(f"%handle = call ptr {f.entry('PyType_GenericAlloc')}(ptr {f.word(front, 'class', 'ptr')}, i64 0)")
     f.leave_unless(f.assign("icmp ne ptr %handle, null"), "unmade")
@@ -341,9 +358,9 @@ class _Code:
         known = empty(), driver.address(), object_address(np.ndarray), object_address(None)
         entries = [*[pointers.python_function(name) for name in _API], *known]
         pointers.words_at(state, len(entries))[:] = entries
-        self._function = PythonFunction("replay", replay, "replay(arguments, /)\n--\n\n")
+        self._function = PythonFunction("replay", replay, "replay(request, /)\n--\n\n")
 
-    def bind(self, front: int) -> Callable[[tuple[Any, ...]], Any]:
+    def bind(self, front: int) -> Callable[[tuple[tuple[Any, ...], Array | None, Array | None]], Any]:
         """Return the function of a front."""
         return self._function.bind(front, __name__)
 
@@ -392,7 +409,7 @@ class NativeReplay:
         The class of the result.
     """
 
-    __slots__ = ("_executor", "_keep", "_run", "packed_program", "program")
+    __slots__ = ("_arena", "_executor", "_keep", "_made", "_run", "packed_program", "program")
 
     def __init__(
         self,
@@ -454,7 +471,9 @@ class NativeReplay:
         front = np.array([words[name] for name in _WORDS], np.int64)
         #: everything that the front refers to by address
         self._keep = code, kinds, extents, sources, array_class, row, tables, front
-        self._run: Callable[[tuple[Any, ...]], Any] = code.bind(pointers.address(front))
+        self._run = code.bind(pointers.address(front))
+        self._made = (shape, dtype, row.made_room) if row.made_room else None
+        self._arena = row.pooled_room
 
     def repeat(self, arguments: tuple[Any, ...]) -> Any:
         """Return the result of the call; None if Python has to repeat it."""
@@ -462,7 +481,9 @@ class NativeReplay:
             return None
         if thread_pool.stale:
             thread_pool.renew()
-        result = self._run(arguments)
+        memory = None if self._made is None else memory_pool.allocate(*self._made)
+        arena = memory_pool.allocate((self._arena,), _BYTE, self._arena) if self._arena else None
+        result = self._run((arguments, memory, arena))
         if result is not None:
             kernel_cache.statistics.native_calls += 1
             packed = self.program.packed

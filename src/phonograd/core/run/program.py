@@ -145,8 +145,12 @@ class OnlyRow(NamedTuple):
     """The slots of the arrays, in the order in which the row numbers them."""
     made: tuple[int, Shape, DType]
     """Slot, shape and dtype of the result."""
+    made_room: int
+    """The bytes of its memory from the pool; 0 if it is small."""
     room: int
-    """The bytes of the arena, which is on the stack."""
+    """The bytes of an arena on the stack; 0 if there is none."""
+    pooled_room: int
+    """The bytes of an arena from the pool; 0 if there is none."""
     fixed: list[Any]
     """The values of the slots that follow the inputs."""
 
@@ -203,7 +207,7 @@ class RecipeProgram:
         self._on_stack = self._checks_layout and not self._uses_numpy and is_only and 0 < room <= MOST_ON_STACK
         own = room if self._on_stack else 0
         self._segments = [segment_of(step, kernels, self._sets_flag, own) for step in recipe.steps]
-        self._only = _only_step(recipe) if self._on_stack or (self._checks_layout and not room) else None
+        self._only = _only_step(recipe) if self._checks_layout else None
         self._aliases = [step for step in recipe.steps if isinstance(step, AliasStep)]
         numbers = np.frombuffer(recipe.numbers, np.uint8)
         # the slot of an unused arena still needs an object with a data address
@@ -320,7 +324,7 @@ class RecipeProgram:
         self.packed = packed
 
     def only_row(self) -> OnlyRow | None:
-        """Return the row that is all of the program; None if there is more to it, or its result is large.
+        """Return the row that is all of the program; None if there is more to it.
 
         The first runs of a program, which decide about packing, are not done in this way.
         """
@@ -328,8 +332,11 @@ class RecipeProgram:
             return None
         slots, launches, regions, made, _ = self._only
         filled = [(self._used[kernel], words, extent, chunk) for kernel, words, extent, chunk in launches]
-        room = self._arena_room if self._on_stack else 0
-        return OnlyRow(Row(filled, len(slots), regions), slots, made[0], room, self._fixed)
+        own, pooled = (self._arena_room, 0) if self._on_stack else (0, self._arena_room)
+        _, shape, dtype = made[0]
+        room = memory_pool.room_for(math.prod(shape) * dtype.itemsize)
+        made_room = room if room >= memory_pool.SMALLEST_BLOCK else 0
+        return OnlyRow(Row(filled, len(slots), regions), slots, made[0], made_room, own, pooled, self._fixed)
 
     def _exchange(self, values: list[Any], donated: Container[int], is_one_call: bool) -> None:
         """Give results the memory of donated inputs."""
@@ -389,15 +396,11 @@ def _choices() -> tuple[Any, ...]:
 
 
 def _only_step(recipe: Recipe) -> RowStep | None:
-    """Return the only step of a recipe, if it is a row that makes one small array, the result."""
+    """Return the only step of a recipe, if it is a row that makes one array, the result."""
     if len(recipe.steps) != 1 or len(recipe.kept) != 1 or recipe.begun:
         return None
     (step,), ((_, kept),) = recipe.steps, recipe.kept
-    if not isinstance(step, RowStep) or [slot for slot, _, _ in step.made] != [kept]:
-        return None
-    ((_, shape, dtype),) = step.made
-    room = memory_pool.room_for(math.prod(shape) * dtype.itemsize)
-    return step if room < memory_pool.SMALLEST_BLOCK else None
+    return step if isinstance(step, RowStep) and [slot for slot, _, _ in step.made] == [kept] else None
 
 
 def last_touches(steps: Sequence[RowStep | NumpyStep | AliasStep], kept: Sequence[int]) -> dict[int, list[int]]:

@@ -431,7 +431,7 @@ def _product(machine: Machine, slots: int, shape: Geometry, dtype: DType) -> Pla
     if plan.scratch_bytes or size * dtype.itemsize < _STREAMED_BYTES:
         return plan
     steady = product(sizes, count, weight, data, out, kernel, names=names, row_tasks=tasks, packed_first=True)
-    if len(steady.launches) > 2:
+    if len(steady.launches) != 2:
         return plan
     prepared = Prepared(0, "weight", 0, steady.scratch_bytes)
     return plan._replace(for_steady=steady._replace(prepared=(prepared,)))
