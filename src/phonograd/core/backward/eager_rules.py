@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from ..graph.extents import Formula
 from ..graph.generic import GenericTemplate, insert, pattern_of, shapes_of
 from ..graph.gradient_rules import gradient_attributes, gradient_call
+from ..graph.guards import Guards, guards_for
 from ..graph.node import FORGOTTEN, Node, Shape, TensorType, new_node, of_one_call, type_of
 from ..graph.operator import ABSENT, Array, Operator
 from ..graph.templates import Label, Template, Templates
@@ -457,25 +458,30 @@ def _rule_of(node: Node, out_grads: Sequence[Any]) -> Any:
 #: rules for any extents, and the templates that say for which, by operator, attributes and pattern of extents
 _of_patterns: dict[Any, GenericTemplate] = {}
 FORGOTTEN.connect(_of_patterns.clear)
-
-
-def _pattern_key(node: Node) -> Any:
-    """Return the key of a node among the rules for any extents; None if it has none."""
-    if node.operator in _curious or _ABSENT in [source.operator for source in node.inputs]:
-        return None
-    attributes = gradient_attributes(node)
-    pattern = pattern_of((node, *node.inputs), attributes)
-    return None if pattern is None else (node.operator, attributes, pattern.key)
+#: the same with tests of the extents, by operator, attributes and what else the pattern contains
+_guards: dict[Any, Guards[_Rule]] = {}
+FORGOTTEN.connect(_guards.clear)
 
 
 def _from_pattern(node: Node) -> _Rule | None:
     """Return the rule of a node if one for any extents is known that fits."""
-    found = _of_patterns.get(_pattern_key(node))
-    if found is None:
+    inputs = node.inputs
+    if node.operator in _curious or _ABSENT in [source.operator for source in inputs]:
         return None
+    attributes = gradient_attributes(node)
     # it takes nothing but shapes from the arguments, and the gradient has that of the node
-    arguments = node, node, *node.inputs
-    return found.rule.for_extents(arguments) if found.condition(shapes_of(arguments)) else None
+    shapes = [node.shape, node.shape, *[source.shape for source in inputs]]
+    guards = guards_for(_guards, (node.operator, attributes), (node, *inputs))
+    if guards is not None and (known := guards.find(shapes)) is not None:
+        return known
+    pattern = pattern_of((node, *inputs), attributes)
+    generic = None if pattern is None else _of_patterns.get((node.operator, attributes, pattern.key))
+    if generic is None or not generic.condition(shapes):
+        return None
+    rule: _Rule = generic.rule.for_extents((node, node, *inputs))
+    if guards is not None and pattern is not None and rule is generic.rule:
+        guards.learn(shapes, attributes, pattern, generic.condition, rule)
+    return rule
 
 
 #: operators whose rules ask for the operators of their inputs
@@ -508,10 +514,15 @@ def _make_rule(node: Node, out_grads: Sequence[Any]) -> tuple[bool, Any]:
     generic = templates.generic(arguments, attributes)
     if generic is not None and generic.rule is not None:
         asks = _asks(templates, out_grads)
-        if not asks and (key := _pattern_key(node)) is not None:
+        pattern = (
+            None
+            if asks or _ABSENT in [s.operator for s in node.inputs]
+            else pattern_of((node, *node.inputs), attributes)
+        )
+        if pattern is not None and node.operator not in _curious:
             if len(_of_patterns) >= MOST_KINDS:
                 _of_patterns.clear()
-            _of_patterns[key] = generic
+            _of_patterns[node.operator, attributes, pattern.key] = generic
         return asks, generic.rule.for_extents(arguments)
     with of_one_call():
         template = templates.find(arguments, attributes, rule, at_once=True)

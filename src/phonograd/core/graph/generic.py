@@ -45,6 +45,7 @@ __all__ = [
     "generalize",
     "insert",
     "made_up_extents",
+    "numbers_of",
     "pattern_of",
     "pattern_of_shapes",
     "samples_of",
@@ -105,7 +106,7 @@ def pattern_of_shapes(
     bounds: Sequence[int] = ()
     numbers: dict[int, int] = {}
     if attributes:
-        bounds, numbers = _numbers_of(attributes)
+        bounds, numbers = numbers_of(attributes)
     fixed = len(numbers)
     key: list[Any] = [*others]
     axes = 0
@@ -123,7 +124,7 @@ def pattern_of_shapes(
     return Pattern(tuple(key), extents, limit)
 
 
-def _numbers_of(attributes: tuple[Any, ...]) -> tuple[list[int], dict[int, int]]:
+def numbers_of(attributes: tuple[Any, ...]) -> tuple[list[int], dict[int, int]]:
     """Return the sizes of numbers in attributes with which a rule may compare extents, and each number by itself."""
     numbers = _numbers_in(attributes)
     bounds = sorted({abs(number) for number in numbers if abs(number) > 1}) if numbers else numbers
@@ -390,7 +391,7 @@ def made_up_extents(
     """Return two combinations of other extents, by extent, of the same pattern; fewer if there are none that hold."""
     if len(pattern.extents) > _MOST_EXTENTS:
         return []
-    bounds, numbers = _numbers_of(attributes)
+    bounds, numbers = numbers_of(attributes)
     ranges: dict[tuple[int, int], list[int]] = {}
     for extent in pattern.extents:
         rank = bisect.bisect(bounds, extent)

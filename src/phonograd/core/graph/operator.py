@@ -71,6 +71,7 @@ from .node import (
     Shape,
     TensorType,
     creation_facts,
+    inferred_type,
     new_node,
     of_one_call,
     statistics,
@@ -404,11 +405,9 @@ class Operator:
         if known is None:
             given = tuple([None if node.operator is _ABSENT else node for node in inputs])
             spec = self._infer(given, attributes)
-            if isinstance(spec, list):
-                made = Node(self, inputs, attributes, (), spec[0][1], outputs=tuple(spec))
-            else:
-                made = Node(self, inputs, attributes, *spec)
-            known = self._result_types[types] = type_of(made)
+            if len(self._result_types) >= _MOST_TYPES:
+                self._result_types.clear()
+            known = self._result_types[types] = inferred_type(self, inputs, spec)
         return known
 
     def _infer(self, inputs: tuple[Node | None, ...], attributes: tuple[Any, ...]) -> Any:

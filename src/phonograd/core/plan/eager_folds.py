@@ -24,7 +24,7 @@ from ..run.driver import Row, SizedLaunch
 from .assembly import collapse_kept_strides, lanes_for
 from .eager_launch import FEW_CALLS, Function, empty, launch, of_contiguous, run_one
 from .loops import choose_loops, range_axis
-from .partition import CHUNK_ELEMENTS, PART_ELEMENTS, Result, chunk_of, partition, parts_of, work_of
+from .partition import CHUNK_ELEMENTS, PART_ELEMENTS, Result, chunk_of, partition, parts_of
 
 __all__ = ["folds_of"]
 
@@ -105,18 +105,19 @@ def fold(operator: str, shape: Shape, axes: Shape, out_shape: Shape, dtype: DTyp
 def fold_at_once(operator: str, array: Array, axes: Shape, out_shape: Shape) -> Array | None:
     """Return the elements of an array combined along axes, as :func:`fold` does; None if that makes a function."""
     kinds, extents = _merge(array.shape, axes)
-    elements = math.prod(extents)
+    elements = array.size
+    # no kernel is worth compiling in full for so few elements
     if REDUCED not in kinds or elements >= PART_ELEMENTS:
         return None
     dtype, axis = array.dtype, range_axis(kinds, extents)
     structure, sized = _sized_fold(operator, kinds, dtype, axis)
-    if sized.kernel.improvable:
-        kernel_cache.kernels({structure: int(work_of(structure, extents))})
     extent = 1 if axis is None else extents[axis]
     chunk = extent if elements <= CHUNK_ELEMENTS else chunk_of(structure, extents)
     out = empty(out_shape, dtype)
+    if not array.flags.c_contiguous:
+        array = np.ascontiguousarray(array)
     table = (*extents, 2, 0, *_contiguous(extents), 0, 0, *collapse_kept_strides(kinds, extents))
-    sized.run(table, extent, chunk, (out, out, np.ascontiguousarray(array)))
+    sized.run(table, extent, chunk, (out, out, array))
     return out
 
 
@@ -169,6 +170,9 @@ def _merge(shape: Shape, axes: Shape) -> tuple[str, Shape]:
 
 
 def _contiguous(extents: Shape) -> Shape:
+    count = len(extents)
+    if count <= 2:
+        return (extents[1], 1) if count == 2 else (1,) * count
     strides, size = [], 1
     for extent in reversed(extents):
         strides.append(size)

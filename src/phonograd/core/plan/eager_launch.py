@@ -174,9 +174,9 @@ def multiply_at_once(lhs: Array, rhs: Array, dtype: DType) -> Array | None:
         if len(_products) >= MOST_KERNELS:
             _products.clear()
         sized = _products[kernel] = SizedLaunch(kernel_cache.kernel(kernel), 4)
-    if sized.kernel.improvable:
-        # it may have been compiled quickly for a smaller launch
-        kernel_cache.kernels({kernel: max(each.extent // each.chunk, each.work)})
+    if sized.kernel.improvable and (work := max(each.extent // each.chunk, each.work)) > kernel_cache.MUCH_WORK:
+        # it was compiled quickly for a smaller launch
+        kernel_cache.kernels({kernel: work})
     out = empty((lhs.shape[0], rhs.shape[1]), compute_dtype(dtype))
     sized.run(each.words, each.extent, each.chunk, (out, out, lhs, rhs))  # type: ignore[arg-type]
     return out

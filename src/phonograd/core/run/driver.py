@@ -283,8 +283,10 @@ class Row:
         """Write the words of a row of one launch."""
         words, (kernel,) = self._keep
         start = self.record
-        chunk = _scaled(chunk, extent)
-        chunks = -(-extent // chunk)
+        chunks = extent
+        if extent > 1:
+            chunk = _scaled(chunk, extent)
+            chunks = -(-extent // chunk)
         # a fifth of the time of an assignment to the array
         _packer(len(words)).pack_into(
             words,
