@@ -128,11 +128,14 @@ class Program:
         return i, j, form
 
     def do_parameters(self):
-        (i, x), form = self.pick(), self.random.randrange(3)
+        (i, x), form = self.pick(), self.random.randrange(6)
         calls = [
             lambda: nd.clip(x, a_min=-1, a_max=3),
             lambda: nd.clip(x, a_min=0.0, a_max=3),
             lambda: nd.sum(x, axis=0, keepdims=True),
+            lambda: nd.clip(x, -1, 3),
+            lambda: nd.clip(x, 0.0, a_max=3),
+            lambda: nd.sum(x, 0, True),
         ]
         self.add(calls[form]())
         return i, form

@@ -145,6 +145,26 @@ def test_symmetric_products(shape: tuple[int, int], transpose: bool) -> None:
     assert np.array_equal(found["out"], np.swapaxes(found["out"], -1, -2))
 
 
+@pytest.mark.parametrize("lower", [True, False])
+@pytest.mark.parametrize("transpose_b", [True, False])
+@pytest.mark.parametrize("transpose_a", [True, False])
+@pytest.mark.parametrize("size", [3, 200])
+def test_triangles_of_products(size: int, transpose_a: bool, transpose_b: bool, lower: bool) -> None:
+    left, right = np.random.default_rng(size).normal(size=(2, 2, size, size + 4))
+    flags = {"transpose_a": transpose_a, "transpose_b": transpose_b, "lower": lower, "late": False}
+    half = np.tril if lower else np.triu
+    given = [np.swapaxes(left, -1, -2) if transpose_a else left, right if transpose_b else np.swapaxes(right, -1, -2)]
+    found, _ = run("_product_triangle", "product_triangle", given, MACHINES[1], **flags)
+    close(found["out"], half(left @ np.swapaxes(right, -1, -2)), size)
+    # the zeros of a triangular operand are left out
+    square = np.ascontiguousarray(np.triu(left[..., :size]))
+    given = [np.swapaxes(square, -1, -2) if transpose_a else square, right[..., :size]]
+    if not transpose_b:
+        given[1] = np.swapaxes(given[1], -1, -2)
+    found, _ = run("_product_triangle", "product_triangle", given, MACHINES[1], **{**flags, "late": True})
+    close(found["out"], half(square @ np.swapaxes(right[..., :size], -1, -2)), size)
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("size", [7, 70])
 def test_bits_depend_on_neither_the_processor_nor_the_division_of_work(size: int, dtype: str) -> None:
@@ -158,10 +178,15 @@ def test_bits_depend_on_neither_the_processor_nor_the_division_of_work(size: int
         ("_linalg_slogdet", "slogdet", [matrices(size, dtype)], ("out", "sign")),
     ]
     wide = np.random.default_rng(4).normal(size=(3, size + 130, 21)).astype(dtype)
-    products: list[tuple[str, list[np.ndarray]]] = [("_symmetric_product", []), ("_triangular_product", [wide])]
+    products: list[tuple[str, list[np.ndarray]]] = [
+        ("_symmetric_product", []),
+        ("_triangular_product", [wide]),
+        ("_product_triangle", [definite(size + 130, dtype)]),
+    ]
     flags: dict[str, dict[str, bool]] = {
         "_symmetric_product": {"transpose": False},
         "_triangular_product": {"transpose": True, "rightside": False, "lower": True},
+        "_product_triangle": {"transpose_a": True, "transpose_b": False, "lower": True, "late": True},
     }
     calls += [(name, name[1:], [matrices(size + 130, dtype), *more], ("out",)) for name, more in products]
     for name, routine, arrays, results in calls:

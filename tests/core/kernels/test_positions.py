@@ -1,4 +1,4 @@
-"""Positions: points of any dtype are checked and merged, however the work is divided."""
+"""Lookups: points of any dtype are checked and merged, and rows are copied, however the work is divided."""
 
 from __future__ import annotations
 
@@ -9,8 +9,11 @@ import numpy as np
 import pytest
 
 import phonograd as mx
+from phonograd.core.base.dtypes import FLOAT32, INT64
 from phonograd.core.graph.node import Node
+from phonograd.core.kernels.launch import Launch, Plan, Reference
 from phonograd.core.kernels.positions import merge
+from phonograd.core.kernels.structure import SPLAT, UNIT, Load, Store, Structure, Take
 from phonograd.core.run import called
 from phonograd.core.run.reference import numpy_function
 
@@ -85,3 +88,26 @@ def test_kernels_check_the_indices_of_operators(dtype: str, monkeypatch: pytest.
     assert not [name for name in computed if "positions" in name]
     with pytest.raises(IndexError, match=r"index 4 is out of bounds for axis 1 with size 4(?s:.*)test_positions.py"):
         mx.nd.gather_nd(data, mx.nd.array([[0, 1], [3, 4]], dtype=dtype)).asnumpy()
+
+
+def _rows_kernel(*, zero_first: bool = False) -> Structure:
+    take = Take(FLOAT32, UNIT, 0, zero_first=zero_first)
+    return Structure("KK", 8, (Load(INT64, SPLAT),), (), (take,), (Store(1, UNIT),))
+
+
+def test_rows_in_no_order_are_prefetched() -> None:
+    assert "call void @llvm.prefetch" in _rows_kernel().write("rows")
+    # most of these rows are zeros, and are not read
+    assert "@llvm.prefetch" not in _rows_kernel(zero_first=True).write("rows")
+
+
+@pytest.mark.parametrize("count", [1, 7, 8, 21])
+def test_rows_are_copied(count: int) -> None:
+    data = np.arange(50 * 11, dtype=np.float32).reshape(50, 11)
+    index = np.random.default_rng(count).integers(0, 50, count)
+    # two extents, index, data with the stride of its index, out
+    words = (count, 11, Reference("index"), 1, 0, Reference("data"), 0, 1, 11, Reference("out"), 11, 1)
+    plan = Plan((Launch(_rows_kernel(), words, count),))
+    for pieces in (1, 3):
+        found = run(plan, (count, 11), pieces, 1, np.float32, index=index, data=data)
+        assert found.tobytes() == data[index].tobytes()

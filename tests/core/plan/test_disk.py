@@ -125,7 +125,7 @@ def test_plans_without_their_kernels_are_made_again(directory: Path, monkeypatch
 
 def test_other_sources_have_other_plans(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _make()
-    monkeypatch.setattr(objects, "source_digest", lambda *_: "other sources")
+    monkeypatch.setattr(objects, "source_digests", lambda *_: disk_cache.Sources("other sources", "other writers"))
     _new_process(monkeypatch)
     assert isinstance(_make(), NativeProgram)
     assert len(_plans(directory)) == 2

@@ -9,6 +9,7 @@ import sys
 import threading
 import tracemalloc
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -164,11 +165,28 @@ def test_it_can_be_switched_off() -> None:
         assert not any([is_eager(chain(PLENTY + number)) for number in range(400, 403)])
 
 
-def test_large_arrays_are_planned() -> None:
-    x = nd.ones((2 * processor.choices().numbers_per_node,))
+def large_chain(number: int) -> nd.NDArray:
+    x = nd.ones((2 * processor.choices().numbers_per_node,)) * number
     for _ in range(PLENTY):
         x = x + 1
-    assert not is_eager(x)
+    return x
+
+
+def test_large_arrays_are_planned() -> None:
+    assert not is_eager(large_chain(1))
+
+
+def test_no_planner_is_imported_for_large_arrays(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(cache, "_planner_is_imported", lambda: False)
+    with mx.settings.override(cache_directory=str(tmp_path)):
+        assert is_eager(large_chain(2)), "it is new"
+        with monkeypatch.context() as patched:
+            patched.setattr(cache, "MOST_UNPLANNED", 1000)
+            cache.forget_nodes()
+            assert not is_eager(large_chain(2)), "it is too large"
+        cache.forget_nodes()
+        assert not is_eager(large_chain(2)), "its plan is on disk"
+        assert is_eager(large_chain(2)[1:]), "this one is not"
 
 
 def test_unknown_tiers_are_refused() -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 import functools
 import itertools
+import math
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -457,7 +458,7 @@ class _Planner:
             return partition(structure, self.extents, words, results, parts)
         axis = structure.range_axis
         extent = 1 if axis is None else self.extents[axis]
-        chunk, work = chunk_of(structure, self.extents), int(work_of(structure, self.extents))
+        chunk, work = chunk_of(structure, self.extents), math.floor(work_of(structure, self.extents))
         return Plan((Launch(structure, tuple(words), extent, chunk, work),))
 
     def positions(self) -> list[int]:
@@ -554,7 +555,9 @@ def lanes_for(dtypes: Iterable[DType]) -> int:
 
 
 def _access(stride: int) -> str:
-    return {0: SPLAT, 1: UNIT}.get(stride, STRIDE)
+    if stride == 0:
+        return SPLAT
+    return UNIT if stride == 1 else STRIDE
 
 
 def collapse_kept_strides(axes: str, extents: Shape) -> Shape:

@@ -8,6 +8,7 @@ gets. When there are too many plans or nodes, the least recently used ones are d
 from __future__ import annotations
 
 import math
+import sys
 from collections import deque
 from collections.abc import Callable, Container, Iterable, Sequence
 from typing import Any
@@ -55,6 +56,9 @@ REPEATED: Signal[[]] = Signal()
 #: emitted once before that, by a helper while the program goes on
 PREPARING: Signal[[]] = Signal()
 _SOME_PLANS = 16
+#: elements up to which a new graph is not planned at once if the planner and the compiler would have to be imported
+#: for that: moving this many through memory takes half as long
+MOST_UNPLANNED = 1 << 26
 #: uses of a plan for a trace of a single call, after which such calls run it without a trace
 SINGLE_RUNS = 8
 #: the share of the limit of nodes that is used while no dropped plan comes back
@@ -214,7 +218,7 @@ def choose_program(wanted: list[Node], known: Container[Node], keep_all: bool, i
     if settings.active.executor != "reference":
         found: Program | None = None
         if is_new and settings.current().tiers != "plan":
-            found = _eager_program(wanted, known, keep_all)
+            found = _soonest_program(wanted, known, keep_all)
         if found is None:
             found = run_apart(lambda: _native_program(wanted, known, keep_all))
         if found is not None:
@@ -240,19 +244,35 @@ def note_plans() -> None:
         repeating(at_once=True)
 
 
-def _eager_program(wanted: list[Node], known: Container[Node], keep_all: bool) -> Program | None:
-    """Return a program that computes operator by operator; None if planning is quicker."""
+def _soonest_program(wanted: list[Node], known: Container[Node], keep_all: bool) -> Program | None:
+    """Return a program that computes operator by operator, or one from disk; None if planning is quicker."""
     found = _eager_classes()
     if found is None:
         return None
     note_plans()
     ordered = order(wanted, known.__contains__)
-    size = len(ordered[1])
-    if sum(
-        [math.prod(node.shape) for node in ordered[1]]
-    ) > processor.choices().numbers_per_node * size or exceeds_limit(ordered[1]):
+    computed = ordered[1]
+    if exceeds_limit(computed):
         return None
+    numbers = sum([math.prod(node.shape) for node in computed])
+    if numbers > processor.choices().numbers_per_node * len(computed):
+        if numbers > MOST_UNPLANNED or _planner_is_imported():
+            return None
+        recalled = run_apart(lambda: _recalled_program(wanted, known, keep_all))
+        if recalled is not None:
+            return recalled
     return found[0](wanted, known.__contains__, keep_all, ordered)
+
+
+def _planner_is_imported() -> bool:
+    return f"{__package__}.native_program" in sys.modules
+
+
+def _recalled_program(wanted: list[Node], known: Container[Node], keep_all: bool) -> Program | None:
+    """Return the program that computes nodes with kernels if it is on disk."""
+    from .disk import recalled_program
+
+    return recalled_program(wanted, known.__contains__, keep_all)
 
 
 def exceeds_limit(nodes: Iterable[Node]) -> bool:

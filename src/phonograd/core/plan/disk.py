@@ -23,7 +23,7 @@ import numpy as np
 
 from ..base import processor, settings
 from ..base.devices import Context
-from ..base.dtypes import CODES, UINT32, UINT64, DType
+from ..base.dtypes import DType
 from ..base.pace import rest
 from ..graph.node import Node, Shape
 from ..graph.operator import REGISTRY, Array, Operator
@@ -37,23 +37,20 @@ from ..run.host import host
 from ..run.program import AliasStep, NumpyStep, Recipe, RecipeLaunch, RecipeProgram, RowStep
 from ..run.programs import Memory, Note, Part
 from ..run.reference import order, resolve
+from .any_extents import DEPTH, DTYPES, STRUCTURES, Outline, Refused, outline_of
 from .packing import pack_inputs
 
 if TYPE_CHECKING:
     from .native_program import NativeProgram
 
-__all__ = ["DEPTH", "DTYPES", "DiskProgram", "decode", "describe", "encode", "program_for"]
+__all__ = ["DEPTH", "DTYPES", "DiskProgram", "decode", "describe", "encode", "program_for", "recalled_program"]
 
 #: maximum number of plans that one process stores: programs whose graphs never repeat must not fill the disk
 MOST_STORED = 256
 #: the largest plan that is stored, and the share of the limit of the directory that it may take
 LARGEST_BYTES, LEAST_SHARE = 8 << 20, 16
-#: how far below an available value rules look at the nodes from which it was computed
-DEPTH = 3
 
 _HEAD = struct.Struct("<QQ")
-#: the dtypes of arrays by NumPy's numbers
-DTYPES: dict[int, DType] = {dtype.num: dtype for dtype in (*CODES, UINT32, UINT64)}
 
 _stored = 0
 
@@ -61,32 +58,72 @@ _stored = 0
 def program_for(
     targets: Iterable[Node], available: Callable[[Node], bool], keep_all: bool
 ) -> NativeProgram | DiskProgram:
-    """Return the program that computes nodes: from disk, or planned now and stored."""
-    disk = kernel_cache.disk_cache() if kernel_cache.available() else None
-    if disk is None:
+    """Return the program that computes nodes: by a plan for any extents, from disk, or planned now and stored."""
+    if not kernel_cache.available():
         return _plan(targets, available, keep_all)
-    kernel_cache.compile_elsewhere(_compile_elsewhere)
     with gc_paused():
         wanted = [resolve(node) for node in targets]
         inputs, computed = order(wanted, available)
-        nodes = [*inputs, *computed]
-        description = describe(wanted, inputs, computed, keep_all)
-        if description is None:
-            return _plan(wanted, available, keep_all)
-        key = disk.key(description, "p")
-        budget = memory_pool.budget_bytes(sum([node.size * node.dtype.itemsize for node in inputs]))
-        rest()
-        recalled = _load(disk, key, nodes, wanted, inputs, keep_all)
-        limited = ""
-        if budget is not None and (recalled is None or recalled.memory.total > budget):
-            # a plan that computes values again to fit into the memory limit is stored apart from the other one
-            limited = disk.key(description + f"\nat most {budget} bytes".encode(), "p")
-            recalled = _load(disk, limited, nodes, wanted, inputs, keep_all)
-        if recalled is not None:
-            return recalled
+        outline = _outline(wanted, inputs, computed, keep_all)
+        found = None if outline is None else STRUCTURES.find(outline)
+        if found is not None:
+            return DiskProgram(*found, wanted, inputs, keep_all)
+        recalled, plan = _recall(wanted, inputs, computed, available, keep_all)
+        program = plan() if recalled is None else recalled
+        if outline is not None:
+            STRUCTURES.note(outline, program.planned)
+        return program
+
+
+def recalled_program(targets: Iterable[Node], available: Callable[[Node], bool], keep_all: bool) -> DiskProgram | None:
+    """Return the program that computes nodes if it is on disk."""
+    if not kernel_cache.available():
+        return None
+    with gc_paused():
+        wanted = [resolve(node) for node in targets]
+        return _recall(wanted, *order(wanted, available), available, keep_all)[0]
+
+
+def _recall(
+    wanted: list[Node],
+    inputs: tuple[Node, ...],
+    computed: Sequence[Node],
+    available: Callable[[Node], bool],
+    keep_all: bool,
+) -> tuple[DiskProgram | None, Callable[[], NativeProgram]]:
+    """Return the program on disk, if there is one, and the function that plans it and stores it."""
+    disk = kernel_cache.disk_cache()
+    description = None if disk is None else describe(wanted, inputs, computed, keep_all)
+    if disk is None or description is None:
+        return None, lambda: _plan(wanted, available, keep_all)
+    kernel_cache.compile_elsewhere(_compile_elsewhere)
+    nodes = [*inputs, *computed]
+    key = disk.key(description, "p")
+    budget = memory_pool.budget_bytes(sum([node.size * node.dtype.itemsize for node in inputs]))
+    rest()
+    recalled = _load(disk, key, nodes, wanted, inputs, keep_all)
+    limited = ""
+    if budget is not None and (recalled is None or recalled.memory.total > budget):
+        # a plan that computes values again to fit into the memory limit is stored apart from the other one
+        limited = disk.key(description + f"\nat most {budget} bytes".encode(), "p")
+        recalled = _load(disk, limited, nodes, wanted, inputs, keep_all)
+
+    def plan(disk: DiskCache = disk) -> NativeProgram:
         planned = _plan(wanted, available, keep_all)
         _keep(disk, limited if planned.is_limited else key, planned, nodes)
         return planned
+
+    return recalled, plan
+
+
+def _outline(wanted: list[Node], inputs: tuple[Node, ...], computed: Sequence[Node], keep_all: bool) -> Outline | None:
+    """Return the outline of a graph; None if it has none, or if plans depend on a memory limit."""
+    if settings.current().memory_limit_bytes:
+        return None
+    try:
+        return outline_of(wanted, inputs, computed, keep_all)
+    except Refused:
+        return None
 
 
 def _plan(targets: Iterable[Node], available: Callable[[Node], bool], keep_all: bool) -> NativeProgram:
@@ -130,11 +167,12 @@ def _keep(disk: DiskCache, key: str, planned: NativeProgram, nodes: Sequence[Nod
         data = encode(planned.recipe, planned.kernels, planned.work, nodes)
         if data is not None and len(data) <= min(LARGEST_BYTES, disk.limit_bytes // LEAST_SHARE):
             _stored += 1
+            kernel_cache.finish_keeping()
             disk.save(key, data)
 
 
 class DiskProgram(RecipeProgram):
-    """A program whose recipe was read from disk."""
+    """A program whose recipe was read from disk, or follows from a plan for any extents."""
 
     __slots__ = ("_keep_all", "_planned", "_wanted")
 
@@ -155,18 +193,18 @@ class DiskProgram(RecipeProgram):
     @property
     def parts(self) -> list[Part]:
         """The parts of a run, in order; the first access makes the plan."""
-        return self._plan().parts
+        return self.planned().parts
 
     @property
     def kernels(self) -> dict[Written, kernel_cache.Kernel]:
         """The kernels by structure; the first access makes the plan."""
-        return self._plan().kernels
+        return self.planned().kernels
 
     def run(self, inputs: list[Any], donated: Any = (), note: Note | None = None) -> list[Array]:
         """Return the values of the kept nodes (see :class:`.programs.Program`); ``note`` sees the planner's parts."""
         if note is None:
             return super().run(inputs, donated)
-        planned = self._plan()
+        planned = self.planned()
         found = dict(zip([node for node, _ in planned.kept], planned.run(inputs, donated, note), strict=True))
         return [found[node] for node, _ in self.kept]
 
@@ -174,7 +212,7 @@ class DiskProgram(RecipeProgram):
         if not self._keep_all:
             pack_inputs(self, numbers)
 
-    def _plan(self) -> NativeProgram:
+    def planned(self) -> NativeProgram:
         """Return the program of the planner."""
         if self._planned is None:
             available = set(self.inputs).__contains__

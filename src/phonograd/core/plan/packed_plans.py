@@ -76,6 +76,7 @@ class PackedGraph(NamedTuple):
             if recipe is None or packings is None:
                 return
             data = packings + recipe
+        kernel_cache.finish_keeping()
         disk.save(key, data)
 
     def load(self, disk: DiskCache, key: str) -> Any:

@@ -141,6 +141,23 @@ def _triangular_product(node: Node, machine: Machine, *, transpose: bool, rights
     return CalledPlan(launches.plan(), (("out", node.shape, node.dtype), triangle))
 
 
+def _product_triangle(
+    node: Node, machine: Machine, *, transpose_a: bool, transpose_b: bool, lower: bool, late: bool
+) -> CalledPlan:
+    launches, _ = _launches(node, machine)
+    size = node.shape[-1]
+    left, right = [_view(name, *source.shape[-2:]) for name, source in zip("AB", node.inputs, strict=True)]
+    terms = node.inputs[0].shape[-2 if transpose_a else -1]
+    left, right = left.transposed if transpose_a else left, right.transposed if transpose_b else right
+    out = _view("out", size, size)
+    for first, last in _blocks(size) if launches.count else ():
+        begin, (start, stop) = first if late else 0, (0, last) if lower else (first, size)
+        sizes = last - first, terms - begin, stop - start
+        launches.multiply(out.at(first, start), left.at(first, begin), right.at(begin, start), sizes)
+    fill(launches, Filling.LOWER if lower else Filling.UPPER, out, out, (size, size))
+    return CalledPlan(launches.plan(), (("out", node.shape, node.dtype),))
+
+
 def _factorize_by_rows(
     node: Node, machine: Machine, inverse: View | None = None
 ) -> tuple[Launches, View, tuple[Any, ...]]:
@@ -253,6 +270,7 @@ _ROUTINES: dict[str, Any] = {
     "inverse": _inverse,
     "potrf": _potrf,
     "potri": _potri,
+    "product_triangle": _product_triangle,
     "slogdet": _slogdet,
     "solve": _solve,
     "svd": _svd,

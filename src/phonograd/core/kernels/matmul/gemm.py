@@ -149,7 +149,7 @@ def product(
         blocks = max(fewest, min(row_tasks, work, most), min(-(-fewest // threads) * threads, most)), 1
     else:
         blocks = _tasks(sizes, in_panels or rhs.column == 1, kernel, uses)
-    if not in_panels and not any(_packed_sides(sizes, lhs, rhs, blocks, kernel)):
+    if not (in_panels or packed_first or any(_packed_sides(sizes, lhs, rhs, blocks, kernel))):
         operands = (Reference(names[0]),), (Reference(names[1]),), (_OUT,), (_OUT if old is None else _OLD,)
         return Plan((_in_place(sizes, count, lhs, rhs, out, kernel, old, operands, blocks, block_terms),))
     sides = _sides(sizes, lhs, rhs, names, blocks, kernel)
@@ -185,8 +185,9 @@ def _in_passes(
     pass_terms = block_terms * (most // largest) if largest else max(1, terms)
     launches: list[Launch] = []
     scratch_bytes = 0
-    for first in range(0, max(1, terms), pass_terms):
-        length, start = min(pass_terms, terms - first), 0
+    for number in range(-(-max(1, terms) // pass_terms)):
+        first, start = number * pass_terms, 0
+        length = min(pass_terms, terms - first)
         words: dict[str, int | Reference] = {}
         for side, name in zip(sides, ("lhs", "rhs"), strict=True):
             packed = side.pack(first, (length, block_terms), count, Reference("scratch", start))
@@ -197,7 +198,7 @@ def _in_passes(
         # it reads packed operands as they are packed
         reading = _gemm_reading(kernel, *[kernel.dtype if side.is_packed else side.dtype for side in sides])
         scratch_bytes = max(scratch_bytes, start)
-        adds, before = (old is not None, old or out) if first == 0 else (True, out)
+        adds, before = (old is not None, old or out) if number == 0 else (True, out)
         words |= {
             "rows": rows,
             "columns": columns,
@@ -210,7 +211,7 @@ def _in_passes(
             "out_row": out.row,
             "out_outer": out.outer,
             "out_inner": out.inner,
-            "old": Reference("old" if old is not None and first == 0 else "out"),
+            "old": Reference("old" if old is not None and number == 0 else "out"),
             "old_row": before.row,
             "old_outer": before.outer,
             "old_inner": before.inner,
@@ -474,6 +475,12 @@ def _tasks(sizes: tuple[int, int, int], readable: bool, kernel: Gemm, uses: int)
     row_blocks = 1 if rows <= WHOLE_ROWS else -(-rows // BLOCK_ROWS)
     most = max(min(panels, FEW_BLOCKS), -(-columns // kernel.lanes) // BLOCK_VECTORS)
     column_blocks = max(_evenly(min(most, max(1, wanted // row_blocks))), -(-columns // BLOCK_COLUMNS))
+    while readable and not column_blocks % 2 and rows >= 2 * row_blocks * TASK_ROWS:
+        vectors = -(-columns // (kernel.lanes * column_blocks))
+        if vectors > WIDTH + 1 or vectors == WIDTH:
+            break
+        # panels of two vectors are slower than those of three
+        row_blocks, column_blocks = 2 * row_blocks, column_blocks // 2
     if column_blocks >= FEW_BLOCKS:
         return row_blocks, column_blocks
     # with few columns, only rows remain to be divided
