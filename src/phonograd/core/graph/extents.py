@@ -30,9 +30,24 @@ __all__ = [
     "TracedFloat",
     "is_traced",
     "is_tracing",
+    "numbers_of",
     "traced_shapes",
     "tracing",
 ]
+
+
+def numbers_of(attributes: tuple[Any, ...]) -> tuple[list[int], dict[int, int]]:
+    """Return the sizes of numbers in attributes with which a rule may compare extents, and each number by itself."""
+    numbers = _numbers_in(attributes)
+    bounds = sorted({abs(number) for number in numbers if abs(number) > 1}) if numbers else numbers
+    return bounds, {number: number for number in numbers}
+
+
+def _numbers_in(value: Any) -> list[int]:
+    """Return the numbers in attributes, in order."""
+    if value.__class__ is int:
+        return [value]
+    return [number for part in value for number in _numbers_in(part)] if value.__class__ is tuple else []
 
 
 class _State(threading.local):

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 
 from ..base.dtypes import DType, convert_scalar
 from ..base.errors import MXNetError
-from .extents import Condition, Formula, Questions, is_traced, is_tracing, traced_shapes, tracing
+from .extents import Condition, Formula, Questions, is_traced, is_tracing, numbers_of, traced_shapes, tracing
 from .node import Node, Recipe, Shape, TensorType, creation_facts, new_node, statistics, tensor_type, type_of
 
 if TYPE_CHECKING:
@@ -45,7 +45,6 @@ __all__ = [
     "generalize",
     "insert",
     "made_up_extents",
-    "numbers_of",
     "pattern_of",
     "pattern_of_shapes",
     "samples_of",
@@ -122,20 +121,6 @@ def pattern_of_shapes(
     if bounds:
         key.append(tuple([bisect.bisect(bounds, extent) for extent in extents]))
     return Pattern(tuple(key), extents, limit)
-
-
-def numbers_of(attributes: tuple[Any, ...]) -> tuple[list[int], dict[int, int]]:
-    """Return the sizes of numbers in attributes with which a rule may compare extents, and each number by itself."""
-    numbers = _numbers_in(attributes)
-    bounds = sorted({abs(number) for number in numbers if abs(number) > 1}) if numbers else numbers
-    return bounds, {number: number for number in numbers}
-
-
-def _numbers_in(value: Any) -> list[int]:
-    """Return the numbers in attributes, in order."""
-    if value.__class__ is int:
-        return [value]
-    return [number for part in value for number in _numbers_in(part)] if value.__class__ is tuple else []
 
 
 def shapes_of(arguments: Sequence[Any]) -> list[Shape]:

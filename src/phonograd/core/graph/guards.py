@@ -11,8 +11,8 @@ import itertools
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
 
-from .extents import Condition
-from .generic import Pattern, numbers_of
+from .extents import Condition, numbers_of
+from .generic import Pattern
 from .node import Node, Shape, type_of
 
 __all__ = ["Guards", "guards_for"]
