@@ -91,7 +91,14 @@ def outline_of(wanted: list[Node], inputs: tuple[Node, ...], computed: Sequence[
         every, edge = _with_ancestors(nodes, inputs)
     numbers = {node: number for number, node in enumerate(every)}
     now = settings.current()
-    parts: list[Any] = [keep_all, now.winograd, now.num_threads, now.attention_blocks, now.matrix_unit]
+    parts: list[Any] = [
+        keep_all,
+        now.cache_directory,
+        now.winograd,
+        now.num_threads,
+        now.attention_blocks,
+        now.matrix_unit,
+    ]
     parts += [host(), processor.choices(), len(inputs)]
     sizes: list[Any] = []
     for node in every:
@@ -460,7 +467,7 @@ class Structures:
         self._known[outline.key] = structure
         for number, (plan, kernels) in enumerate(structure.plans):
             recipe = plan.recipe(outline.sizes, outline.nodes)
-            if recipe is not None:
+            if recipe is not None and not _is_much(recipe, kernels):
                 if number:
                     structure.plans = [(plan, kernels), *[each for each in structure.plans if each[0] is not plan]]
                 structure.used += 1
@@ -513,6 +520,16 @@ class Structures:
     def clear(self) -> None:
         """Forget all structures."""
         self._known.clear()
+
+
+def _is_much(recipe: Recipe, kernels: Sequence[kernel_cache.Kernel]) -> bool:
+    """Return whether kernels that were compiled quickly would get much work."""
+    work = [0] * len(kernels)
+    for step in recipe.steps:
+        if isinstance(step, RowStep):
+            for kernel, _, extent, chunk in step.launches:
+                work[kernel] += extent // chunk
+    return any([each > kernel_cache.MUCH_WORK and kernel.improvable for each, kernel in zip(work, kernels)])
 
 
 def sized_plan(

@@ -10,8 +10,8 @@ from __future__ import annotations
 import copy
 import functools
 import itertools
-import math
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from math import floor
 from typing import Any, NamedTuple
 
 from ..base.dtypes import DType, compute_dtype, convert_scalar
@@ -456,9 +456,8 @@ class _Planner:
                 words += operand.words
         if parts:
             return partition(structure, self.extents, words, results, parts)
-        axis = structure.range_axis
-        extent = 1 if axis is None else self.extents[axis]
-        chunk, work = chunk_of(structure, self.extents), math.floor(work_of(structure, self.extents))
+        extent = 1 if structure.range_axis is None else self.extents[structure.range_axis]
+        chunk, work = chunk_of(structure, self.extents), floor(work_of(structure, self.extents))
         return Plan((Launch(structure, tuple(words), extent, chunk, work),))
 
     def positions(self) -> list[int]:
@@ -555,9 +554,7 @@ def lanes_for(dtypes: Iterable[DType]) -> int:
 
 
 def _access(stride: int) -> str:
-    if stride == 0:
-        return SPLAT
-    return UNIT if stride == 1 else STRIDE
+    return SPLAT if stride == 0 else UNIT if stride == 1 else STRIDE
 
 
 def collapse_kept_strides(axes: str, extents: Shape) -> Shape:
