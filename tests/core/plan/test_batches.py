@@ -17,6 +17,7 @@ from phonograd.core.ops.math.primitives import matmul, swap_last
 from phonograd.core.ops.math.structural import leaf
 from phonograd.core.plan import batches, eager_batches
 from phonograd.core.plan.native_program import NativeProgram
+from phonograd.core.trace.novelty import NOVELTY
 
 from .programs import Array, assert_same_bits, run
 
@@ -179,11 +180,12 @@ def test_new_graphs_run_in_batches_with_the_bits_of_single_operators() -> None:
         whole(self, known)  # type: ignore[arg-type]
 
     with settings.override(tiers="background"), mock.patch.object(eager_batches.Batches, "compute", compute):
-        for number in range(6):
+        for number in range(2):
+            NOVELTY.forget()
             eager_batches._policy.note(True)
             begin = len(runs)
             together = _loop_over_examples(number)
-            # the graph of all examples is one program, and after some of these still is
+            # the graph of all examples is one program
             assert len(runs) == begin + 1
             with mock.patch.object(eager_batches, "LEAST_NODES", 1 << 30), settings.override(tiers="plan"):
                 alone = _loop_over_examples(number)
@@ -193,7 +195,9 @@ def test_new_graphs_run_in_batches_with_the_bits_of_single_operators() -> None:
 
 @pytest.mark.skipif(settings.current().executor == "reference", reason="NumPy computes everything")
 def test_operators_that_fail_in_batches_fail_alone() -> None:
-    with mock.patch.object(eager_batches.Batches, "compute", side_effect=ValueError("stacks")):
+    with mock.patch.object(eager_batches.Batches, "compute", side_effect=ValueError("stacks")) as compute:
+        NOVELTY.forget()
         eager_batches._policy.note(True)
         found = _loop_over_examples(50)
+    assert compute.called
     assert all([np.isfinite(each).all() for each in found])
