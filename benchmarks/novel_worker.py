@@ -1,6 +1,7 @@
 """Time every step of a workload of :mod:`workloads_novel_nd` in one library: run by ``python -m benchmarks.novel``.
 
-``python novel_worker.py LIBRARY WORKLOAD STEPS THREADS`` prints the seconds of each step as one line of JSON.
+``python novel_worker.py LIBRARY WORKLOAD STEPS THREADS CLOCK`` prints the seconds of each step as one line of JSON: of
+the clock on the wall, or of the processor in this thread.
 """
 
 import importlib
@@ -18,11 +19,12 @@ def main():
     module = importlib.import_module(library)
     tables = importlib.import_module("workloads_novel_" + ("torch" if library == "torch" else "nd"))
     step = tables.WORKLOADS[name](module)
+    clock = time.thread_time if sys.argv[5] == "processor" else time.perf_counter
     seconds = []
     for number in range(steps):
-        start = time.perf_counter()
+        start = clock()
         step(number)
-        seconds.append(time.perf_counter() - start)
+        seconds.append(clock() - start)
     print(json.dumps(seconds))
 
 

@@ -3,7 +3,8 @@
 Runs every sample of every operator with its gradient, in several dtypes and shapes, through eager programs whose
 kernels are only noted. The noted kernels are compiled for each level of processors and written to
 ``src/phonograd/core/run/prebuilt-LEVEL.bin``. Kernels are found there by their text, so a file is never wrong, but it
-misses kernels whose writers have changed: run this again after changes to the text of kernels.
+misses kernels whose writers have changed: run this again after changes to the text of kernels. Kernels are found sooner
+by their descriptions, if no source has changed that texts depend on: run this last before a release.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import argparse
 import importlib
 import os
 import pkgutil
+import subprocess
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -29,11 +31,12 @@ from phonograd.core.graph.node import Node
 from phonograd.core.graph.operator import REGISTRY
 from phonograd.core.kernels.launch import Written
 from phonograd.core.ops.math.structural import leaf, variable
-from phonograd.core.plan import eager, eager_launch, promotion
+from phonograd.core.plan import eager, eager_folds, eager_launch, promotion
 from phonograd.core.plan.native_program import NativeProgram
 from phonograd.core.run import kernel_cache, objects, prebuilt
 from phonograd.core.run.compiler import Description
 from phonograd.core.run.cpu_levels import FEATURES
+from phonograd.core.run.disk_cache import describe, source_digests
 from phonograd.core.run.program import RecipeProgram
 from phonograd.core.run.reference import resolve
 
@@ -57,8 +60,10 @@ class Collector:
             mock.patch.object(eager, "ufunc_of", self._ufunc),
             mock.patch.object(eager, "multiply", self._multiply),
             mock.patch.object(eager_launch, "launch", self._launch),
+            mock.patch.object(eager_folds, "launch", self._launch),
+            mock.patch.object(eager_folds, "fold_at_once", return_value=None),
             # small sums are launched, too
-            mock.patch.object(eager_launch, "CHUNK_ELEMENTS", 0),
+            mock.patch.object(eager_folds, "CHUNK_ELEMENTS", 0),
             mock.patch.object(eager, "launch", self._launch),
             mock.patch.object(eager._Maker, "_plan", _bound(self._plan)),
             mock.patch.object(eager._Maker, "evaluate", _bound(self._evaluate)),
@@ -132,6 +137,12 @@ CONVOLUTIONS = (
     (3, 96, 11, 4, 2, 1, 224),
     (64, 64, 3, 1, 1, 1, 56),
     (64, 64, 3, 1, 1, 1, 16),
+    (64, 128, 3, 2, 1, 1, 16),
+    (64, 128, 1, 2, 0, 1, 16),
+    (128, 256, 3, 2, 1, 1, 8),
+    (128, 256, 1, 2, 0, 1, 8),
+    (256, 512, 3, 2, 1, 1, 4),
+    (256, 512, 1, 2, 0, 1, 4),
     (64, 128, 3, 2, 1, 1, 56),
     (64, 128, 1, 2, 0, 1, 56),
     (128, 128, 3, 1, 1, 1, 28),
@@ -240,7 +251,7 @@ def modules() -> list[_Text]:
 def collect(level: str) -> Collector:
     """Return the kernels for processors of a level."""
     collector = Collector(level)
-    for known in (eager._general, eager._special):
+    for known in (eager._general, eager._special, eager.SIMPLE, eager_folds._folds):
         known.clear()
     patches = collector.patches()
     for patch in patches:
@@ -261,7 +272,7 @@ def collect(level: str) -> Collector:
     finally:
         for patch in patches:
             patch.stop()
-        for known in (eager._general, eager._special):
+        for known in (eager._general, eager._special, eager.SIMPLE, eager_folds._folds):
             known.clear()
     return collector
 
@@ -288,6 +299,17 @@ def compile_for(level: str, wanted: Iterable[Written]) -> dict[bytes, bytes]:
     return codes
 
 
+def descriptions(wanted: Iterable[Written], writers: str) -> dict[bytes, bytes]:
+    """Return the digests of the texts of kernels by those of their descriptions."""
+    found: dict[bytes, bytes] = {}
+    for structure in wanted:
+        description = None if isinstance(structure, _Text) else describe(structure)
+        if description is not None:
+            text = structure.write(prebuilt.PLACEHOLDER)
+            found[prebuilt.structure_digest(description, writers)] = prebuilt.text_digest(text)
+    return found
+
+
 def _before(level: str) -> dict[bytes, bytes]:
     import zlib
 
@@ -297,23 +319,31 @@ def _before(level: str) -> dict[bytes, bytes]:
 
 
 def main() -> int:
-    """Write the files of all levels."""
+    """Write the files of all levels, or of one."""
     parser = argparse.ArgumentParser(prog="python -m scripts.prebuild", description=__doc__.partition("\n")[0])
     parser.add_argument("--check", action="store_true", help="only tell whether kernels are missing")
+    parser.add_argument("--level", choices=prebuilt.LEVELS, help="only this level of processors")
     options = parser.parse_args()
-    missing, of_python = 0, modules()
-    for level in prebuilt.LEVELS:
-        wanted = [*collect(level).wanted, *of_python]
-        if options.check:
-            known = _before(level)
-            missing += sum([prebuilt.text_digest(each.write(prebuilt.PLACEHOLDER)) not in known for each in wanted])
-            continue
-        contents = prebuilt.pack(compile_for(level, wanted))
-        prebuilt.path_of(level).write_bytes(contents)
-        print(f"{level}: {len(wanted)} kernels, {len(contents)} bytes")
-    if missing:
-        print(f"{missing} kernels are missing: run `make prebuilt`")
-    return int(missing > 0)
+    if options.level is None:
+        # each in its own process: programs remember functions of kernels for one level
+        given = ["--check"] if options.check else []
+        command = [sys.executable, "-m", "scripts.prebuild", *given, "--level"]
+        return max([subprocess.run([*command, level], check=False).returncode for level in prebuilt.LEVELS])
+    level, sources = options.level, source_digests()
+    if sources is None:
+        parser.error("the sources are being edited")
+    of_python = modules()
+    wanted = [*collect(level).wanted, *of_python]
+    if options.check:
+        known = _before(level)
+        missing = sum([prebuilt.text_digest(each.write(prebuilt.PLACEHOLDER)) not in known for each in wanted])
+        if missing:
+            print(f"{level}: {missing} kernels are missing: run `make prebuilt`")
+        return int(missing > 0)
+    contents = prebuilt.pack(compile_for(level, wanted), descriptions(wanted, sources.writers))
+    prebuilt.path_of(level).write_bytes(contents)
+    print(f"{level}: {len(wanted)} kernels, {len(contents)} bytes")
+    return 0
 
 
 if __name__ == "__main__":

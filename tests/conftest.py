@@ -1,5 +1,6 @@
-"""Settings for every test: how hypothesis searches, and the same plans on all machines."""
+"""Settings for every test: how hypothesis searches, the same plans on all machines, and garbage collection."""
 
+import gc
 import os
 from collections.abc import Iterator
 
@@ -11,13 +12,28 @@ os.environ.setdefault("PHONOGRAD_TUNING", "off")
 
 import phonograd as mx
 from phonograd.core.array import single
+from phonograd.core.graph import generic
 from phonograd.core.trace.novelty import NOVELTY
-from phonograd.core.trace.trace import LOCAL, Trace
+from phonograd.core.trace.trace import LOCAL, Trace, ready_trace
+
+# Patterns of extents are learned from the second combination on: few tests use more than two or three.
+generic.LEAST_EXTENTS = 2
 
 # The first use of a graph compiles it, so single examples vary too much in time for a deadline.
 settings.register_profile("local", deadline=None)
 settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True)
 settings.load_profile("ci" if os.environ.get("CI") else "local")
+
+
+# Fifty thousand tests are half a gigabyte of objects that stay. Collecting garbage while they are made takes a third of
+# the time, and every later collection would look at them again.
+gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    """Set the collected tests aside, and collect garbage from here on."""
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture
@@ -36,3 +52,4 @@ def known_program() -> None:
         LOCAL.trace.flush(end=True)
     if LOCAL.trace.is_immediate:
         LOCAL.trace = Trace()
+        ready_trace()

@@ -19,14 +19,17 @@ import os
 import sys
 from typing import Any
 
-from . import autograd, context, ndarray, settings
-from . import ndarray as nd
-from ._version import __version__
-from .core import ops as _operators
-from .core.base.devices import Context, cpu, cpu_pinned, current_context, gpu, num_gpus
-from .core.base.errors import MXNetError
-from .ndarray import NDArray, waitall
-from .operator import Custom as _Custom
+from .core.run.gc_pause import gc_paused as _gc_paused
+
+with _gc_paused():
+    from . import autograd, context, ndarray, settings
+    from . import ndarray as nd
+    from ._version import __version__
+    from .core import ops as _operators
+    from .core.base.devices import Context, cpu, cpu_pinned, current_context, gpu, num_gpus
+    from .core.base.errors import MXNetError
+    from .ndarray import NDArray, waitall
+    from .operator import Custom as _Custom
 
 # Optional modules load on first use.
 _MODULES = {

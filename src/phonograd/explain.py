@@ -546,6 +546,7 @@ def statistics() -> dict[str, float]:
     ====================  ==========================================================================================
     nodes, ...            expressions made, gradient rules run, gradients derived, plans made, evaluations
     plans_loaded          plans loaded from disk, where an earlier process stored them
+    plans_sized           plans that followed from one for any extents, which was made for other shapes
     kernels_compiled      kernels compiled while the program waited; ``seconds`` is the waiting time, loading included
     kernels_loaded        kernels loaded from disk
     kernels_found         kernels found in memory

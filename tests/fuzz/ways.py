@@ -30,6 +30,7 @@ from phonograd.core.backward import eager
 from phonograd.core.derive import gradient
 from phonograd.core.kernels.matmul import gemm
 from phonograd.core.plan import cache, eager_batches, loops, partition, promotion
+from phonograd.core.plan.any_extents import STRUCTURES
 from phonograd.core.trace import novelty
 from phonograd.core.trace.trace import LOCAL, Trace, ready_trace
 from phonograd.profiler import profile
@@ -197,6 +198,7 @@ def forget_plans() -> None:
     """Drop all plans, so that graphs are planned again under the present settings."""
     LOCAL.trace.flush(end=True)
     cache.PLANS.root.following.clear()
+    STRUCTURES.clear()
 
 
 @contextlib.contextmanager
@@ -241,6 +243,7 @@ def immediate() -> Iterator[None]:
         yield
     LOCAL.trace.flush(end=True)
     LOCAL.trace = Trace()
+    ready_trace()
 
 
 @contextlib.contextmanager

@@ -112,7 +112,7 @@ def _fill(
 def _make_filled(shape: Shape, value: Any, dtype: DType, context: Context, out: Any) -> NDArray:
     trace = ready_trace()
     if trace.is_immediate and out is None and context is CPU and immediate.is_possible(trace):
-        made = immediate.fill(shape, value, dtype, NDArray)
+        made = immediate.fill(shape, value, dtype, NDArray, trace)
         if made is not None:
             return made  # type: ignore[no-any-return]
     node = _full(shape, value, dtype, context)

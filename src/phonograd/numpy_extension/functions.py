@@ -182,6 +182,8 @@ def index_add(a: NDArray, ind: NDArray, val: NDArray) -> Any:
     array([11.,  0.,  0.])
     """
     places = _places(a, ind)
+    if a.dtype == val.dtype:
+        return function_of(REGISTRY["_index_add"], "_index_add")(a, places, val)
     shape = (places.shape[1], *a.shape[places.shape[0] :])
     spread = val if val.shape == shape else val.broadcast_to(shape)
     return a + function_of(REGISTRY["_backward_gather_nd"], "_backward_gather_nd")(spread, places, shape=a.shape)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import sys
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -14,15 +16,31 @@ import phonograd as mx
 from phonograd import autograd, nd
 from phonograd.core.array import immediate
 from phonograd.core.trace import novelty
-from phonograd.core.trace.trace import LOCAL, ImmediateTrace, Trace
+from phonograd.core.trace.owner import MACHINE_CODE
+from phonograd.core.trace.trace import LOCAL, ImmediateTrace, Trace, ready_trace
 
 from ...fuzz import ways
+from . import machine_code
 
 
-@pytest.fixture
-def at_once() -> Iterator[None]:
-    with ways.immediate():
+@pytest.fixture(params=["machine code", "python"])
+def at_once(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Compute calls at once, in machine code or in Python, which is its definition."""
+    machine_code.install()
+    has_code = mock.patch.object(MACHINE_CODE, "thread_number", MACHINE_CODE.thread_number)
+    if request.param == "python":
+        # no trace becomes the one of machine code
+        has_code = mock.patch.object(MACHINE_CODE, "thread_number", None)
+        MACHINE_CODE.note(None)
+        LOCAL.trace.thread = None
+    with has_code, ways.immediate():
         yield
+    ready_trace()
+
+
+def counted(module: Any, name: str) -> Any:
+    """Count the calls of a function of a module while a scope is open."""
+    return mock.patch.object(module, name, wraps=getattr(module, name))
 
 
 def is_computed(array: Any) -> bool:
@@ -33,10 +51,15 @@ def pending(function: Any, *arrays: Any) -> Any:
     """Return the value of a function of arrays whose calls become nodes."""
     LOCAL.trace.flush(end=True)
     before, LOCAL.trace = LOCAL.trace, Trace()
+    # machine code is told of the trace
+    ready_trace()
     try:
-        return function(*arrays).asnumpy()
+        found = function(*arrays)
+        assert not is_computed(found if isinstance(found, nd.NDArray) else found[0])
+        return found.asnumpy()
     finally:
         LOCAL.trace = before
+        ready_trace()
 
 
 @pytest.mark.usefixtures("at_once")
@@ -173,6 +196,102 @@ def test_explanations_name_the_tier() -> None:
     assert str(log) == "immediate: arccosh; the last graphs were all new"
 
 
+def test_calls_of_known_kinds_are_machine_code() -> None:
+    machine_code.install()
+    x, y = nd.array([[1.0, -2.0, 3.0]]), nd.array([[2.0, 2.0, 2.0]])
+    calls = [
+        lambda: nd.tanh(x),
+        lambda: x + y,
+        lambda: 2 - x,
+        lambda: nd.sum(x, axis=1, keepdims=True),
+        lambda: nd.split(x, num_outputs=3, axis=1)[2],
+        lambda: nd.topk(x, k=2, ret_typ="value"),
+        lambda: nd.clip(x, a_min=-1, a_max=1.5),
+    ]
+    with ways.immediate():
+        expected = [[call() for _ in range(2)][-1].asnumpy() for call in calls]
+        with counted(immediate, "call") as by_name, counted(immediate, "call_binary") as by_sign:
+            found = [call() for call in calls]
+        assert not by_name.called
+        assert not by_sign.called
+        assert all([is_computed(each) for each in found])
+    for each, value in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(each.asnumpy(), value)
+
+
+@pytest.mark.usefixtures("at_once")
+def test_known_kinds_that_fail_become_nodes() -> None:
+    x, index = nd.array([[1.0, 2.0]]), nd.array([0.0])
+    for _ in range(3):
+        found = nd.take(x, index, mode="raise")
+    assert is_computed(found)
+    failing = nd.take(x, nd.array([5.0]), mode="raise")
+    assert not is_computed(failing)
+    with pytest.raises(mx.MXNetError):
+        failing.asnumpy()
+
+
+@pytest.mark.usefixtures("at_once")
+def test_an_error_of_a_signal_handler_ends_the_call() -> None:
+    def handler(number: int, frame: Any) -> None:
+        raise TimeoutError("too late")
+
+    def interrupted(*arrays: Any) -> Any:
+        signal.raise_signal(signal.SIGUSR1)
+        return arrays[0].copy()
+
+    x = nd.array([[1.0, 2.0, 3.0]])
+    immediate.CALLS.clear()
+    nd.tanh(x)
+    (kind,) = immediate.CALLS.values()
+    assert kind is not None
+    kind.function = interrupted
+    kind.allow_direct([x._buffer], [])
+    before, counts = signal.signal(signal.SIGUSR1, handler), []
+    try:
+        for _ in range(3):
+            with pytest.raises(TimeoutError, match="too late"):
+                nd.tanh(x)
+            # the last traceback refers to the arguments
+            counts.append(sys.getrefcount(x._buffer))
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+        immediate.CALLS.clear()
+    assert len(set(counts)) == 1
+    assert np.geterr()["divide"] == "warn"
+
+
+@pytest.mark.usefixtures("at_once")
+def test_errors_of_numbers_are_as_before_after_a_call() -> None:
+    x = nd.array([1.0, 0.0])
+    with np.errstate(divide="raise"):
+        for _ in range(3):
+            np.testing.assert_array_equal((x / nd.array([0.0, 1.0])).asnumpy(), [np.inf, 0])
+        assert np.geterr()["divide"] == "raise"
+
+
+@pytest.mark.usefixtures("at_once")
+def test_calls_keep_no_references() -> None:
+    x, y = nd.array([[1.0, 2.0, 3.0]]), nd.array([[2.0, 2.0, 2.0]])
+    calls = [
+        lambda: nd.tanh(x),
+        lambda: x * y,
+        lambda: x * 0.5,
+        lambda: nd.identity(x),
+        lambda: nd.reshape(x, shape=(3,)),
+        lambda: nd.split(x, num_outputs=3, axis=1),
+        lambda: nd.dot(x, y, transpose_b=True),
+    ]
+    for call in calls:
+        for _ in range(3):
+            call()
+        watched = [x, y, x._buffer, y._buffer]
+        before = [sys.getrefcount(each) for each in watched]
+        for _ in range(50):
+            call()
+        assert [sys.getrefcount(each) for each in watched] == before
+
+
 def test_new_graphs_begin_the_state_and_repeated_calls_end_it() -> None:
     def work() -> list[type[Any]]:
         seen = []
@@ -202,7 +321,7 @@ def test_memory_of_kinds_is_bounded() -> None:
         x = nd.array(np.ones((300,), "float32"))
         for extent in range(2, 200):
             nd.tanh(x[:extent])
-        assert len(immediate._calls) <= 16
+        assert len(immediate.CALLS) <= 16
 
 
 def test_the_state_is_that_of_a_thread() -> None:

@@ -93,6 +93,11 @@ CALLS = {
     "parameter": lambda x: nd.sum(x, axis=1),
     "list": lambda x: nd.sum(x, axis=[0, 1], keepdims=True),
     "positional parameter": lambda x: nd.sum(x, 0),
+    "positional parameters": lambda x: nd.sum(x, 0, True),
+    "positional and keyword": lambda x: nd.sum(x, 0, keepdims=True),
+    "positional list": lambda x: nd.sum(x, [0, 1], True),
+    "positional numbers": lambda x: nd.clip(x, -0.5, 0.5),
+    "positional zeros": lambda x: nd.clip(x, 0.0, -0.0),
     "float parameter": lambda x: nd.clip(x, a_min=-0.5, a_max=0.5),
     "float parameter that is zero": lambda x: nd.clip(x, a_min=0.0, a_max=-0.0),
     "optional input": lambda x: nd.FullyConnected(x, nd.ones((4, 3)), None, num_hidden=4, no_bias=True),
@@ -115,6 +120,25 @@ def test_results(x, name):
         results = [function(x) for _ in range(3)]
     for result in results:
         assert result.asnumpy().tobytes() == expected.tobytes()
+
+
+def test_positional_parameters_are_remembered(x, monkeypatch):
+    for _ in range(2):
+        nd.clip(x, -0.25, 0.75).wait_to_read()
+    monkeypatch.setitem(call.python_function_of(REGISTRY["clip"], "clip").__globals__, "invoke", None)
+    assert nd.clip(x, -0.25, 0.75).asnumpy().max() <= 0.75
+    with pytest.raises(TypeError):
+        # another kind of argument is left to Python
+        nd.clip(x, "-1", "1")
+
+
+def test_a_parameter_by_position_and_by_keyword_is_an_error(x):
+    for _ in range(3):
+        nd.sum(x, 0).wait_to_read()
+        with pytest.raises(TypeError, match="multiple values for argument 'axis'"):
+            nd.sum(x, 0, axis=0)
+        with pytest.raises(TypeError, match="multiple values for argument 'a_min'"):
+            nd.clip(x, 1.0, 2.0, a_min=1.0)
 
 
 def test_recorded_calls_are_separate_records(x):

@@ -36,7 +36,8 @@ OFFSETS = dict.fromkeys(
         *("trace", "node", "buffer", "extras", "marked", "kind", "detached", "shape", "dtype", "context", "operator"),
         *("attributes", "thread", "scalars", "made", "handles", "prune_at", "bound", "leaves", "slots", "targets"),
         *("repeats", "variable", "root", "views", "readonly", "place", "attentive", "type", "item", "vectorcall"),
-        *("memory_axes", "memory_extents", "memory_dtype", "entry"),
+        *("memory_axes", "memory_extents", "memory_base", "memory_dtype", "entry", "immediate", "on", "listeners"),
+        *("sequence", "number", "direct"),
     ),
     16,
 )
@@ -52,7 +53,8 @@ def test_a_call_without_a_check_cannot_be_written() -> None:
 
 def test_every_function_of_the_interface_goes_through_the_check() -> None:
     """No text but that of ``api`` may call by way of the table, and no text but that of ``give`` may return."""
-    for module in (native_code, sys.modules["phonograd.core.array.fastcall.native_enter"]):
+    for name in ("code", "enter", "immediate"):
+        module = sys.modules[f"phonograd.core.array.fastcall.native_{name}"]
         assert module.__file__ is not None
         with open(module.__file__, encoding="utf-8") as file:
             source = file.read()

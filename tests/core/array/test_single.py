@@ -73,6 +73,37 @@ def test_a_call_that_is_read_at_once_needs_no_trace():
     np.testing.assert_allclose(result.asnumpy(), b.asnumpy() @ a.asnumpy(), rtol=1e-5, atol=1e-5)
 
 
+def test_parameters_can_be_given_by_position():
+    index = nd.array([2, 0, 1], dtype="int32")
+    expected = learned(lambda: nd.one_hot(index, 4), REGISTRY["one_hot"])
+    for result in (nd.one_hot(index, 4), nd.one_hot(index, 4, 1.0), nd.one_hot(index, depth=4)):
+        assert not is_pending(result)
+        np.testing.assert_array_equal(result.asnumpy(), expected)
+    assert is_pending(nd.one_hot(index, 5))
+    with pytest.raises(TypeError, match="multiple values for argument 'depth'"):
+        nd.one_hot(index, 4, depth=4)
+
+
+@pytest.mark.parametrize("size", [16, 80])
+def test_small_operands_are_read_in_place_and_large_ones_packed(size, monkeypatch):
+    a, b = matrices(size=size)
+    call = lambda: nd.linalg.gemm2(a, b)  # noqa: E731
+    expected = learned(call, GEMM)
+    for _ in range(8):
+        call()
+        promotion.finish()
+    (kind,) = single._kinds[GEMM].values()
+    assert kind.segment is not None
+    assert kind.program.packed is not None
+    runs = []
+    run = kind.program.packed.__class__.run
+    monkeypatch.setattr(kind.program.packed.__class__, "run", lambda self, given: runs.append(1) or run(self, given))
+    np.testing.assert_array_equal(call().asnumpy(), expected)
+    assert len(runs) == (size == 80)
+    turned = nd.array(b.asnumpy().T).T
+    np.testing.assert_array_equal(nd.linalg.gemm2(a, turned).asnumpy(), expected)
+
+
 def test_other_shapes_parameters_and_arrays_make_nodes():
     a, b = matrices()
     learned(lambda: nd.linalg.gemm2(a, b), GEMM)
@@ -101,6 +132,43 @@ def test_keywords_are_part_of_the_kind():
         nd.linalg.gemm2(a, b, transpose_c=True)
     with pytest.raises(MXNetError, match=r"expects 2 inputs|transpose_b"):
         nd.linalg.gemm2(a)
+
+
+def test_binary_operators_with_numbers_and_arrays():
+    a, b = matrices()
+    calls = [
+        (lambda number: a * number, "broadcast_mul", lambda x, number: x * np.float32(number)),
+        (lambda number: number - a, "broadcast_sub", lambda x, number: np.float32(number) - x),
+        (lambda number: a < number, "broadcast_lesser", lambda x, number: (x < np.float32(number)).astype("float32")),
+    ]
+    for call, name, expected in calls:
+        learned(lambda call=call: call(0.5), REGISTRY[name])
+        # numbers that are new, and zeros of both signs
+        for number in (0.25, 3, 0.0, -0.0, float("inf"), 7, 7):
+            result = call(number)
+            assert not is_pending(result)
+            found, wanted = result.asnumpy(), expected(a.asnumpy(), number)
+            np.testing.assert_array_equal(found, wanted)
+            np.testing.assert_array_equal(np.signbit(found), np.signbit(wanted))
+    single.forget()
+    expected = learned(lambda: a + b, REGISTRY["broadcast_add"])
+    result = a + b
+    assert not is_pending(result)
+    np.testing.assert_array_equal(result.asnumpy(), expected)
+    assert is_pending(a + a)
+    assert is_pending(a + (b + 1))
+    with autograd.record():
+        assert is_pending(a + b)
+    with pytest.raises(MXNetError):
+        a + nd.ones((5, 4))
+
+
+def test_the_function_of_a_binary_operator_is_the_same_kind():
+    a, b = matrices()
+    learned(lambda: a * b, REGISTRY["broadcast_mul"])
+    assert not is_pending(nd.broadcast_mul(a, b))
+    assert not is_pending(nd.broadcast_mul(a, b))
+    assert is_pending(nd.broadcast_mul(lhs=a, rhs=b))
 
 
 def test_zeros_of_both_signs_are_different_parameters():

@@ -251,3 +251,10 @@ def test_adaptive_pooling_of_other_extents_is_differentiated_with_them() -> None
     for _ in range(2):
         for rows, columns in [(3, 7), (4, 6), (3, 6), (4, 7)]:
             np.testing.assert_allclose(gradient(rows, columns).sum(), 4 * rows * columns, rtol=1e-5)
+
+
+def test_a_pattern_is_learned_when_several_extents_were_met(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(generic, "LEAST_EXTENTS", 4)
+    learned = generic.Learned[Any]((2,))
+    met = [(2,), (3,), (3,), (5,), (2,), (7,), (5,), (9,)]
+    assert [extents for extents in met if learned.is_to_learn(extents)] == [(7,), (9,)]

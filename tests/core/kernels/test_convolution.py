@@ -158,6 +158,12 @@ def test_random_convolutions(case: Case, machine: Machine) -> None:
         Case((3, 20, 28, 28), (20, 1, 3, 3), groups=20, pad=(1, 1)),
         Case((3, 6, 29, 29), (12, 1, 5, 5), groups=6, stride=(2, 2), pad=(2, 2)),
         Case((2, 4, 200, 130), (4, 1, 3, 3), groups=4, pad=(1, 1)),
+        # depthwise: two parts of the images, many columns with stride 2, borders wider than the kernel
+        Case((11, 18, 7, 7), (18, 1, 3, 3), groups=18, pad=(1, 1)),
+        Case((2, 5, 40, 70), (5, 1, 3, 3), "float64", groups=5, stride=(2, 2), pad=(1, 1)),
+        Case((3, 5, 17, 31), (5, 1, 3, 3), groups=5, stride=(2, 2), pad=(1, 1)),
+        Case((3, 5, 2, 3), (5, 1, 3, 3), groups=5, stride=(2, 2), pad=(1, 1)),
+        Case((2, 4, 6, 19), (4, 1, 3, 3), groups=4, pad=(4, 5)),
         # channels and filters that fill vectors, in one box and in several, with a last vector that has no neighbour
         Case((3, 32, 15, 16), (48, 32, 3, 3), stride=(2, 2), pad=(1, 1)),
         Case((2, 30, 20, 21), (16, 15, 3, 2), dilate=(2, 3), pad=(5, 2), groups=2),

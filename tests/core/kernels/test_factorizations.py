@@ -145,6 +145,26 @@ def test_symmetric_products(shape: tuple[int, int], transpose: bool) -> None:
     assert np.array_equal(found["out"], np.swapaxes(found["out"], -1, -2))
 
 
+@pytest.mark.parametrize("lower", [True, False])
+@pytest.mark.parametrize("transpose_b", [True, False])
+@pytest.mark.parametrize("transpose_a", [True, False])
+@pytest.mark.parametrize("size", [3, 200])
+def test_triangles_of_products(size: int, transpose_a: bool, transpose_b: bool, lower: bool) -> None:
+    left, right = np.random.default_rng(size).normal(size=(2, 2, size, size + 4))
+    flags = {"transpose_a": transpose_a, "transpose_b": transpose_b, "lower": lower, "late": False}
+    half = np.tril if lower else np.triu
+    given = [np.swapaxes(left, -1, -2) if transpose_a else left, right if transpose_b else np.swapaxes(right, -1, -2)]
+    found, _ = run("_product_triangle", "product_triangle", given, MACHINES[1], **flags)
+    close(found["out"], half(left @ np.swapaxes(right, -1, -2)), size)
+    # the zeros of a triangular operand are left out
+    square = np.ascontiguousarray(np.triu(left[..., :size]))
+    given = [np.swapaxes(square, -1, -2) if transpose_a else square, right[..., :size]]
+    if not transpose_b:
+        given[1] = np.swapaxes(given[1], -1, -2)
+    found, _ = run("_product_triangle", "product_triangle", given, MACHINES[1], **{**flags, "late": True})
+    close(found["out"], half(square @ np.swapaxes(right[..., :size], -1, -2)), size)
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("size", [7, 70])
 def test_bits_depend_on_neither_the_processor_nor_the_division_of_work(size: int, dtype: str) -> None:
@@ -158,10 +178,15 @@ def test_bits_depend_on_neither_the_processor_nor_the_division_of_work(size: int
         ("_linalg_slogdet", "slogdet", [matrices(size, dtype)], ("out", "sign")),
     ]
     wide = np.random.default_rng(4).normal(size=(3, size + 130, 21)).astype(dtype)
-    products: list[tuple[str, list[np.ndarray]]] = [("_symmetric_product", []), ("_triangular_product", [wide])]
+    products: list[tuple[str, list[np.ndarray]]] = [
+        ("_symmetric_product", []),
+        ("_triangular_product", [wide]),
+        ("_product_triangle", [definite(size + 130, dtype)]),
+    ]
     flags: dict[str, dict[str, bool]] = {
         "_symmetric_product": {"transpose": False},
         "_triangular_product": {"transpose": True, "rightside": False, "lower": True},
+        "_product_triangle": {"transpose_a": True, "transpose_b": False, "lower": True, "late": True},
     }
     calls += [(name, name[1:], [matrices(size + 130, dtype), *more], ("out",)) for name, more in products]
     for name, routine, arrays, results in calls:
@@ -203,3 +228,23 @@ def test_equal_pivots_take_the_first_row() -> None:
     data = np.array([[[0.0, 1.0, 2.0], [-2.0, 1.0, 0.0], [2.0, 3.0, 1.0]]])
     found = run("_linalg_slogdet", "slogdet", [data], MACHINES[1])[0]
     assert found["pivots"].tolist() == [[1, 2, 2]]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("size", [1, 3, 8, 17, 24, 32])
+def test_matrices_of_a_stack_have_the_bits_of_single_ones(size: int, dtype: str) -> None:
+    data = matrices(size, dtype, 11)
+    # equal pivots, no pivot, and numbers that are not finite
+    data[2], data[4, :, 0], data[6, size // 2, 0], data[7] = 3, 0, np.inf, np.nan
+    data[3] = np.round(data[3])
+    for machine in MACHINES[:2]:
+        found, failed = run("_linalg_inverse", "inverse", [data], machine, pieces=2)
+        alone = [run("_linalg_inverse", "inverse", [data[place]], machine) for place in range(len(data))]
+        assert failed
+        assert any([one_failed for _, one_failed in alone])
+        for place, (one, _) in enumerate(alone):
+            for key, width in (("out", size), ("lu", size), ("pivots", size)):
+                assert np.array_equal(found[key][place, ..., :width], one[key][..., :width], equal_nan=True), (
+                    place,
+                    key,
+                )

@@ -359,6 +359,22 @@ def test_matrices_that_are_used_once_are_divided_by_columns() -> None:
     assert blocks(9)[0] > 1
 
 
+def test_narrow_blocks_of_columns_are_divided_by_rows_instead() -> None:
+    kernel = Gemm(FLOAT32, PLAIN)
+    lanes = kernel.lanes
+
+    def blocks(rows: int, vectors: int, readable: bool = True) -> tuple[int, int]:
+        return gemm._tasks((rows, 4096, vectors * lanes), readable, kernel, 1)
+
+    # four blocks of three vectors; of four; and two blocks of four
+    assert blocks(128, 12) == (1, 4)
+    assert blocks(128, 16) == (2, 2)
+    assert blocks(128, 8) == (2, 1)
+    # few rows, and columns that have to be copied
+    assert blocks(48, 16) == (1, 4)
+    assert blocks(128, 16, readable=False) == (1, 4)
+
+
 def test_products_that_pack_nothing_are_planned_as_others() -> None:
     draw, seen = random.Random(2), 0
     for _ in range(400):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from phonograd.core.kernels import scatter
-from phonograd.core.kernels.scatter import add_slices
+from phonograd.core.kernels.scatter import add_slices, places
 
 from ..plan.plans import run
 
@@ -55,3 +55,15 @@ def test_few_slices_of_many_positions_are_not_searched() -> None:
     # the last launch has an item for each slice; another one clears the output
     assert few.launches[-1].extent == 10
     assert len(few.launches) == len(many.launches) + 1
+
+
+@pytest.mark.parametrize("extent", [5, 8, 27])
+def test_places_of_occurrences(extent: int) -> None:
+    index = np.random.default_rng(extent).integers(0, extent, 12)
+    last, first = np.full(extent, -1), np.zeros(extent, np.int64)
+    for number, place in enumerate(index):
+        last[place] = number
+        first[place] = first[place] or number + 1
+    for which, expected in (("last", last), ("first", first)):
+        found = run(places(extent, index.size, which), (extent,), index=index)
+        assert found.tobytes() == expected.tobytes()

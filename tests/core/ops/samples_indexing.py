@@ -38,6 +38,7 @@ REGIONS: list[Sample] = [
 
 POINTS: list[Sample] = [
     Sample("_positions", [index(-3, 1, 2)], {"extent": 3, "mode": "index"}, order=0),
+    Sample("_point_positions", [index([-3, 1, 2], [3, -4, 0])], {"extents": (3, 4)}, order=0),
     Sample("_take_axis", [normal(2, 3, 2), index([0, 2], [2, 1])], {"axis": 1}),
     Sample("_take_axis", [normal(3), np.array(1)], {"axis": 0}),
     Sample("_add_axis", [normal(2, 2, 2, 3), index([0, 2], [2, 1])], {"axis": 1, "extent": 4}),
@@ -93,6 +94,8 @@ INDEX_ARRAYS: list[Sample] = [
     Sample("scatter_nd", [normal(2, 4), index([0, 2])], {"shape": (3, 4)}),
     Sample("_scatter_set_nd", [normal(3, 4), normal(2), index([0, 2], [1, 3])], {"shape": (3, 4)}),
     Sample("_backward_gather_nd", [normal(3, 2), index([0, 2, 0])], {"shape": (3, 2)}),
+    Sample("_index_add", [normal(3, 2), index([0, 2, 0]), normal(3, 2)]),
+    Sample("_index_add", [normal(3, 2, 4), index([0, 2, 0], [1, -1, 1]), normal(1, 4)]),
     Sample("_contrib_index_copy", [normal(3, 2), index(2, 0, 2), normal(3, 2)]),
     Sample("Embedding", [index([0, 3], [9, 3]), normal(4, 2)], {"input_dim": 4, "output_dim": 2}),
     Sample("_contrib_SparseEmbedding", [index(0, 3, 0), normal(4, 2)], {"input_dim": 4, "output_dim": 2}),

@@ -82,6 +82,16 @@ SAMPLES: list[Sample] = [
         for rightside in (False, True)
         for lower in (False, True)
     ],
+    *[
+        Sample(
+            "_product_triangle",
+            [array(2, 2, 3) if transpose_a else array(2, 3, 2), array(2, 3, 2) if transpose_b else array(2, 2, 3)],
+            {"transpose_a": transpose_a, "transpose_b": transpose_b, "lower": lower, "late": False},
+        )
+        for transpose_a in (False, True)
+        for transpose_b in (False, True)
+        for lower in (False, True)
+    ],
     Sample("_triangle", [array(2, 3, 3)], {"lower": True, "offset": -1}),
     Sample("_triangle", [array(3, 3)], {"lower": False, "offset": 0}),
     Sample("_linalg_sumlogdiag", [definite(3, 3)]),

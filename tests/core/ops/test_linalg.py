@@ -7,10 +7,10 @@ import re
 import numpy as np
 import pytest
 
-import phonograd.core.ops.linalg.factorizations
-import phonograd.core.ops.linalg.linalg  # noqa: F401
+import phonograd as mx
 from phonograd.core.base.errors import MXNetError
 from phonograd.core.derive.gradient import differentiate
+from phonograd.core.ops.linalg import lapack
 from phonograd.core.ops.linalg.linalg import solve_triangular
 from phonograd.core.ops.math.structural import leaf, variable
 from phonograd.core.run.reference import evaluate
@@ -303,3 +303,53 @@ def test_parameter_errors():
     for axis in (-1, 1, 5):
         with pytest.raises(MXNetError, match=rf"Invalid row axis \({axis}\)"):
             run("_linalg_gemm2", np.eye(3), np.eye(3), axis=axis)
+
+
+def test_signs_are_those_of_the_first_largest_component():
+    rows = np.array([[2.0, -3.0, 1.0], [-1.0, 0.5, 0.0], [4.0, -1.0, 2.0]])
+    assert lapack.signs_of_largest(rows)[:, 0].tolist() == [-1, -1, 1]
+    equal = np.array([[1.0, -1.0], [-2.0, 2.0], [3.0, 1.0], [-0.0, 0.0]])
+    assert lapack.signs_of_largest(equal)[:, 0].tolist() == [1, -1, 1, -1]
+
+
+@pytest.mark.parametrize("size", [3, 70])
+def test_eigenvalues_read_the_lower_triangle_of_finite_matrices_alone(size):
+    lower = np.tril(np.random.default_rng(0).normal(size=(3, size, size)))
+    dirty = lower + np.triu(np.full((size, size), np.nan), 1)
+    dirty[1, 1, 0] = np.inf
+    vectors, values = [part.asnumpy() for part in mx.nd.linalg.syevd(mx.nd.array(dirty, dtype="float64"))]
+    whole = lower + np.swapaxes(np.tril(lower, -1), -1, -2)
+    for place in (0, 2):
+        np.testing.assert_allclose(values[place], np.linalg.eigvalsh(whole[place]), atol=1e-10)
+        np.testing.assert_allclose((vectors[place].T * values[place]) @ vectors[place], whole[place], atol=1e-10)
+    assert np.isnan(values[1]).all()
+    assert np.isnan(vectors[1]).all()
+
+
+@pytest.mark.parametrize("name", ["potrf", "gelqf", "syevd", "trsm", "trmm"])
+def test_gradients_of_large_matrices_that_compute_one_triangle(name):
+    nd, size, step = mx.nd, 200, 1e-6
+    generator = np.random.default_rng(0)
+    any_, weights, change = generator.standard_normal((3, size, size))
+    point = any_ @ any_.T / size + np.eye(size)
+    change = (change + change.T) / 50
+    if name in ("trsm", "trmm"):
+        point, change = np.linalg.cholesky(point), np.tril(change)
+    weight, other = nd.array(weights, dtype="float64"), nd.array(any_, dtype="float64")
+
+    def function(data):
+        if name in ("trsm", "trmm"):
+            return (getattr(nd.linalg, name)(data, other) * weight).sum()
+        found = getattr(nd.linalg, name)(data)
+        if name == "syevd":
+            return (found[1] * weight[0]).sum()
+        return (found * weight).sum() if name == "potrf" else (found[0] * weight + found[1] * weight.T).sum()
+
+    variable = nd.array(point, dtype="float64")
+    variable.attach_grad()
+    with mx.autograd.record():
+        result = function(variable)
+    result.backward()
+    slope = (variable.grad.asnumpy() * change).sum()
+    ends = [function(nd.array(point + sign * step * change, dtype="float64")).asscalar() for sign in (1, -1)]
+    assert slope == pytest.approx((ends[0] - ends[1]) / (2 * step), rel=1e-5, abs=1e-4)

@@ -125,7 +125,7 @@ def test_plans_without_their_kernels_are_made_again(directory: Path, monkeypatch
 
 def test_other_sources_have_other_plans(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _make()
-    monkeypatch.setattr(objects, "source_digest", lambda *_: "other sources")
+    monkeypatch.setattr(objects, "source_digests", lambda *_: disk_cache.Sources("other sources", "other writers"))
     _new_process(monkeypatch)
     assert isinstance(_make(), NativeProgram)
     assert len(_plans(directory)) == 2
@@ -159,7 +159,9 @@ def test_quick_kernels_of_a_recalled_plan_are_improved(directory: Path, monkeypa
     kernel_cache.wait_for_tier_up()
     assert not any(kernel.improvable for kernel in recalled._used)
     assert_same_bits(expected, _results(recalled))
-    assert not [path for path in (directory / "kernels").iterdir() if path.name.endswith(".quick") and "k" in path.name]
+    # modules that were compiled meanwhile, such as the driver's, may wait for other kernels to be improved
+    assert not [kernel.key for kernel in recalled._used if (directory / "kernels" / f"{kernel.key}.quick").exists()]
+    assert all((directory / "kernels" / str(kernel.key)).exists() for kernel in recalled._used)
 
 
 def test_much_work_is_not_left_to_quick_kernels(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -57,7 +57,9 @@ def test_steps_hold_for_other_extents(sample: Sample) -> None:
         expected = eager_call._steps_of(make(others), others)
         assert expected is not None
         inserted = [
-            step._replace(attributes=insert(step.attributes, shapes), shape=insert(step.shape, shapes), lowering=None)
+            eager_call._Step(
+                step.operator, insert(step.attributes, shapes), insert(step.shape, shapes), step.dtype, step.places
+            )
             for step in found._steps
         ]
         one, two = [

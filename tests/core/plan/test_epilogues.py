@@ -47,7 +47,7 @@ def check(targets: list[Node], inputs: list[Node]) -> list[Epilogue]:
         with settings.override(num_threads=threads):
             plain, finished = programs(targets, inputs)
             found.append(plain.run([values[node] for node in plain.inputs]))
-            packed = PackedOperands(finished.run, finished.preparations)
+            packed = PackedOperands(finished, finished.preparations)
             given = finished.inputs[: len(finished.inputs) - len(finished.preparations)]
             results = packed.run([values[node] for node in given])
             assert results is not None

@@ -2,14 +2,18 @@
 
 import contextvars
 import ctypes
+import importlib
 import os
 import signal
+import sys
 import threading
 import time
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
+from phonograd.core.base import pace
 from phonograd.core.base.errors import user_line
 from phonograd.core.base.outside import is_from_outside
 from phonograd.core.run import background
@@ -213,7 +217,7 @@ def test_a_handler_interrupts_the_caller_but_not_the_work(kind: type[BaseExcepti
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
     assert not done
-    assert not background._errands
+    assert not pace.waiting
     go.set()
     # a fork waits for it
     background.GATE.hold()
@@ -339,24 +343,99 @@ def test_an_exception_for_a_thread_that_starts_a_helper_arrives() -> None:
         assert [is_from_outside(error) for error in caught] == [True]
 
 
-def test_only_helpers_that_work_for_later_rest(monkeypatch: pytest.MonkeyPatch) -> None:
-    slept: list[float] = []
-    monkeypatch.setattr(background, "time", SimpleNamespace(perf_counter=time.perf_counter, sleep=slept.append))
-    monkeypatch.setattr(background, "WORK_SECONDS", -1.0)
-    background.rest()
-    run_apart(background.rest)
+@pytest.fixture
+def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Return the pauses of threads that rest whenever they may."""
+    found: list[float] = []
+    monkeypatch.setattr(pace, "time", SimpleNamespace(perf_counter=time.perf_counter, sleep=found.append))
+    monkeypatch.setattr(pace, "WORK_SECONDS", -1.0)
+    return found
+
+
+def test_only_helpers_that_work_for_later_rest(slept: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
+    pace.rest()
+    run_apart(pace.rest)
     assert slept == []
-    done = threading.Event()
+    go, done = threading.Event(), threading.Event()
 
     def work() -> None:
-        background.rest()
+        go.wait(60)
+        pace.rest()
         done.set()
 
     background.Queue().submit(work)
+    # this thread waits for a helper until here
+    go.set()
     assert done.wait(60)
-    assert slept == [background.REST_SECONDS]
-    monkeypatch.setattr(background, "WORK_SECONDS", 1e6)
+    assert slept == [pace.REST_SECONDS]
+    monkeypatch.setattr(pace, "WORK_SECONDS", 1e6)
     done.clear()
     background.Queue().submit(work)
     assert done.wait(60)
-    assert slept == [background.REST_SECONDS]
+    assert slept == [pace.REST_SECONDS]
+
+
+def test_no_helper_rests_while_a_thread_waits(slept: list[float]) -> None:
+    queue, gate = background.Queue(), background.Gate()
+    with pace.paced():
+        pace.waiting.add(queue)
+        pace.rest()
+        pace.waiting.discard(queue)
+        assert slept == []
+        pace.rest()
+        assert slept == [pace.REST_SECONDS]
+    begun, go = threading.Event(), threading.Event()
+    seen: list[bool] = []
+
+    def work() -> None:
+        begun.set()
+        go.wait(60)
+        while queue not in pace.waiting:
+            time.sleep(0.001)
+        seen.append(True)
+
+    queue.submit(work)
+    assert begun.wait(60)
+    go.set()
+    queue.finish()
+    assert seen == [True]
+    assert queue not in pace.waiting
+    gate.hold()
+    gate.release()
+    assert gate not in pace.waiting
+
+
+def test_tasks_of_a_paced_thread_are_paced() -> None:
+    with pace.paced():
+        paced = background.Task(pace.is_paced)
+    assert paced.result()
+    assert not background.Task(pace.is_paced).result()
+    assert not pace.is_paced()
+
+
+def test_a_paced_helper_rests_before_each_module(slept: list[float], tmp_path: Path) -> None:
+    while background._giving_way._inside:
+        time.sleep(0.001)
+    before = list(sys.meta_path)
+    (tmp_path / "module_to_rest_before.py").write_text("", encoding="utf-8")
+    found: list[int] = []
+    go = threading.Event()
+
+    def work() -> None:
+        go.wait(60)
+        found.append(len(slept))
+        importlib.import_module("module_to_rest_before")
+        found.append(len(slept))
+
+    queue = background.Queue()
+    sys.path.insert(0, str(tmp_path))
+    try:
+        queue.submit(work)
+        go.set()
+        while queue.is_running or background._giving_way._inside:
+            time.sleep(0.001)
+    finally:
+        sys.path.remove(str(tmp_path))
+        sys.modules.pop("module_to_rest_before", None)
+    assert found[1] > found[0]
+    assert sys.meta_path == before

@@ -336,7 +336,7 @@ def test_what_others_declare_is_not_described(monkeypatch: pytest.MonkeyPatch) -
 
 def test_edited_sources_have_no_digest(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(disk_cache, "_STARTED", 0.0)
-    assert disk_cache.source_digest() is None
+    assert disk_cache.source_digests() is None
 
 
 # -- with the compiler

@@ -191,6 +191,7 @@ def test_such_programs_do_donate(monkeypatch: pytest.MonkeyPatch, way: str) -> N
 
 
 @counting_interpreters
+@pytest.mark.usefixtures("planned")
 @pytest.mark.parametrize("steps", [SHORT, TWO])
 def test_such_programs_find_counts_that_are_wrong(monkeypatch: pytest.MonkeyPatch, steps: list[Step]) -> None:
     for module in (donation, replay):

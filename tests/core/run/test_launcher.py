@@ -210,7 +210,7 @@ def test_a_row_of_one_launch_is_a_row(extent, chunk):
     kernel = kernel_cache.compile_text(ADD, "add")
     table = [5, 0, 7]
     rows = [Row([(kernel, table, extent, chunk)], 4), Row.of_one(kernel, table, extent, chunk, 4)]
-    one, two = [(row._keep[0], row._record) for row in rows]
+    one, two = [(row._keep[0], row.record) for row in rows]
     for first, second in zip(one[0].tolist(), two[0].tolist(), strict=True):
         # addresses within the row differ as the rows do
         assert first == second or first - one[1] == second - two[1]

@@ -330,9 +330,29 @@ def test_other_settings_of_algorithms_are_not_mixed() -> None:
     with settings.override(winograd=0):
         assert not program.has_same_choices()
         program._pack([1, 3])
-        assert program._packed is None
+        assert program.packed is None
     program._pack([1, 3])
-    assert program._packed is not None
+    assert program.packed is not None
+
+
+@pytest.mark.parametrize(
+    ("batch", "channels", "filters", "extent", "groups"),
+    [(1, 160, 130, 7, 1), (3, 800, 34, 5, 1), (2, 320, 260, 6, 2), (1, 900, 70, 1, 1), (5, 256, 131, 1, 1)],
+)
+def test_weights_of_pointwise_convolutions_are_packed(
+    batch: int, channels: int, filters: int, extent: int, groups: int, packings: list[int]
+) -> None:
+    net = nn.HybridSequential()
+    net.add(nn.Conv2D(filters, 1, in_channels=channels, groups=groups), nn.Activation("relu"))
+    net.initialize(mx.init.Xavier())
+    net.hybridize()
+    x = nd.random.normal(shape=(batch, channels, extent, extent))
+    found = settle(net, x)
+    assert packings == [1]
+    values = [parameter.data() for parameter in net.collect_params().values()]
+    with settings.override(tiers="background"):
+        plain = nd.Convolution(x, *values, kernel=(1, 1), num_filter=filters, num_group=groups)
+        assert found.tobytes() == nd.relu(plain).asnumpy().tobytes()
 
 
 def test_weights_of_quantized_networks_are_kept(packings: list[int]) -> None:

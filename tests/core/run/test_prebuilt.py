@@ -4,15 +4,30 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+import phonograd as mx
+from phonograd.core.base import pace
 from phonograd.core.base.assumptions import HAS_GIL
 from phonograd.core.graph.operator import REGISTRY, Operator
 from phonograd.core.kernels.elementwise_loop import ElementwiseLoop
+from phonograd.core.kernels.matmul.packing import Packing
 from phonograd.core.lower.lowering import Elementwise
-from phonograd.core.run import compiler, elf_loader, host, kernel_cache, prebuilt, ufuncs
+from phonograd.core.run import (
+    background,
+    compiler,
+    disk_cache,
+    elf_loader,
+    host,
+    kernel_cache,
+    objects,
+    prebuilt,
+    ufuncs,
+)
 from phonograd.core.run.compiler import FULL, Compiler, reported_features
 from phonograd.core.run.cpu_levels import FEATURES
 
@@ -59,6 +74,88 @@ def test_names_are_replaced() -> None:
     assert code is not None
     assert name.encode() in code
     assert prebuilt.PLACEHOLDER.encode() not in code
+
+
+@pytest.fixture
+def described(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[objects.ObjectCache]:
+    """Return a cache of code for which the package brings two kernels along, found by their descriptions alone."""
+    features = kernel_cache.description().features
+    if not prebuilt.has_kernels(features):
+        pytest.skip("this processor has no prebuilt kernels")
+    writers = "the sources"
+    codes, texts = {}, {}
+    for structure in (LOOP, PACKING):
+        text = structure.write(prebuilt.PLACEHOLDER)
+        key, description = prebuilt.text_digest(text), disk_cache.describe(structure)
+        assert description is not None
+        codes[key] = kernel_cache._cache().objects._compile(text, FULL)
+        texts[prebuilt.structure_digest(description, writers)] = key
+    contents = prebuilt.pack(codes, texts)
+    monkeypatch.setattr(prebuilt, "_file", lambda _: (contents, prebuilt._read(contents)))
+    monkeypatch.setattr(objects, "source_digests", lambda *_: disk_cache.Sources("whole", writers))
+    with mx.settings.override(cache_directory=str(tmp_path)):
+        yield objects.ObjectCache(background.Gate())
+
+
+LOOP = _loop(REGISTRY["tanh"], 8)
+PACKING = Packing(FLOAT, 8, 3, FLOAT)
+
+
+def test_kernels_are_found_by_their_descriptions(
+    described: objects.ObjectCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written: list[str] = []
+    text = objects.write
+    monkeypatch.setattr(objects, "write", lambda structure, name: written.append(name) or text(structure, name))
+    loop, packing = described.obtain([(LOOP, False), (PACKING, True)])
+    assert not loop.compiled
+    assert not packing.compiled
+    assert loop.name.encode() in loop.code
+    # the text, from which a later process compiles it in full, is stored by a helper
+    described.finish_keeping()
+    assert written == [packing.key]
+    assert packing.key is not None
+    disk = described.disk_cache()
+    assert disk is not None
+    stored = disk.load(f"{packing.key}.quick")
+    assert stored is not None
+    assert packing.code in stored
+    assert stored.endswith(text(PACKING, packing.key).encode())
+    # a thread for which nothing waits stores it itself
+    disk.remove(f"{packing.key}.quick")
+    with pace.paced():
+        described.obtain([(PACKING, True)])
+    assert disk.load(f"{packing.key}.quick") == stored
+
+
+def test_descriptions_are_not_found_when_sources_have_changed(
+    described: objects.ObjectCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    described._writers = "other sources"
+    monkeypatch.setattr(prebuilt, "text_digest", lambda text: b"another text")
+    assert [code.compiled for code in described.obtain([(LOOP, False), (PACKING, True)])] == [True, True]
+
+
+def test_changed_writers_have_another_digest(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("core/kernels/writer.py", "core/plan/planner.py"):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True)
+        path.write_text("1", encoding="utf-8")
+    monkeypatch.setattr(disk_cache, "_DIRECTORY", str(tmp_path))
+    monkeypatch.setattr(disk_cache, "_STARTED", float("inf"))
+    memory = disk_cache.DiskCache(tmp_path / "kept", 1 << 20, "")
+    first = disk_cache.source_digests(memory)
+    assert first is not None
+    assert disk_cache.source_digests(memory) == first, "it is remembered"
+    (tmp_path / "core/plan/planner.py").write_text("22", encoding="utf-8")
+    second = disk_cache.source_digests(memory)
+    assert second is not None
+    assert second.whole != first.whole
+    assert second.writers == first.writers
+    (tmp_path / "core/kernels/writer.py").write_text("22", encoding="utf-8")
+    third = disk_cache.source_digests(memory)
+    assert third is not None
+    assert third.writers != first.writers
 
 
 @pytest.mark.parametrize("declared", PLAIN[::4], ids=lambda declared: declared.name)

@@ -27,7 +27,7 @@ from ..graph.signature import signature_of, visible
 from ..ops.math.structural import copy_to_context, detach
 from ..trace.flags import FLAGS, RECORDING, TRAINING
 from ..trace.owner import MACHINE_CODE
-from ..trace.trace import LOCAL, Trace, ready_trace
+from ..trace.trace import Trace, ready_trace
 from . import immediate
 from .handle import DENSE, Handle, assign, make, materialize_if_naive, new_result, node_in, record_or_detach
 from .numbers import with_data
@@ -84,7 +84,7 @@ def invoke(
             declared, inputs, _parameters_by_name, given, invoke, (declared, inputs, given, out, extra, ())
         )
     if out is None and not extra and (form := _key_form(declared)) is not None:
-        trace = LOCAL.trace
+        trace = ready_trace()
         if trace.is_immediate and immediate.is_possible(trace):
             key = given if not form else _converted(given, form)
             result = immediate.call(declared, inputs, key, _shown_outputs, trace)

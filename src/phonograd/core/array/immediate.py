@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,12 +28,11 @@ from ..graph.node import FORGOTTEN, Node, of_one_call
 from ..graph.operator import Array, Operator
 from ..observe.anomaly import detection
 from ..ops.math.structural import LEAF, leaf
-from ..plan.cache import EVALUATED, PLANNED, PLANS, eager_is_available
+from ..plan.cache import EVALUATED, PLANNED, PLANS, REPEATED, eager_is_available, repeating
 from ..plan.eager_results import own_all
 from ..run import memory_pool
 from ..run.reference import resolve
 from ..trace.flags import FLAGS, RECORDING
-from ..trace.novelty import NOVELTY
 from ..trace.owner import HANDOVER
 from ..trace.trace import Trace
 from .handle import DENSE
@@ -42,21 +41,35 @@ if TYPE_CHECKING:
     from ..plan.eager import EagerProgram
     from ..plan.eager_call import AnyExtents
 
-__all__ = ["call", "call_binary", "change", "fill", "is_possible"]
+__all__ = [
+    "CALLS",
+    "NUMBERS",
+    "Call",
+    "call",
+    "call_binary",
+    "change",
+    "fill",
+    "is_possible",
+    "number_beside",
+    "own_result",
+]
 
 #: kinds of calls to keep
 MOST_CALLS = 4096
+#: calls after which the machine code of operator calls is loaded
+SOME_CALLS = 64
 
 _new: Any = object.__new__
 _NDARRAY = np.ndarray
 _MASK = (1 << 61) - 1
 _serial = itertools.count(1)
+_python_calls = itertools.count(1)
 
 
-class _Call:
+class Call:
     """A kind of call as a function of arrays."""
 
-    __slots__ = ("function", "is_list", "nodes", "number", "results", "steps")
+    __slots__ = ("direct", "function", "is_list", "nodes", "number", "results", "steps")
 
     def __init__(self, targets: Sequence[Node], program: EagerProgram | None, count: int, is_list: bool) -> None:
         #: stands for the kind in sequences of calls
@@ -80,34 +93,89 @@ class _Call:
         self.function: Any = None
         if len(self.steps) == 1 and self.results == [count] and self.steps[0][1] == tuple(range(count)):
             self.function = self.steps[0][0]
+        #: the function of arrays that machine code calls; None if it does not
+        self.direct: Any = None
 
     @classmethod
-    def of_steps(cls, steps: list[tuple[Any, tuple[int, ...]]], count: int, nodes: list[Node]) -> _Call:
+    def of_steps(cls, steps: list[tuple[Any, tuple[int, ...]]], count: int, nodes: list[Node]) -> Call:
         """Return a kind of call whose result is the last of some steps, given the number of arguments."""
         call = cls.__new__(cls)
         call.number, call.steps, call.nodes, call.is_list = next(_serial), steps, nodes, False
         call.results = [count + len(steps) - 1]
         call.function = steps[0][0] if len(steps) == 1 and steps[0][1] == tuple(range(count)) else None
+        call.direct = None
         return call
+
+    @classmethod
+    def of_direct(cls, direct: Callable[..., Any]) -> Call:
+        """Return a kind of call that only machine code runs."""
+        call = cls.of_steps([(direct, ())], 0, [])
+        call.direct = direct
+        return call
+
+    def allow_direct(self, arrays: Sequence[Array], results: Sequence[Any]) -> None:
+        """Let machine code run this kind, given its arguments and what has shapes and dtypes of its results.
+
+        Large arrays are computed in memory of the pool (:func:`_compute_large`), which is left to Python.
+        """
+        sizes = [math.prod(each.shape) * each.dtype.itemsize for each in (*arrays[:1], *results)]
+        if max(sizes) >= memory_pool.SMALLEST_BLOCK:
+            return
+        if type(self.function) is np.ufunc:
+            self.direct = self.function
+        elif self.function is not None:
+            self.direct = _guarded(self.function)
+        elif self.is_list:
+            stay = [True] * len(self.results)
+            self.direct = _guarded(lambda *arrays: own_all(arrays, self._values(arrays), self.results, stay))
+        elif len(self.results) == 1:
+            number = self.results[0]
+            self.direct = _guarded(lambda *arrays: self._values(arrays)[number])
 
     def run(self, arrays: Sequence[Array]) -> list[Array]:
         """Return the results, each in memory of its own."""
-        values: list[Any] = [*arrays]
-        get, append = values.__getitem__, values.append
         token = float_errors.ignore()
         try:
-            for function, places in self.steps:
-                append(function(*map(get, places)))
+            values = self._values(arrays)
         finally:
             float_errors.restore(token)
         return own_all(arrays, values, self.results, [True] * len(self.results))
 
+    def _values(self, arrays: Sequence[Array]) -> list[Any]:
+        """Return the arguments, and the value of each node."""
+        values: list[Any] = [*arrays]
+        get, append = values.__getitem__, values.append
+        for function, places in self.steps:
+            append(function(*map(get, places)))
+        return values
 
-#: kinds of calls; None for those that become nodes
-_calls: dict[Any, _Call | None] = {}
-FORGOTTEN.connect(_calls.clear)
-#: numbers as arrays
-_numbers: dict[Any, Array] = {}
+
+def _guarded(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that returns None in the place of errors, apart from those of signal handlers."""
+
+    def call(*arrays: Array) -> Any:
+        try:
+            return function(*arrays)
+        except Exception as error:
+            if is_from_outside(error):
+                raise
+            return None
+
+    return call
+
+
+def own_result(value: Any, *arrays: Array) -> Array:
+    """Return the result of a call in memory of its own, given its arguments."""
+    return own_all(arrays, [value], (0,), (True,))[0]
+
+
+#: kinds of calls, which machine code finds, too (:mod:`.fastcall.native_immediate`); None for those that become nodes
+CALLS: dict[Any, Call | None] = {}
+FORGOTTEN.connect(CALLS.clear)
+#: numbers beside floating point arrays, as arrays; machine code looks here, too
+NUMBERS: dict[Any, Array] = {}
+#: numbers that arrays are filled with
+_filling: dict[Any, Array] = {}
 
 
 def is_possible(trace: Trace) -> bool:
@@ -144,12 +212,12 @@ def call(declared: Operator, inputs: tuple[Any, ...], given: tuple[Any, ...], ou
         key += (array.shape, array.dtype)
     kind_of_call = tuple(key)
     try:
-        found = _calls.get(kind_of_call)
+        found = CALLS.get(kind_of_call)
     except TypeError:
         # a list among the parameters
         return None
     if found is None:
-        if not arrays or kind_of_call in _calls:
+        if not arrays or kind_of_call in CALLS:
             return None
         attributes = declared.accepted_parameters.get((len(arrays), given))
         if attributes is None:
@@ -158,9 +226,9 @@ def call(declared: Operator, inputs: tuple[Any, ...], given: tuple[Any, ...], ou
         if found is None:
             return None
     if found.function is not None:
-        value = _run_one(found, arrays)
+        value = _run_one(found, arrays, trace)
         return None if value is None else _concrete(value, array_class)
-    values = _run(found, arrays)
+    values = _run(found, arrays, trace)
     if values is None:
         return None
     made = [_concrete(value, array_class) for value in values]
@@ -212,47 +280,54 @@ def _binary_value(declared: Operator, lhs: Any, rhs: Any, trace: Trace) -> Array
     if type(left) is not _NDARRAY:
         if right.dtype.kind != "f":
             return None
-        left = _number(left, right.dtype)
+        left = _number(left, right.dtype, NUMBERS)
     elif type(right) is not _NDARRAY:
         if left.dtype.kind != "f":
             return None
-        right = _number(right, left.dtype)
+        right = _number(right, left.dtype, NUMBERS)
     key = (declared, left.shape, left.dtype, right.shape, right.dtype)
-    found = _calls.get(key)
+    found = CALLS.get(key)
     if found is None:
-        if key in _calls:
+        if key in CALLS:
             return None
         found = _make(key, declared, (left, right), (), None, trace)
         if found is None:
             return None
     if found.function is not None:
-        return _run_one(found, (left, right))
-    values = _run(found, (left, right))
+        return _run_one(found, (left, right), trace)
+    values = _run(found, (left, right), trace)
     return None if values is None else values[0]
 
 
-def fill(shape: tuple[int, ...], value: Any, dtype: Any, array_class: type[Any]) -> Any:
+def fill(shape: tuple[int, ...], value: Any, dtype: Any, array_class: type[Any], trace: Trace) -> Any:
     """Return an array filled with a number, or None if it is to become a node."""
     if math.prod(shape) > processor.choices().numbers_per_node or (type(value) is not int and type(value) is not float):
         return None
-    NOVELTY.sequence = (NOVELTY.sequence * 1000003 + hash(shape)) & _MASK
+    _note_number(hash(shape), trace)
+    number = _number(value, dtype, _filling)
     size = math.prod(shape) * dtype.itemsize
     if size < memory_pool.SMALLEST_BLOCK:
-        return _concrete(np.full(shape, _number(value, dtype), dtype), array_class)
+        return _concrete(np.full(shape, number, dtype), array_class)
     filled = memory_pool.allocate(shape, dtype, memory_pool.room_for(size))
-    filled[...] = _number(value, dtype)
+    filled[...] = number
     return _concrete(filled, array_class)
 
 
-def _number(value: Any, dtype: Any) -> Array:
+def _number(value: Any, dtype: Any, numbers: dict[Any, Array]) -> Array:
+    """Return a number as an array, remembered among others."""
     # 0.0 and -0.0 are equal as keys
     key = (value or repr(value), dtype)
-    found = _numbers.get(key)
+    found = numbers.get(key)
     if found is None:
-        if len(_numbers) >= MOST_CALLS:
-            _numbers.clear()
-        found = _numbers[key] = convert_scalar(value, dtype)
+        if len(numbers) >= MOST_CALLS:
+            numbers.clear()
+        found = numbers[key] = convert_scalar(value, dtype)
     return found
+
+
+def number_beside(value: Any, dtype: Any) -> Array | None:
+    """Return a number as an array of the dtype of the array beside it; None if that is no plain floating one."""
+    return _number(value, dtype, NUMBERS) if dtype.kind == "f" else None
 
 
 def _concrete(value: Array, array_class: type[Any]) -> Any:
@@ -262,15 +337,23 @@ def _concrete(value: Array, array_class: type[Any]) -> Any:
     return handle
 
 
-def _note(found: _Call) -> None:
-    NOVELTY.sequence = (NOVELTY.sequence * 1000003 + found.number) & _MASK
+def _note_number(number: int, trace: Any) -> None:
+    """Add a call, by a number that stands for it, to the sequence of an immediate trace."""
+    trace.sequence = (trace.sequence * 1000003 + number) & _MASK
+
+
+def _note(found: Call, trace: Trace) -> None:
+    _note_number(found.number, trace)
+    if REPEATED.listeners and next(_python_calls) > SOME_CALLS:
+        # such a program is mostly Python, and a helper would take its time from it
+        repeating(at_once=True)
     if EVALUATED.listeners:
         EVALUATED.emit("immediate", found.nodes, "the last graphs were all new")
 
 
-def _run_one(found: _Call, arrays: Sequence[Array]) -> Array | None:
+def _run_one(found: Call, arrays: Sequence[Array], trace: Trace) -> Array | None:
     """Return the result of a call of one operator; None if it fails: as a node, it fails where its value is needed."""
-    _note(found)
+    _note(found, trace)
     function, token = found.function, float_errors.ignore()
     try:
         if arrays[0].nbytes >= memory_pool.SMALLEST_BLOCK and type(function) is np.ufunc:
@@ -285,7 +368,7 @@ def _run_one(found: _Call, arrays: Sequence[Array]) -> Array | None:
     return own_all(arrays, [value], (0,), (True,))[0]
 
 
-def _compute_large(found: _Call, arrays: Sequence[Array]) -> Array:
+def _compute_large(found: Call, arrays: Sequence[Array]) -> Array:
     """Return the result of an elementwise operator, computed where it stays."""
     shape, dtype = np.broadcast_shapes(*[array.shape for array in arrays]), found.nodes[-1].dtype
     out = memory_pool.allocate(shape, dtype, memory_pool.room_for(math.prod(shape) * dtype.itemsize))
@@ -293,9 +376,9 @@ def _compute_large(found: _Call, arrays: Sequence[Array]) -> Array:
     return out
 
 
-def _run(found: _Call, arrays: Sequence[Array]) -> list[Array] | None:
+def _run(found: Call, arrays: Sequence[Array], trace: Trace) -> list[Array] | None:
     """Return the results of a call; None if it fails."""
-    _note(found)
+    _note(found, trace)
     try:
         return found.run(arrays)
     except Exception as error:
@@ -311,12 +394,12 @@ FORGOTTEN.connect(_patterns.clear)
 
 def _make(
     key: Any, declared: Operator, arrays: Sequence[Array], attributes: Any, outputs: Any, trace: Trace
-) -> _Call | None:
+) -> Call | None:
     """Return a new kind of call; None if such calls become nodes."""
     if declared.autocast is not None or max([array.size for array in arrays]) > processor.choices().numbers_per_node:
         return None
-    if len(_calls) >= MOST_CALLS:
-        _calls.clear()
+    if len(CALLS) >= MOST_CALLS:
+        CALLS.clear()
     pattern = pattern_of_shapes([(array.dtype.num, array.shape) for array in arrays], attributes)
     among = None if pattern is None else (declared, attributes, pattern.key)
     learned = None if among is None else _patterns.get(among)
@@ -332,13 +415,13 @@ def _make(
     except (MXNetError, ValueError, TypeError, IndexError):
         # the call as a node raises it
         return None
-    _calls[key] = found
+    CALLS[key] = found
     return found
 
 
 def _learn(
     declared: Operator, arrays: Sequence[Array], attributes: Any, outputs: Any, pattern: Pattern | None, among: Any
-) -> _Call | None:
+) -> Call | None:
     """Return a kind of call for the extents of some arrays, and learn it for all extents of its pattern."""
 
     def make(leaves: Sequence[Node]) -> Any:
@@ -354,6 +437,8 @@ def _learn(
         shown, is_list = outputs(declared, nodes, attributes)
         nodes = nodes[:shown]
     found = _call_of([resolve(node) for node in nodes], len(arrays), is_list)
+    if found is not None:
+        found.allow_direct(arrays, nodes)
     if pattern is None or several or found is None:
         return found
     learned = _patterns.get(among)
@@ -377,22 +462,23 @@ class _General:
     def __init__(self, function: AnyExtents, nodes: list[Node]) -> None:
         self._function, self._nodes, self.condition = function, nodes, function.condition
 
-    def call(self, key: Any, count: int) -> _Call:
+    def call(self, key: Any, count: int) -> Call:
         """Return the call for new extents, which is remembered with its functions when it has run."""
 
         def run(*arrays: Array) -> Any:
             value, steps = self._function.run(arrays)
-            _calls[key] = _Call.of_steps(steps, count, self._nodes)
+            CALLS[key] = found = Call.of_steps(steps, count, self._nodes)
+            found.allow_direct(arrays, [value])
             return value
 
-        return _Call.of_steps([(run, tuple(range(count)))], count, self._nodes)
+        return Call.of_steps([(run, tuple(range(count)))], count, self._nodes)
 
 
-def _call_of(targets: list[Node], count: int, is_list: bool) -> _Call | None:
+def _call_of(targets: list[Node], count: int, is_list: bool) -> Call | None:
     """Return the function of arrays that computes nodes of leaves; None if they are to be planned."""
     wanted = [node for node in targets if node.operator is not LEAF]
     if not wanted:
-        return _Call(targets, None, count, is_list)
+        return Call(targets, None, count, is_list)
     # imported late: programs that repeat themselves do not need it
     from ..plan.eager import EagerProgram
 
@@ -400,4 +486,4 @@ def _call_of(targets: list[Node], count: int, is_list: bool) -> _Call | None:
     nodes = program.nodes
     if sum([node.size for node in nodes]) > processor.choices().numbers_per_node * len(nodes):
         return None
-    return None if any([node.operator.random for node in nodes]) else _Call(targets, program, count, is_list)
+    return None if any([node.operator.random for node in nodes]) else Call(targets, program, count, is_list)

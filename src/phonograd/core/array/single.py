@@ -1,19 +1,18 @@
 """Single calls: an operator whose results are read at once runs its plan when it is called, without a graph.
 
 Takes plans from :mod:`phonograd.core.trace.trace` that were used several times for traces of one call (:func:`learn`),
-and hands machine code (:mod:`.fastcall.native_code`) a function of arrays for the operator of that call. Arguments of
-the same shapes, dtypes and parameters then become leaves of no trace: the program of the plan gets their memory, so the
-bits are the same. None is returned for all other calls and for those that fail. They become nodes as before, and an
-error is raised where it would be otherwise. One of ``PROBE_EVERY`` calls becomes a node, too, to find out whether its
-trace is still one of a single call. See docs/decisions/0044.
+and hands machine code (:mod:`.fastcall.native_immediate`) a function of arrays for each such kind of call
+(:data:`SINGLES`). Arguments of the same shapes, dtypes and parameters then become leaves of no trace: the program of
+the plan gets their memory, so the bits are the same. All other calls become nodes as before, and so do those that fail:
+an error is raised where it would be otherwise. One of ``PROBE_EVERY`` calls becomes a node, too, to find out whether
+its trace is still one of a single call. See docs/decisions/0044.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
-
-import numpy as np
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, NamedTuple
 
 from ..base import processor, settings
 from ..base.devices import CPU
@@ -21,53 +20,96 @@ from ..base.outside import is_from_outside
 from ..base.settings import CHANGED, active
 from ..graph.node import FORGOTTEN, Node, statistics
 from ..graph.operator import Array, Operator, item_operator
-from ..graph.signature import visible
 from ..ops.math.structural import LEAF
 from ..plan import promotion
 from ..plan.cache import SINGLE_RUNS, CachedPlan, choose_program
+from ..run.program import RecipeProgram, Segment
 from ..run.programs import Program
 from ..run.reference import resolve
-from ..trace.evaluation import is_calm
-from ..trace.flags import FLAGS, RECORDING
+from ..trace.evaluation import PROGRESS
 from ..trace.owner import Pairs
-from .call import key_form
-from .handle import DENSE
+from .immediate import Call
 
-__all__ = ["MOST_KINDS", "MOST_PROBES", "PROBE_EVERY", "forget", "learn"]
+__all__ = ["MOST_KINDS", "MOST_PROBES", "MOST_UNPACKED", "PROBE_EVERY", "SINGLES", "forget", "learn"]
 
 #: one call among so many becomes a node
 PROBE_EVERY = 64
 #: calls in a row that become nodes and are not alone, after which a kind is dropped
 MOST_PROBES = 8
+#: elements of inputs that are not taken packed: for 64 x 64 matrices, finding the packed form takes 0.8 us, and packing
+#: again at most as long
+MOST_UNPACKED = 1 << 12
 #: kinds of calls of one operator to keep
 MOST_KINDS = 64
 
-_new: Any = object.__new__
-_NDARRAY = np.ndarray
 _ITEM = item_operator()
+
+
+class _Found(NamedTuple):
+    """A call whose results are the only pending ones of a trace."""
+
+    declared: Operator
+    key: tuple[Any, ...]
+    """The key of its kind."""
+    leaves: list[int]
+    """The number of the leaf of each argument."""
+    outputs: tuple[Node, ...]
+    is_list: bool
+    """Whether users get a list of the outputs."""
 
 
 class _Kind:
     """A kind of call: the program that computes it, and the numbers of arguments and results."""
 
-    __slots__ = ("is_in_order", "is_list", "left", "places", "plan", "results", "run")
+    __slots__ = (
+        "fixed",
+        "is_in_order",
+        "is_list",
+        "is_small",
+        "left",
+        "places",
+        "plan",
+        "program",
+        "results",
+        "segment",
+        "slots",
+    )
 
-    def __init__(self, program: Program, wanted: Sequence[Node], is_list: bool, plan: CachedPlan) -> None:
-        self.run = program.run
+    def __init__(self, program: Program, call: _Found, wanted: Sequence[Node], plan: CachedPlan) -> None:
+        self.program: Any = program
+        #: all of a run of the program, if that is a single native call: see `RecipeProgram.only_segment`
+        self.segment: Segment | None = None
+        self.fixed: list[Any] = []
+        #: whether finding packed operands would take longer than packing them again
+        self.is_small = max([node.size for node in program.inputs], default=0) <= MOST_UNPACKED
         #: the argument of each input of the program
-        self.places = [node.attributes[0] for node in program.inputs]
+        self.places = [call.leaves.index(node.attributes[0]) for node in program.inputs]
         self.is_in_order = self.places == list(range(len(self.places)))
         numbers = {node: number for number, (node, _) in enumerate(program.kept)}
         #: the number of each result among those of the program
         self.results = [numbers[node] for node in wanted]
-        self.is_list = is_list
+        #: their slots in the argument of the segment
+        self.slots = [program.kept[number][1] for number in self.results]
+        self.is_list = call.is_list
         self.plan = plan
         #: calls until they become nodes; a trace of such a call alone sets it back
         self.left = PROBE_EVERY
 
+    def run(self, arrays: list[Array]) -> list[Array]:
+        """Return the results, by the program."""
+        found = self.program.run(arrays)
+        if isinstance(self.program, RecipeProgram):
+            only = self.program.only_segment()
+            if only is not None:
+                self.segment, self.fixed = only
+        return [found[number] for number in self.results]
 
-#: by operator, the kinds of calls by shapes and dtypes of arrays, and parameters
+
+#: by operator, the kinds of calls by their keys in ``SINGLES``
 _kinds: dict[Operator, dict[Any, _Kind]] = {}
+#: the kinds that machine code finds: by operator, parameters, shapes and dtypes of arrays; those of methods of binary
+#: operators once more, without parameters
+SINGLES: dict[Any, Call] = {}
 
 
 def forget() -> None:
@@ -77,6 +119,7 @@ def forget() -> None:
         for kind in list(kinds.values()):
             kind.plan.single, kind.plan.single_runs = None, 0
     _kinds.clear()
+    SINGLES.clear()
 
 
 FORGOTTEN.connect(forget)
@@ -98,8 +141,7 @@ def learn(plan: CachedPlan, live: Pairs) -> None:
     found = _find(live) if plan.program is not None and not plan.is_provisional else None
     if found is None:
         return
-    declared, key, outputs, is_list = found
-    wanted = [resolve(node) for node in outputs]
+    wanted = [resolve(node) for node in found.outputs]
     is_complete = len(nodes) == len(wanted)
     if not {*nodes} <= {*wanted} or len({*wanted}) < len(wanted) or any([node.operator is LEAF for node in wanted]):
         return
@@ -108,8 +150,8 @@ def learn(plan: CachedPlan, live: Pairs) -> None:
     def work() -> None:
         program = planned if is_complete else choose_program(wanted, (), False)
         if program is not None and settings.current() is before:
-            plan.single = kind = _Kind(program, wanted, is_list, plan)
-            _add(declared, key, kind)
+            plan.single = kind = _Kind(program, found, wanted, plan)
+            _add(found.declared, found.key, kind)
 
     if is_complete:
         work()
@@ -117,10 +159,8 @@ def learn(plan: CachedPlan, live: Pairs) -> None:
         promotion.submit(work)
 
 
-def _find(live: Pairs) -> tuple[Operator, tuple[Any, ...], tuple[Node, ...], bool] | None:
-    """Return the operator of a call among whose results are live ones, the key of its kind, its results, and whether
-    they are a list; None if there is no such call.
-    """
+def _find(live: Pairs) -> _Found | None:
+    """Return the call among whose results are live ones; None if there is none whose arguments are all leaves."""
     node = next((node for _, node in live if node.operator is not LEAF), None)
     if node is None:
         return None
@@ -131,30 +171,30 @@ def _find(live: Pairs) -> tuple[Operator, tuple[Any, ...], tuple[Node, ...], boo
         return None
     for call, found in declared.calls.copy().items():
         if found is node:
-            key = _key_of(declared, call)
-            return None if key is None else (declared, key, (node,), False)
+            return _kind_of(declared, call, (node,), False)
     for call, several in declared.several.copy().items():
         if node in several.nodes:
-            key = _key_of(declared, call)
             is_list = several.shown != 1 or several.declared is None
-            return None if key is None else (declared, key, several.nodes[: several.shown], is_list)
+            return _kind_of(declared, call, several.nodes[: several.shown], is_list)
     return None
 
 
-def _key_of(declared: Operator, call: tuple[Any, ...]) -> tuple[Any, ...] | None:
-    """Return the key of a kind of call, given that of a call; None if its arguments are not all leaves, in order."""
+def _kind_of(declared: Operator, call: tuple[Any, ...], outputs: tuple[Node, ...], is_list: bool) -> _Found | None:
+    """Return what is needed to learn a call, given its key; None if its arguments are not all different leaves."""
     count = len([name for name in declared.input_names if name != "counter"])
     nodes, parameters = call[:count], call[count:]
     while nodes and nodes[-1] is None:
         nodes = nodes[:-1]
-    key: list[Any] = []
-    for number, node in enumerate(nodes):
-        if type(node) is not Node or node.operator is not LEAF or node.attributes[0] != number:
+    key: list[Any] = [declared, parameters]
+    leaves: list[int] = []
+    for node in nodes:
+        if type(node) is not Node or node.operator is not LEAF or node.attributes[0] in leaves:
             return None
         if node.context is not CPU or node.size > processor.choices().numbers_per_node:
             return None
+        leaves.append(node.attributes[0])
         key += (node.shape, node.dtype)
-    return (*key, parameters)
+    return _Found(declared, tuple(key), leaves, outputs, is_list)
 
 
 def _add(declared: Operator, key: tuple[Any, ...], kind: _Kind) -> None:
@@ -162,78 +202,44 @@ def _add(declared: Operator, key: tuple[Any, ...], kind: _Kind) -> None:
     if kinds is None:
         kinds = _kinds[declared] = {}
     if len(kinds) >= MOST_KINDS:
-        kinds.clear()
+        _remove(declared, list(kinds))
+        kinds = _kinds[declared] = {}
     kinds[key] = kind
+    SINGLES[key] = SINGLES[_without_parameters(key)] = Call.of_direct(partial(_run, kind))
     if not declared.at_once:
-        declared.at_once.append(_function(declared, kinds))
+        declared.at_once.append(True)
 
 
-class _Parameters(dict[Any, "tuple[Any, ...] | None"]):
-    """The parameters of calls in the form of keys, by the keywords that were given; None if Python converts them."""
-
-    def __init__(self, declared: Operator) -> None:
-        self._parameters = {parameter.name: parameter for parameter in visible(declared)}
-
-    def __missing__(self, given: tuple[tuple[str, Any], ...]) -> tuple[Any, ...] | None:
-        if len(self) >= MOST_KINDS:
-            self.clear()
-        known, made = self._parameters, None
-        # zeros of both signs are equal as keys, but they are different parameters
-        if all([name in known and key_form(known[name], value) is value for name, value in given]):
-            values = dict(given)
-            made = tuple([key_form(each, values.get(name, each.default)) for name, each in known.items()])
-        self[given] = made
-        return made
+def _without_parameters(key: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return the key that a kind has as a method of a binary operator, which has no parameters."""
+    return key if key[1] else (key[0], *key[2:])
 
 
-def _function(declared: Operator, kinds: dict[Any, _Kind]) -> Callable[..., Any]:
-    """Return the function of the arguments of a call that returns its results, or None if they are to become nodes."""
-    parameters = _Parameters(declared)
-    without = parameters[()]
-
-    def call(*handles: Any, **given: Any) -> Any:
-        if not active.immediate or FLAGS.get() & RECORDING or not is_calm():
-            return None
-        array_class = plain = DENSE[0]
-        arrays: list[Array] = []
-        key: list[Any] = []
-        for handle in handles:
-            if type(handle) is not plain:
-                array_class = type(handle)
-                if array_class not in DENSE:
-                    return None
-            array, extras = handle._buffer, handle._extras
-            if type(array) is not _NDARRAY or (extras is not None and extras.context is not CPU):
-                return None
-            for other in arrays:
-                if other is array:
-                    return None
-            arrays.append(array)
-            key += (array.shape, array.dtype)
-        try:
-            key.append(parameters[tuple(given.items())] if given else without)
-            kind = kinds.get(tuple(key))
-        except TypeError:
-            # a list among the parameters
-            return None
-        return None if kind is None else _run(kind, arrays, array_class)
-
-    return call
+def _remove(declared: Operator, keys: list[Any]) -> None:
+    """Forget kinds of an operator."""
+    kinds = _kinds[declared]
+    for key in keys:
+        del kinds[key]
+        for each in {key, _without_parameters(key)}:
+            SINGLES.pop(each, None)
+    if not kinds:
+        del _kinds[declared]
+        declared.at_once.clear()
 
 
 def _drop(kind: _Kind) -> None:
     """Forget a kind of calls that are not alone any more."""
     kind.plan.single, kind.plan.single_runs = None, 0
     for declared, kinds in list(_kinds.items()):
-        for key in [key for key, each in kinds.items() if each is kind]:
-            del kinds[key]
-            if not kinds:
-                del _kinds[declared]
-                declared.at_once.clear()
+        keys = [key for key, each in kinds.items() if each is kind]
+        if keys:
+            _remove(declared, keys)
 
 
-def _run(kind: _Kind, arrays: list[Array], array_class: type[Any]) -> Any:
-    """Return the results of a call of a kind; None if it fails, or is to become a node."""
+def _run(kind: _Kind, *arrays: Array) -> Any:
+    """Return the result of a call of a kind, or the list of results; None if it fails, or is to become a node."""
+    if PROGRESS.get() or (len(arrays) > 1 and len({*map(id, arrays)}) < len(arrays)):
+        return None
     kind.left -= 1
     if kind.left < 0:
         # the next use of the plan decides
@@ -241,23 +247,19 @@ def _run(kind: _Kind, arrays: list[Array], array_class: type[Any]) -> Any:
         if kind.left < -MOST_PROBES:
             _drop(kind)
         return None
+    inputs = [*arrays] if kind.is_in_order else [arrays[place] for place in kind.places]
+    segment = kind.segment
     try:
-        values = kind.run(arrays if kind.is_in_order else [arrays[place] for place in kind.places])
+        if segment is None or not (kind.is_small or kind.program.packed is None):
+            values = kind.run(inputs)
+        else:
+            inputs += kind.fixed
+            segment(inputs)
+            values = [inputs[slot] for slot in kind.slots]
     except Exception as error:
         if is_from_outside(error):
             raise
         # as a node, it fails where its value is needed
         return None
     statistics.evaluations += 1
-    if not kind.is_list:
-        handle = _new(array_class)
-        handle._trace = handle._node = handle._extras = None
-        handle._buffer = values[kind.results[0]]
-        return handle
-    made = []
-    for number in kind.results:
-        handle = _new(array_class)
-        handle._trace = handle._node = handle._extras = None
-        handle._buffer = values[number]
-        made.append(handle)
-    return made
+    return values if kind.is_list else values[0]

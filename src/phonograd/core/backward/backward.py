@@ -54,6 +54,7 @@ from ..graph.operator import REGISTRY, Array
 from ..ops.math.structural import detach, full, mark_recorded, variable
 from ..plan.cache import PLANNED, eager_is_available
 from ..run.background import run_apart
+from ..run.gc_pause import gc_paused
 from ..trace.evaluation import KEEP, Options
 from ..trace.flags import FLAGS, RECORDING, TRAINING, flags_set_to
 from ..trace.tape import Origin, Target
@@ -411,7 +412,8 @@ def _eager_passes() -> Any:
     """Import passes that compute at once, apart: a signal handler that interrupts an import finds half of a module."""
 
     def load() -> Any:
-        from . import eager
+        with gc_paused():
+            from . import eager
 
         return eager
 

@@ -34,8 +34,9 @@ from ..run.reference import locate_error, resolve
 from ..trace.evaluation import PROGRESS
 from ..trace.novelty import NOVELTY
 from ..trace.trace import Trace
+from .deferred import Deferred, join_products
 from .eager_batches import BatchedPass, NotBatched
-from .eager_rules import Deferred, gradients_of, join_products, values_read
+from .eager_rules import gradients_of, values_read
 
 __all__ = ["EagerGradient", "differentiate_at_once"]
 

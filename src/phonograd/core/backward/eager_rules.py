@@ -8,92 +8,35 @@ arrays. Nodes of the same kind are then differentiated without making nodes.
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
-
-import numpy as np
 
 from ..graph.extents import Formula
 from ..graph.generic import GenericTemplate, insert, pattern_of, shapes_of
 from ..graph.gradient_rules import gradient_attributes, gradient_call
+from ..graph.guards import Guards, guards_for
 from ..graph.node import FORGOTTEN, Node, Shape, TensorType, new_node, of_one_call, type_of
-from ..graph.operator import ABSENT, REGISTRY, Array, Operator
+from ..graph.operator import ABSENT, Array, Operator
 from ..graph.templates import Label, Template, Templates
-from ..ops.math.primitives import matmul, swap_last
 from ..ops.math.structural import leaf
 from ..ops.reduce.accumulation import are_few_terms
-from ..plan.eager import EagerProgram, Function, function_for_any_shapes, function_of
+from ..plan.eager import SIMPLE, EagerProgram, Function, function_for_any_shapes, function_of
 from ..plan.eager_stacks import StackedFunction, call_each, rows_of, stacked_function
 from ..run.reference import resolve
+from .deferred import EMBED, MATMUL, Deferred
 
-__all__ = ["Deferred", "gradients_of", "join_products", "passes_through", "stackable_rule", "values_read"]
+__all__ = ["gradients_of", "passes_through", "stackable_rule", "values_read"]
 
 #: kinds of nodes whose rules are kept
 MOST_KINDS = 8192
 #: the largest constant that is kept, in bytes
 MOST_CONSTANT_BYTES = 64
 
-_EMBED = REGISTRY["_embed"]
-_MATMUL = REGISTRY["_matmul"]
 _ABSENT = ABSENT.operator
 
 #: the function of a rule, by operator, attributes and types
 _rules: dict[Any, Any] = {}
 FORGOTTEN.connect(_rules.clear)
-
-
-class Deferred:
-    """A gradient that is not computed yet: several of its kind are added in another way than as arrays.
-
-    See :mod:`phonograd.core.ops.reduce.accumulation`.
-    """
-
-    __slots__ = ("_attributes", "_function", "_inputs", "_operator")
-
-    def __init__(
-        self, function: Function, declared: Operator, attributes: tuple[Any, ...], inputs: Sequence[Array]
-    ) -> None:
-        self._function, self._operator, self._attributes, self._inputs = function, declared, attributes, inputs
-
-    def value(self) -> Array:
-        """Return the gradient."""
-        return self._function(*self._inputs)  # type: ignore[no-any-return]
-
-    @property
-    def is_part(self) -> bool:
-        """Return whether it is zero outside of a region."""
-        return self._operator is _EMBED
-
-    @property
-    def is_product(self) -> bool:
-        """Return whether it is a product of few terms."""
-        return self._operator is _MATMUL
-
-    def part(self) -> tuple[tuple[Any, ...], Array]:
-        """Return the region where it is not zero, and the values there."""
-        _, begin, end, step = self._attributes
-        region = [slice(b, e if e >= 0 else None, s) for b, e, s in zip(begin, end, step, strict=True)]
-        # the Ellipsis makes a 0-d array assignable too
-        return (*region, ...), self._inputs[0]
-
-    def node(self, first: int) -> tuple[Node, Sequence[Array]]:
-        """Return the gradient as an expression of leaves with numbers from ``first`` on, and their values."""
-        if self._operator is _MATMUL:
-            inputs = (self._inputs[0].T, self._inputs[1])
-            data, grad = [leaf(number, array.shape, array.dtype) for number, array in enumerate(inputs, first)]
-            return matmul(swap_last(data), grad), inputs
-        (value,) = self._inputs
-        made = self._operator.apply((leaf(first, value.shape, value.dtype),), self._attributes)
-        assert isinstance(made, Node)
-        return made, self._inputs
-
-
-def join_products(grads: Sequence[Deferred]) -> Array:
-    """Return the sum of products of few terms as one product, as :func:`..ops.reduce.accumulation.total` does."""
-    # the reverse pass visits users first; restore the order of the steps
-    data = np.concatenate([grad._inputs[0].T for grad in reversed(grads)])
-    out_grads = np.concatenate([grad._inputs[1] for grad in reversed(grads)])
-    return grads[0]._function(data.T, out_grads)  # type: ignore[no-any-return]
 
 
 class _Rule:
@@ -111,7 +54,7 @@ class _Rule:
         For each input the number of its gradient, None if there is none or none is needed; or how to defer it.
     """
 
-    __slots__ = ("_maker", "_stacked", "calls", "constants", "is_general", "reads", "results")
+    __slots__ = ("_inserted", "_maker", "_stacked", "calls", "constants", "is_general", "reads", "results")
 
     def __init__(self, template: Template, types: list[TensorType | None], outs: int, wanted: Sequence[bool]) -> None:
         maker = _RuleMaker(template, types)
@@ -129,13 +72,21 @@ class _Rule:
         #: whether it holds for all extents, if the template does
         self.is_general = maker.is_general
         self._maker = maker if maker.generic is not None and (maker.remade or maker.new_constants) else None
+        #: the calls whose functions a run makes from the extents of its arguments
+        self._inserted: Sequence[_Remade] = ()
+        if self._maker is not None and not maker.new_constants and all([each.simple for each in maker.remade]):
+            self._inserted = maker.remade
 
     def for_extents(self, arguments: Sequence[Node | None]) -> _Rule:
         """Return the rule for arguments of other extents, if it was made from a template for any extents."""
+        return self if self._maker is None or self._inserted else self.for_these_extents(arguments)
+
+    def for_these_extents(self, arguments: Sequence[Node | None]) -> _Rule:
+        """Return the rule for arguments of other extents, and for no others."""
         if self._maker is None:
             return self
         other = _Rule.__new__(_Rule)
-        other._maker, other.is_general = None, False
+        other._maker, other.is_general, other._inserted = None, False, ()
         other.reads, other.results = self.reads, self.results
         other.constants, other.calls = self._maker.insert_extents(arguments)
         # attributes of calls that were made anew are those of other extents
@@ -154,8 +105,14 @@ class _Rule:
                     node = node.inputs[0]
                 values[place] = known[node]
         values += self.constants
-        get, append = values.__getitem__, values.append
-        for function, places in self.calls:
+        get, append, calls = values.__getitem__, values.append, self.calls
+        if self._inserted:
+            node = others[0]
+            assert node is not None
+            calls, shapes = calls.copy(), [node.shape, *shapes_of(others)]
+            for each in self._inserted:
+                calls[each.number] = each.function(shapes), calls[each.number][1]
+        for function, places in calls:
             # before Python 3.12, a comprehension is a call of a function
             append(function(*map(get, places)))
         found: list[Any] = []
@@ -219,7 +176,7 @@ class _Sum(NamedTuple):
 
     def gradient_of(self, inputs: Sequence[Any]) -> Any:
         """Return the gradient for values of its inputs."""
-        if self.operator is _MATMUL and not are_few_terms(inputs[0].shape, inputs[1].shape):
+        if self.operator is MATMUL and not are_few_terms(inputs[0].shape, inputs[1].shape):
             return self.function(*inputs)
         return Deferred(self.function, self.operator, self.attributes, inputs)
 
@@ -232,10 +189,14 @@ class _Remade(NamedTuple):
     attributes: Any
     sources: list[Node]
     type: TensorType
+    simple: Callable[[tuple[Any, ...]], Function] | None
+    """Returns the function for some attributes, which holds for arrays of any shapes."""
 
     def function(self, shapes: Sequence[Shape]) -> Function:
         """Return the function for certain shapes of the arguments."""
         attributes = insert(self.attributes, shapes)
+        if self.simple is not None:
+            return self.simple(attributes)
         node = new_node(self.operator, tuple(self.sources), attributes, self.type, None, None)
         return function_for_any_shapes(node, self.sources)
 
@@ -332,7 +293,8 @@ class _RuleMaker:
                 form = stacked_function(declared, attributes, ranks, len(type_.shape), function)
                 if self._is_inserted(place):
                     inserted = self._forms[place - self._first]
-                    self.remade.append(_Remade(len(self.calls), declared, inserted, below, type_))
+                    simple = SIMPLE.get((declared, type_.dtype.num, *[source.kind for source in below]))
+                    self.remade.append(_Remade(len(self.calls), declared, inserted, below, type_, simple))
             found = self._first + len(self.constants) + len(self.calls)
             self.calls.append((function, sources))
             self.stacked.append(form)
@@ -344,10 +306,10 @@ class _RuleMaker:
         if place < self._first_step:
             return None
         declared, places, attributes, type_, _, _ = self._step(place)
-        if declared is _MATMUL:
+        if declared is MATMUL:
             if places[0] < self._first_step or self._step(places[0])[0].name != "_permute":
                 return None
-        elif declared is not _EMBED:
+        elif declared is not EMBED:
             return None
         self.is_general = not self._is_inserted(place)
         sources = [self.need(source) for source in places]
@@ -437,8 +399,11 @@ def stackable_rule(node: Node, out_grads: Sequence[Any]) -> _Rule | None:
     """Return the rule of a node if it holds for all nodes of its kind, given which outputs have gradients."""
     if node.operator in _curious:
         return None
-    found = _rule_of(node, out_grads)
-    return None if found is _REFUSED or node.operator in _curious else found
+    found: Any = _rule_of(node, out_grads)
+    if found is _REFUSED or node.operator in _curious:
+        return None
+    rule: _Rule = found
+    return rule.for_these_extents((node, node, *node.inputs)) if node.outputs is None else rule
 
 
 def passes_through(node: Node) -> bool:
@@ -460,6 +425,11 @@ def _rule_of(node: Node, out_grads: Sequence[Any]) -> Any:
     declared, inputs, recipe = node.operator, node.inputs, node.recipe
     if recipe is not None and recipe.rule is not None:
         return recipe.rule
+    found = _from_pattern(node)
+    if found is not None:
+        if recipe is not None:
+            recipe.rule = found
+        return found
     key = (
         declared,
         node.attributes,
@@ -475,12 +445,10 @@ def _rule_of(node: Node, out_grads: Sequence[Any]) -> Any:
     if found is None:
         if len(_rules) >= MOST_KINDS:
             _rules.clear()
-        found = _from_pattern(node)
-        if found is None:
-            asks, found = _make_rule(node, out_grads)
-            if asks and declared not in _curious:
-                _curious.add(declared)
-                key += tuple([source.operator for source in inputs])
+        asks, found = _make_rule(node, out_grads)
+        if asks and declared not in _curious:
+            _curious.add(declared)
+            key += tuple([source.operator for source in inputs])
         _rules[key] = found
     if found is not _REFUSED and recipe is not None and node.outputs is None and declared not in _curious:
         recipe.rule = found
@@ -490,24 +458,32 @@ def _rule_of(node: Node, out_grads: Sequence[Any]) -> Any:
 #: rules for any extents, and the templates that say for which, by operator, attributes and pattern of extents
 _of_patterns: dict[Any, GenericTemplate] = {}
 FORGOTTEN.connect(_of_patterns.clear)
-
-
-def _pattern_key(node: Node) -> Any:
-    """Return the key of a node among the rules for any extents; None if it has none."""
-    if node.operator in _curious or _ABSENT in [source.operator for source in node.inputs]:
-        return None
-    pattern = pattern_of((node, *node.inputs), node.attributes)
-    return None if pattern is None else (node.operator, node.attributes, pattern.key)
+#: the same with tests of the extents, by operator, attributes and what else the pattern contains
+_guards: dict[Any, Guards[_Rule]] = {}
+FORGOTTEN.connect(_guards.clear)
 
 
 def _from_pattern(node: Node) -> _Rule | None:
     """Return the rule of a node if one for any extents is known that fits."""
-    found = _of_patterns.get(_pattern_key(node))
-    if found is None:
+    declared, inputs = node.operator, node.inputs
+    if declared in _curious:
         return None
+    if len(inputs) > declared.required_inputs and _ABSENT in [source.operator for source in inputs]:
+        return None
+    attributes = gradient_attributes(node) if node.attributes else ()
     # it takes nothing but shapes from the arguments, and the gradient has that of the node
-    arguments = node, node, *node.inputs
-    return found.rule.for_extents(arguments) if found.condition(shapes_of(arguments)) else None
+    shapes = [node.shape, node.shape, *[source.shape for source in inputs]]
+    guards = guards_for(_guards, (declared, attributes), (node, *inputs))
+    if guards is not None and (known := guards.find(shapes)) is not None:
+        return known
+    pattern = pattern_of((node, *inputs), attributes)
+    generic = None if pattern is None else _of_patterns.get((declared, attributes, pattern.key))
+    if generic is None or not generic.condition(shapes):
+        return None
+    rule: _Rule = generic.rule.for_extents((node, node, *inputs))
+    if guards is not None and pattern is not None and rule is generic.rule:
+        guards.learn(shapes, attributes, pattern, generic.condition, rule)
+    return rule
 
 
 #: operators whose rules ask for the operators of their inputs
@@ -540,10 +516,15 @@ def _make_rule(node: Node, out_grads: Sequence[Any]) -> tuple[bool, Any]:
     generic = templates.generic(arguments, attributes)
     if generic is not None and generic.rule is not None:
         asks = _asks(templates, out_grads)
-        if not asks and (key := _pattern_key(node)) is not None:
+        pattern = (
+            None
+            if asks or _ABSENT in [s.operator for s in node.inputs]
+            else pattern_of((node, *node.inputs), attributes)
+        )
+        if pattern is not None and node.operator not in _curious:
             if len(_of_patterns) >= MOST_KINDS:
                 _of_patterns.clear()
-            _of_patterns[key] = generic
+            _of_patterns[node.operator, attributes, pattern.key] = generic
         return asks, generic.rule.for_extents(arguments)
     with of_one_call():
         template = templates.find(arguments, attributes, rule, at_once=True)

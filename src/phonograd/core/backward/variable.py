@@ -170,7 +170,7 @@ def attach(array: NDArray, grad_req: str = "write", stype: str | None = None) ->
     else:
         trace = LOCAL.trace
         if trace.is_immediate and array.context is CPU and immediate.is_possible(trace):
-            zeros = immediate.fill(array.shape, 0, array._dtype, array._result_class)
+            zeros = immediate.fill(array.shape, 0, array._dtype, array._result_class, trace)
         if zeros is None:
             zeros = make(full(array.shape, 0, array._dtype, array.context), trace, array._result_class)
     _make_variable(array, Variable(zeros, grad_req))

@@ -15,7 +15,7 @@ import numpy as np
 
 from .assumptions import assumption_holds
 
-__all__ = ["ignore", "restore"]
+__all__ = ["context_variable", "ignore", "restore"]
 
 _variable: ContextVar[Any] | None = None
 _ignored: Any = None
@@ -45,6 +45,11 @@ def ignore() -> Any:
     scope = np.errstate(all="ignore")
     scope.__enter__()
     return scope
+
+
+def context_variable() -> tuple[ContextVar[Any] | None, Any]:
+    """Return the variable, None if there is none, and the value that stands for ignored errors."""
+    return _variable, _ignored
 
 
 def restore(token: Any) -> None:

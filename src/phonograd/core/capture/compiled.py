@@ -25,13 +25,14 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, ParamSpec, TypeVar
 
-from ..array.handle import SharedMemory, assign, make, make_concrete, node_in, variable_of
-from ..base.devices import Context
+from ..array.handle import DENSE, SharedMemory, assign, make, make_concrete, node_in, variable_of
+from ..base.devices import CPU, Context
 from ..base.errors import user_line
 from ..base.settings import active
 from ..events import FUNCTION, begin
 from ..graph.node import FORGOTTEN, Node
 from ..graph.operator import Array
+from ..observe.anomaly import detection
 from ..ops.math.structural import VARIABLE
 from ..trace import rng
 from ..trace.flags import FLAGS, RECORDING
@@ -39,6 +40,7 @@ from ..trace.recorder import CAPTURES
 from ..trace.trace import LOCAL, Trace, ready_trace
 from .capture import Capture, Filled, Refusal, next_counter
 from .ending import CaptureEnd, Ended
+from .native_replay import NativeReplay
 from .replay import Replay, Shortcut
 from .structure import ArgumentNumber, ArrayNumber, add_gradients, kind_of, outline, replace_arrays
 
@@ -50,6 +52,8 @@ R = TypeVar("R")
 #: structures that a function caches, and sets of nodes for each of them
 _MOST_STRUCTURES = 64
 _MOST_FILLED = 64
+#: calls that Python has repeated, after which it is tried to repeat them by machine code
+_NATIVE_EVERY = 8
 
 
 class Compiled(Generic[P, R]):
@@ -291,9 +295,11 @@ class _Repeatable:
         "_fresh",
         "_involved",
         "_is_exclusive",
+        "_native",
         "_outside",
         "_owners",
         "_result",
+        "_runs",
         "_shortcut",
         "_template",
         "_uses_gradients",
@@ -326,6 +332,9 @@ class _Repeatable:
         self._draws = any([place.is_random for place in template.places])
         self._direct = Replay(template, self._changed) if Replay.is_possible(template) else None
         self._shortcut: Shortcut | None = None
+        #: the call as machine code, and the calls that Python has repeated
+        self._native: NativeReplay | None = None
+        self._runs = 0
         self._uses_gradients = self._highest_number() >= capture.explicit
 
     def _highest_number(self) -> int:
@@ -429,9 +438,13 @@ class _Repeatable:
 
     def repeat_quickly(self, arguments: tuple[Any, ...]) -> Any:
         """Repeat the effects on the arguments of a call and return the result; _CHANGED if the call is not alike."""
-        shortcut, direct = self._shortcut, self._direct
+        shortcut, direct, native = self._shortcut, self._direct, self._native
         assert shortcut is not None
         assert direct is not None
+        if native is not None and shortcut.has_same_state() and LOCAL.trace.allows_shortcuts and not detection.on:
+            result = native.repeat(arguments)
+            if result is not None:
+                return result
         if shortcut.device is not None:
             if arguments[0] is not shortcut.device:
                 return _CHANGED
@@ -452,7 +465,24 @@ class _Repeatable:
         if (self._expected or self._differentiates) and not self._are_outside_variables_unchanged():
             return _CHANGED
         values = direct.run(arrays, are_alike=True)
-        return _CHANGED if values is None else self._finish_directly(arrays, values)
+        if values is None:
+            return _CHANGED
+        self._runs += 1
+        if self._runs % _NATIVE_EVERY == 0:
+            self._prepare_native()
+        return self._finish_directly(arrays, values)
+
+    def _prepare_native(self) -> None:
+        """Make the call machine code, if it is one small program and nothing else; made again when the program was."""
+        shortcut, direct = self._shortcut, self._direct
+        assert shortcut is not None
+        assert direct is not None
+        is_plain = type(self._result) is ArrayNumber and len(self._classes) == 1 and not self._changed
+        if not is_plain or self._is_exclusive or self._expected or self._uses_gradients or self._fresh:
+            return
+        kinds = shortcut.argument_kinds()
+        if kinds is not None and self._template.nodes[0].context is CPU:
+            self._native = direct.native(kinds, self._classes[0] or DENSE[0], self._native)
 
     def _actual(self, arrays: list[Any], trace: Trace) -> tuple[Node, ...] | None:
         """Return the actual nodes of the places in this call; None if an outside array is not the variable it was.

@@ -21,11 +21,14 @@ from ..graph.operator import Array
 from ..observe.anomaly import detection
 from ..plan.cache import choose_program
 from ..run.donation import COUNTS, Donation, is_unshared
+from ..run.program import RecipeProgram
 from ..run.programs import Program
 from ..run.reference import resolve
 from ..trace.flags import FLAGS
 from ..trace.rng import next_counter
+from . import native_replay
 from .capture import Template
+from .native_replay import ArgumentKind, NativeReplay, Source
 
 __all__ = ["Replay", "Shortcut", "is_replaceable"]
 
@@ -136,6 +139,42 @@ class Replay:
         donated.run(program, lambda: program.run(given, donated), keep)
         return found
 
+    def native(self, kinds: Sequence[ArgumentKind], array_class: type[Any], before: NativeReplay | None) -> Any:
+        """Return the call as machine code, the one from before if it is still right; None if that is not possible.
+
+        ``kinds`` describes the arguments.
+        """
+        code, made = native_replay.code(), self._programs.get(active.executor)
+        if code is None or made is None or made.donatable or made.results != [0] or self._draws or self._changed:
+            return None
+        program, order, _, _ = made
+        if not isinstance(program, RecipeProgram):
+            return None
+        packed = program.packed
+        running = program if packed is None else packed.program
+        if before is not None and before.program is program and before.packed_program is (packed and running):
+            return before
+        row = running.only_row() if isinstance(running, RecipeProgram) and program.only_row() is not None else None
+        if row is None:
+            return None
+        entering = {each.place: each for each in self._entering}
+        # blocks pass their device first
+        shift = len([kind for kind in kinds if not kind.is_array])
+        sources = []
+        for place in order:
+            each, constant = entering.get(place), self._constants[place]
+            if each is None:
+                if type(constant) is not ndarray or not constant.flags.c_contiguous:
+                    return None
+                sources.append(Source(constant=constant))
+            elif each.argument is None:
+                sources.append(Source(handle=each.handle, owner=each.owner))
+            elif each.argument + shift < len(kinds):
+                sources.append(Source(argument=each.argument + shift))
+            else:
+                return None
+        return NativeReplay(code, program, kinds, sources, array_class, row, packed)
+
     @staticmethod
     def _keep_values(inputs: list[Any], values: list[Array], results: list[int], changed: list[Any]) -> list[Array]:
         """Return the values of the template's nodes; the first ones become those of the changed arrays."""
@@ -245,7 +284,7 @@ class Shortcut:
     def fits(self, arguments: Sequence[Any]) -> bool:
         """Return whether a call with these arguments is like the other one; all arrays must be different."""
         kinds, count = self._kinds, len(arguments)
-        if count != len(kinds) or FLAGS.get() != self._flags or Context._default.get() is not self._context:
+        if count != len(kinds) or not self.has_same_state():
             return False
         if count > 1 and (arguments[0] is arguments[1] if count == 2 else len(set(map(id, arguments))) != count):
             return False
@@ -266,6 +305,17 @@ class Shortcut:
             elif rare.variable.request != request or rare.variable.hooks.functions:
                 return False
         return True
+
+    def argument_kinds(self) -> list[ArgumentKind] | None:
+        """Return what the arguments of a similar call are; None if one of them is a variable."""
+        if any([kind.request is not None for kind in self._kinds]):
+            return None
+        device = [] if self.device is None else [ArgumentKind(False, self.device)]
+        return device + [ArgumentKind(True, kind.array_class, kind.shape, kind.dtype) for kind in self._kinds]
+
+    def has_same_state(self) -> bool:
+        """Return whether recording, training and the default device are as in the other call."""
+        return FLAGS.get() == self._flags and Context._default.get() is self._context
 
     def with_gradients(self, arguments: Sequence[Any]) -> list[Any] | None:
         """Return the arguments and their gradient buffers, or None if these are not like those of the other call."""

@@ -45,6 +45,7 @@ __all__ = [
     "generalize",
     "insert",
     "made_up_extents",
+    "numbers_of",
     "pattern_of",
     "pattern_of_shapes",
     "samples_of",
@@ -57,6 +58,9 @@ _MOST_EXTENTS = 10
 #: the largest extents of patterns, by the number of axes or different extents; an expression may grow with its extents
 _LIMITS = {1: 1 << 17, 2: 1 << 13, 3: 1 << 12}
 _LIMIT = 2081
+#: combinations of extents of one pattern to meet before it is learned: that takes three to five times as long as the
+#: rule does for one of them, and the layers of most networks have fewer
+LEAST_EXTENTS = 4
 #: combinations of extents of one pattern that are learned from, each of which led a rule another way
 _MOST_TRIES = 4
 #: combinations of extents that are tried to find some that lead a rule the same way
@@ -102,7 +106,7 @@ def pattern_of_shapes(
     bounds: Sequence[int] = ()
     numbers: dict[int, int] = {}
     if attributes:
-        bounds, numbers = _numbers_of(attributes)
+        bounds, numbers = numbers_of(attributes)
     fixed = len(numbers)
     key: list[Any] = [*others]
     axes = 0
@@ -120,7 +124,7 @@ def pattern_of_shapes(
     return Pattern(tuple(key), extents, limit)
 
 
-def _numbers_of(attributes: tuple[Any, ...]) -> tuple[list[int], dict[int, int]]:
+def numbers_of(attributes: tuple[Any, ...]) -> tuple[list[int], dict[int, int]]:
     """Return the sizes of numbers in attributes with which a rule may compare extents, and each number by itself."""
     numbers = _numbers_in(attributes)
     bounds = sorted({abs(number) for number in numbers if abs(number) > 1}) if numbers else numbers
@@ -159,7 +163,8 @@ class Learned(Generic[_T]):
     __slots__ = ("_extents", "_tries", "variants")
 
     def __init__(self, extents: tuple[int, ...]) -> None:
-        self._extents = extents
+        #: extents that were met before anything was learned
+        self._extents = {extents}
         self.variants: tuple[_T, ...] = ()
         self._tries = 0
 
@@ -176,7 +181,12 @@ class Learned(Generic[_T]):
 
     def is_to_learn(self, extents: tuple[int, ...]) -> bool:
         """Return whether to learn from extents for which there is nothing yet: they are new, and so were others."""
-        return self._tries < _MOST_TRIES and extents != self._extents
+        if self._tries >= _MOST_TRIES or extents in self._extents:
+            return False
+        if len(self._extents) + 1 < LEAST_EXTENTS:
+            self._extents.add(extents)
+            return False
+        return True
 
     def learn(self, found: _T | None) -> None:
         """Note what was learned, None if nothing holds for all extents."""
@@ -381,7 +391,7 @@ def made_up_extents(
     """Return two combinations of other extents, by extent, of the same pattern; fewer if there are none that hold."""
     if len(pattern.extents) > _MOST_EXTENTS:
         return []
-    bounds, numbers = _numbers_of(attributes)
+    bounds, numbers = numbers_of(attributes)
     ranges: dict[tuple[int, int], list[int]] = {}
     for extent in pattern.extents:
         rank = bisect.bisect(bounds, extent)

@@ -35,6 +35,7 @@ __all__ = [
     "attributed_to",
     "creation_facts",
     "describe_size",
+    "inferred_type",
     "new_node",
     "of_one_call",
     "statistics",
@@ -98,6 +99,15 @@ class of_one_call:  # noqa: N801 - used like a function
             _source.made_for = None, _source.made_for[1]
 
 
+def check_size(shape: Shape, dtype: DType, name: str) -> None:
+    """Raise an error if the result of an operator is larger than any memory."""
+    size = dtype.itemsize
+    for extent in shape:
+        size *= extent
+    if size > MOST_BYTES:
+        raise TooLarge(describe_size(shape, dtype, size), name)
+
+
 class Node:
     """Represent one expression. Call an :class:`~phonograd.core.graph.operator.Operator` with nodes to make one."""
 
@@ -158,11 +168,7 @@ class Node:
         context: Context | None = None,
     ) -> None:
         if outputs is None:
-            size = dtype.itemsize
-            for extent in shape:
-                size *= extent
-            if size > MOST_BYTES:
-                raise TooLarge(describe_size(shape, dtype, size), operator.name)
+            check_size(shape, dtype, operator.name)
         self.operator = operator
         self.inputs = inputs
         self.attributes = attributes
@@ -303,13 +309,27 @@ def type_of(node: Node) -> TensorType:
 
 def tensor_type(shape: Shape, dtype: DType, context: Context, marked: bool, outputs: Any) -> TensorType:
     """Return the type with these properties."""
-    key = shape, dtype.num, context, marked, outputs
+    # a context is hashed by a Python function
+    key = shape, dtype.num, context.device_typeid, context.device_id, marked, outputs
     found = _types.get(key)
     if found is None:
         if len(_types) >= _MOST_TYPES:
             _types.clear()
         found = _types.setdefault(key, TensorType(shape, dtype, context, marked, outputs))
     return found
+
+
+def inferred_type(operator: Operator, inputs: tuple[Node, ...], spec: Any) -> TensorType:
+    """Return the type of a result, given its shape and dtype, or a list of those of several outputs."""
+    context = inputs[0].context if inputs else CPU
+    marked = operator.marks
+    if marked is None:
+        marked = True in [source.marked for source in inputs]
+    if isinstance(spec, list):
+        return tensor_type((), spec[0][1], context, marked, tuple(spec))
+    shape, dtype = spec
+    check_size(shape, dtype, operator.name)
+    return tensor_type(shape, dtype, context, marked, None)
 
 
 def creation_facts() -> tuple[tuple[str, int] | None, Node | None]:

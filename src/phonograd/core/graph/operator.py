@@ -71,6 +71,7 @@ from .node import (
     Shape,
     TensorType,
     creation_facts,
+    inferred_type,
     new_node,
     of_one_call,
     statistics,
@@ -219,8 +220,8 @@ class Operator:
         #: results by the arguments exactly as users passed them: one look-up per repeated call
         self.calls: dict[Any, Any] = {}
         self.several: dict[Any, Any] = {}
-        #: the function that computes some calls at once, without nodes, if there is one; it returns None for others
-        self.at_once: list[Callable[..., Any]] = []
+        #: not empty if machine code computes some calls at once, without nodes
+        self.at_once: list[bool] = []
         #: attributes by parameters as users passed them
         self.arguments: dict[Any, tuple[Any, ...]] = {}
         #: types of results by attributes and types of inputs
@@ -404,11 +405,9 @@ class Operator:
         if known is None:
             given = tuple([None if node.operator is _ABSENT else node for node in inputs])
             spec = self._infer(given, attributes)
-            if isinstance(spec, list):
-                made = Node(self, inputs, attributes, (), spec[0][1], outputs=tuple(spec))
-            else:
-                made = Node(self, inputs, attributes, *spec)
-            known = self._result_types[types] = type_of(made)
+            if len(self._result_types) >= _MOST_TYPES:
+                self._result_types.clear()
+            known = self._result_types[types] = inferred_type(self, inputs, spec)
         return known
 
     def _infer(self, inputs: tuple[Node | None, ...], attributes: tuple[Any, ...]) -> Any:

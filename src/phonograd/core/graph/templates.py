@@ -16,7 +16,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .extents import is_tracing
-from .generic import GenericTemplate, Learned, Pattern, generalize, pattern_of
+from .generic import GenericTemplate, Learned, Pattern, generalize, pattern_of, shapes_of
+from .guards import Guards, guards_for
 from .node import FORGOTTEN, Node, Recipe, TensorType, creation_facts, new_node, statistics, type_of
 
 if TYPE_CHECKING:
@@ -163,12 +164,14 @@ FORGOTTEN.connect(_forget)
 class Templates:
     """The templates of one rule, by kind of call: attributes, types of arguments, and which arguments are the same."""
 
-    __slots__ = ("_kinds", "_patterns", "asked")
+    __slots__ = ("_guards", "_kinds", "_patterns", "asked")
 
     def __init__(self) -> None:
         self._kinds: dict[Any, Any] = {}
         #: generic templates by attributes and pattern
         self._patterns: dict[Any, Learned[GenericTemplate]] = {}
+        #: generic templates with tests of the extents, by attributes and what else the pattern contains
+        self._guards: dict[Any, Guards[GenericTemplate]] = {}
         #: the places of arguments whose operators the rule asks for
         self.asked: Places = ()
         _all.append(self._kinds)
@@ -183,11 +186,17 @@ class Templates:
 
     def generic(self, arguments: Arguments, attributes: tuple[Any, ...]) -> GenericTemplate | None:
         """Return the template for any extents that fits a call, if there is one."""
+        guards = None if self.asked or is_tracing() else guards_for(self._guards, attributes, arguments)
+        if guards is not None and (known := guards.find(shapes_of(arguments))) is not None:
+            return known
         pattern = pattern_of(arguments, attributes)
         if pattern is None:
             return None
-        found = self._patterns.get(self._pattern_key(pattern, arguments, attributes))
-        return None if found is None else found.find(arguments)
+        learned = self._patterns.get(self._pattern_key(pattern, arguments, attributes))
+        found = None if learned is None else learned.find(arguments)
+        if found is not None and guards is not None:
+            guards.learn(shapes_of(arguments), attributes, pattern, found.condition, found)
+        return found
 
     def _pattern_key(self, pattern: Pattern, arguments: Arguments, attributes: tuple[Any, ...]) -> tuple[Any, ...]:
         places = [place for place in self.asked if place < len(arguments) and arguments[place] is not None]
@@ -253,6 +262,7 @@ class Templates:
         if not set(asked) <= set(self.asked):
             self.asked = tuple(sorted({*asked, *self.asked}))
             self._patterns.clear()
+            self._guards.clear()
         return made
 
     def _keep(self, kind: Any, arguments: Arguments, made: Any) -> None:

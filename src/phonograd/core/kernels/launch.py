@@ -13,9 +13,22 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
+from ..base.dtypes import DType
+from ..graph.node import Shape
 from ..lower.ir.function_builder import FunctionBuilder, Index
 
-__all__ = ["INNER", "Launch", "Plan", "Prepared", "Reference", "Words", "Written", "operand", "prepare_apart"]
+__all__ = [
+    "INNER",
+    "CalledPlan",
+    "Launch",
+    "Plan",
+    "Prepared",
+    "Reference",
+    "Words",
+    "Written",
+    "operand",
+    "prepare_apart",
+]
 
 #: alignment of areas in scratch memory
 ALIGNMENT = 64
@@ -86,6 +99,15 @@ class Plan(NamedTuple):
     scratch_bytes: int = 0
     prepared: tuple[Prepared, ...] = ()
     """Launches whose results can be kept as long as their operand does not change."""
+    for_steady: Plan | None = None
+    """The plan to take instead if the operands that it prepares are the same in many runs."""
+
+
+class CalledPlan(NamedTuple):
+    """A plan of kernels that Python calls, and name, shape and dtype of each array that they write."""
+
+    plan: Plan
+    results: tuple[tuple[str, Shape, DType], ...]
 
 
 def prepare_apart(plan: Plan, prepared: Prepared, name: str) -> tuple[Plan, Launch]:

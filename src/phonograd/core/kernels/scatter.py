@@ -133,6 +133,17 @@ def _fill(e: Emitter, pointer: str, count: Index, value: Value) -> None:
     _for_each(e, count, lambda index: e.store(pointer, index, value), e.lanes)
 
 
+def _store_all(e: Emitter, pointer: str, count: Index, value: Callable[[Index], Value]) -> None:
+    """Store exactly some elements. Whole vectors have no mask, which would take ten times as long."""
+    whole = e.assign(f"and i64 {count}, {-e.lanes}")
+    _for_each(e, whole, lambda place: e.store(pointer, place, value(place)), e.lanes)
+
+    def part(place: Index) -> None:
+        e.store_where(pointer, place, value(place), e.below(e.minus(count, place)))
+
+    _for_each(e, count, part, e.lanes, whole)
+
+
 def _sum_dtype(dtype: DType) -> DType:
     return FLOAT64 if kind_of(dtype) == "f" else dtype
 
@@ -157,12 +168,8 @@ class _Add:
             before = e.load_splat(sums, place, wide)
             e.store_first(sums, place, e.add(before, _as(e, term, wide)))
 
-        def finish(place: Index) -> None:
-            total = _as(e, e.load(sums, place, wide), self.dtype)
-            e.store_where(out, place, total, e.below(e.minus(extent, place)))
-
         _for_each(e, count, add)
-        _for_each(e, extent, finish, e.lanes)
+        _store_all(e, out, extent, lambda place: _as(e, e.load(sums, place, wide), self.dtype))
         return e.text()
 
 
@@ -334,14 +341,11 @@ class _Places:
         index, out = _PLACES.pointer(e, "index"), _PLACES.pointer(e, "out")
         absent = e.constant(0 if self.is_first else -1, INT64)
 
-        def clear(place: Index) -> None:
-            e.store_where(out, place, absent, e.below(e.minus(extent, place)))
-
         def note(turn: Index) -> None:
             number = e.minus(e.minus(count, "1"), turn) if self.is_first else turn
             e.store_word(out, e.load_word(index, number), e.plus(number, "1") if self.is_first else number)
 
-        _for_each(e, extent, clear, e.lanes)
+        _store_all(e, out, extent, lambda place: absent)
         _for_each(e, count, note)
         return e.text()
 

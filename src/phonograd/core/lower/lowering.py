@@ -147,6 +147,8 @@ class Reduction(Lowering):
     axes: Callable[..., Shape]
     """``axes(shape of the input)``: the axes along which elements are combined."""
     dtypes: frozenset[DType] = WIDE_FLOATS | INTEGERS
+    shape: Callable[..., Shape] | None = None
+    """``shape()``: the shape of the result, given the parameters of ``axes``; by default the axes keep size one."""
 
     def start(self, dtype: DType) -> float:
         """Return the identity for a dtype."""
@@ -157,9 +159,13 @@ class Reduction(Lowering):
         shape = planner.source(expression.inputs[0]).shape
         planner.fold(node, expression, self, self.axes(shape, **parameters(expression, self.axes)))
 
-    def folded_axes(self, operator: Operator, attributes: tuple[Any, ...], shape: Shape) -> Shape | None:
-        """Return the axes of an input along which elements are combined."""
-        return self.axes(shape, **operator.accepted(self.axes, attributes))
+    def folded(self, operator: Operator, attributes: tuple[Any, ...], shape: Shape) -> tuple[Shape, Shape]:
+        """Return the axes of an input along which elements are combined, and the shape of the result."""
+        named = operator.accepted(self.axes, attributes)
+        axes = self.axes(shape, **named)
+        if self.shape is not None:
+            return axes, self.shape(**named)
+        return axes, tuple([1 if axis in axes else extent for axis, extent in enumerate(shape)])
 
 
 class IndexWalk(NamedTuple):
@@ -453,10 +459,10 @@ class Windowed(Library):
 class Called(Lowering):
     """Kernels that Python calls, in the place of the NumPy function, and whose results it checks.
 
-    Matrix factorizations are computed this way: a matrix may have no factorization, which raises an error.
-    ``routine`` names a plan of :mod:`phonograd.core.kernels.factor.plans`. ``finish(failed, *inputs, *results)`` gets
-    the arrays that the kernels wrote, and whether a kernel met a matrix that it cannot factorize. It returns the value,
-    or raises an error. Without it, the first result is the value.
+    Matrix factorizations are computed this way: a matrix may have no factorization, which raises an error. So are
+    positions of index arrays, which may be out of range. ``routine`` names a plan of the module ``plans``.
+    ``finish(failed, *inputs, *results)`` gets the arrays that the kernels wrote, and whether a kernel met a matrix or a
+    number that it cannot take. It returns the value, or raises an error. Without it, the first result is the value.
     """
 
     routine: str
@@ -464,6 +470,9 @@ class Called(Lowering):
     computes: bool = False
     """Whether ``finish`` computes with numbers even if no kernel failed."""
     dtypes: frozenset[DType] = WIDE_FLOATS
+    plans: str = "phonograd.core.kernels.factor.plans"
+    retries: bool = False
+    """Whether NumPy computes the value, or raises the error, if a kernel failed."""
 
 
 # -- other operators

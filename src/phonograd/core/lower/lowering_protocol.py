@@ -129,10 +129,14 @@ class Lowering:
     is_expansion: ClassVar[bool] = False
     #: the name of the kernels that Python calls where it would call NumPy; None: there are none
     routine: str | None = None
+    #: the module that plans these kernels: ``plan(node, routine, machine, attributes)`` and ``rule(routine)``
+    plans: str = ""
     #: a function that checks their results
     finish: Callable[..., Any] | None = None
     #: whether that function computes with numbers even if no kernel failed
     computes: bool = False
+    #: whether NumPy computes the value, or raises the error, if a kernel failed
+    retries: bool = False
 
     def place(self, planner: Planner, node: Node, expression: Node) -> None:
         """Tell the planner how to compute a node."""
@@ -166,9 +170,9 @@ class Lowering:
         """Return begin, end and step of the region that is replaced."""
         raise TypeError(f"{node} replaces no region")
 
-    def folded_axes(self, operator: Operator, attributes: tuple[Any, ...], shape: Shape) -> Shape | None:
-        """Return the axes of an input along which elements are combined; None if that is not all it does."""
-        return None
+    def folded(self, operator: Operator, attributes: tuple[Any, ...], shape: Shape) -> tuple[Shape, Shape]:
+        """Return the axes of an input along which elements are combined, and the shape of the result."""
+        raise NotImplementedError(f"{operator.name} does not only combine elements")
 
     def is_worth_keeping(self, cost: float | Callable[[Node], float], cheap: float) -> bool:
         """Return whether to keep a value that may be needed again, given the operator's cost and a cheap one."""

@@ -25,6 +25,7 @@ of the data:
 ``native_program``   :class:`~phonograd.core.plan.native_program.NativeProgram`, from nodes to a recipe
 ``eager``            programs that run operator by operator, for graphs that never repeat
 ``eager_launch``     the kernels of one operator as a function of arrays
+``eager_folds``      sums and the like as functions of arrays of any shapes
 ``report``           the values that go through memory, and the reasons, for users
 ===================  ================================================================================================
 """

@@ -10,10 +10,12 @@ from __future__ import annotations
 import copy
 import functools
 import itertools
+import math
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ..base.dtypes import DType, compute_dtype, convert_scalar
+from ..base.pace import rest
 from ..graph.node import Node, Shape
 from ..graph.operator import Operator
 from ..kernels.launch import Launch, Plan, Reference, Written
@@ -288,6 +290,7 @@ class Assembler:
 
     def assemble(self, group: Group, written: Iterable[Node]) -> Assembly:
         """Return the kernels of a group, which write those of its nodes that are in ``written``."""
+        rest()
         values, nodes = self._values(group, written)
         key = values.key()
         plan = self._plans.get(key)
@@ -455,7 +458,7 @@ class _Planner:
             return partition(structure, self.extents, words, results, parts)
         axis = structure.range_axis
         extent = 1 if axis is None else self.extents[axis]
-        chunk, work = chunk_of(structure, self.extents), int(work_of(structure, self.extents))
+        chunk, work = chunk_of(structure, self.extents), math.floor(work_of(structure, self.extents))
         return Plan((Launch(structure, tuple(words), extent, chunk, work),))
 
     def positions(self) -> list[int]:
@@ -552,11 +555,16 @@ def lanes_for(dtypes: Iterable[DType]) -> int:
 
 
 def _access(stride: int) -> str:
-    return {0: SPLAT, 1: UNIT}.get(stride, STRIDE)
+    if stride == 0:
+        return SPLAT
+    return UNIT if stride == 1 else STRIDE
 
 
 def collapse_kept_strides(axes: str, extents: Shape) -> Shape:
     """Return the strides of results of folds that follow each other."""
+    if len(axes) <= 2 and axes.count(KEPT) == 1:
+        # the only axis of the results
+        return tuple([int(kind == KEPT) for kind in axes])
     strides, size = [], 1
     for kind, extent in zip(reversed(axes), reversed(extents)):
         strides.append(0 if kind == REDUCED else size)

@@ -8,6 +8,7 @@ gets. When there are too many plans or nodes, the least recently used ones are d
 from __future__ import annotations
 
 import math
+import sys
 from collections import deque
 from collections.abc import Callable, Container, Iterable, Sequence
 from typing import Any
@@ -19,6 +20,7 @@ from ..graph.operator import REGISTRY
 from ..ops.math.structural import LEAF, VARIABLE
 from ..run import memory_pool
 from ..run.background import Queue, run_apart
+from ..run.gc_pause import gc_paused
 from ..run.programs import Program
 from ..run.reference import ReferenceProgram, order, resolve
 
@@ -54,6 +56,13 @@ REPEATED: Signal[[]] = Signal()
 #: emitted once before that, by a helper while the program goes on
 PREPARING: Signal[[]] = Signal()
 _SOME_PLANS = 16
+#: elements up to which a new graph is not planned at once if the planner and the compiler would have to be imported
+#: for that: moving this many through memory takes half as long
+MOST_UNPLANNED = 1 << 26
+#: describing a graph and loading its plan takes this share of planning it
+SEEKING_SHARE = 8
+#: nodes of a graph from which on its plan is looked for before planning is worth its time: smaller ones are due soon
+LEAST_SOUGHT = 32
 #: uses of a plan for a trace of a single call, after which such calls run it without a trace
 SINGLE_RUNS = 8
 #: the share of the limit of nodes that is used while no dropped plan comes back
@@ -100,6 +109,7 @@ class CachedPlan:
         "following",
         "inputs",
         "is_provisional",
+        "is_sought",
         "kept",
         "made",
         "places",
@@ -153,10 +163,12 @@ class CachedPlan:
         self.used = self.made = 0
         #: a number that equal graphs have in common, and how many nodes it computes
         self.signature = self.size = 0
-        #: while it is provisional, the time its runs took, the time from which on it is worth a plan, and the state of
-        #: its promotion (see .promotion)
+        #: while it is provisional, the time its runs took, the time from which on it is worth a plan, or worth to look
+        #: for one on disk, and the state of its promotion (see .promotion)
         self.spent_ns = 0
-        self.due_ns = 0 if self.program is None else planning_ns(self.program.size)
+        self.due_ns = 0 if self.program is None else seeking_ns(self.program.size)
+        #: whether its plan was not found on disk, so that it is due when it is worth a plan
+        self.is_sought = False
         self.promotion: object = None
         #: how often it was used for a trace of a single call, -1 after that has been learned, and what was learned
         self.single_runs = 0
@@ -213,7 +225,7 @@ def choose_program(wanted: list[Node], known: Container[Node], keep_all: bool, i
     if settings.active.executor != "reference":
         found: Program | None = None
         if is_new and settings.current().tiers != "plan":
-            found = _eager_program(wanted, known, keep_all)
+            found = _soonest_program(wanted, known, keep_all)
         if found is None:
             found = run_apart(lambda: _native_program(wanted, known, keep_all))
         if found is not None:
@@ -239,19 +251,35 @@ def note_plans() -> None:
         repeating(at_once=True)
 
 
-def _eager_program(wanted: list[Node], known: Container[Node], keep_all: bool) -> Program | None:
-    """Return a program that computes operator by operator; None if planning is quicker."""
+def _soonest_program(wanted: list[Node], known: Container[Node], keep_all: bool) -> Program | None:
+    """Return a program that computes operator by operator, or one from disk; None if planning is quicker."""
     found = _eager_classes()
     if found is None:
         return None
     note_plans()
     ordered = order(wanted, known.__contains__)
-    size = len(ordered[1])
-    if sum(
-        [math.prod(node.shape) for node in ordered[1]]
-    ) > processor.choices().numbers_per_node * size or exceeds_limit(ordered[1]):
+    computed = ordered[1]
+    if exceeds_limit(computed):
         return None
+    numbers = sum([math.prod(node.shape) for node in computed])
+    if numbers > processor.choices().numbers_per_node * len(computed):
+        if numbers > MOST_UNPLANNED or _planner_is_imported():
+            return None
+        recalled = run_apart(lambda: _recalled_program(wanted, known, keep_all))
+        if recalled is not None:
+            return recalled
     return found[0](wanted, known.__contains__, keep_all, ordered)
+
+
+def _planner_is_imported() -> bool:
+    return f"{__package__}.native_program" in sys.modules
+
+
+def _recalled_program(wanted: list[Node], known: Container[Node], keep_all: bool) -> Program | None:
+    """Return the program that computes nodes with kernels if it is on disk."""
+    from .disk import recalled_program
+
+    return recalled_program(wanted, known.__contains__, keep_all)
 
 
 def exceeds_limit(nodes: Iterable[Node]) -> bool:
@@ -277,8 +305,9 @@ def eager_is_available() -> bool:
 
 def _find_eager() -> tuple[Callable[..., Program], Callable[[], bool]] | None:
     """Import eager programs; return None if they cannot run."""
-    from ..run import kernel_cache, ufuncs
-    from .eager_batches import eager_program
+    with gc_paused():
+        from ..run import kernel_cache, ufuncs
+        from .eager_batches import eager_program
 
     if not kernel_cache.available() or not ufuncs.are_supported():
         return None
@@ -345,6 +374,11 @@ def planning_ns(size: int) -> int:
     """Return an estimate of the time that planning a number of nodes takes."""
     choices = processor.choices()
     return choices.kernel_ns + choices.node_ns * size
+
+
+def seeking_ns(size: int) -> int:
+    """Return the time after which a repeated graph is worth to look for its plan on disk."""
+    return planning_ns(size) // SEEKING_SHARE if size >= LEAST_SOUGHT else planning_ns(size)
 
 
 def waits(nodes: Iterable[Node]) -> bool:

@@ -16,14 +16,15 @@ from __future__ import annotations
 import marshal
 import struct
 from array import array
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..base import processor, settings
 from ..base.devices import Context
-from ..base.dtypes import CODES, UINT32, UINT64, DType
+from ..base.dtypes import DType
+from ..base.pace import rest
 from ..graph.node import Node, Shape
 from ..graph.operator import REGISTRY, Array, Operator
 from ..kernels.launch import Written
@@ -36,23 +37,30 @@ from ..run.host import host
 from ..run.program import AliasStep, NumpyStep, Recipe, RecipeLaunch, RecipeProgram, RowStep
 from ..run.programs import Memory, Note, Part
 from ..run.reference import order, resolve
+from .any_extents import DEPTH, DTYPES, STRUCTURES, Outline, Refused, outline_of
 from .packing import pack_inputs
 
 if TYPE_CHECKING:
     from .native_program import NativeProgram
 
-__all__ = ["DEPTH", "DTYPES", "DiskProgram", "decode", "describe", "encode", "program_for"]
+__all__ = [
+    "DEPTH",
+    "DTYPES",
+    "DiskProgram",
+    "decode",
+    "describe",
+    "encode",
+    "is_stored",
+    "program_for",
+    "recalled_program",
+]
 
 #: maximum number of plans that one process stores: programs whose graphs never repeat must not fill the disk
 MOST_STORED = 256
 #: the largest plan that is stored, and the share of the limit of the directory that it may take
 LARGEST_BYTES, LEAST_SHARE = 8 << 20, 16
-#: how far below an available value rules look at the nodes from which it was computed
-DEPTH = 3
 
 _HEAD = struct.Struct("<QQ")
-#: the dtypes of arrays by NumPy's numbers
-DTYPES: dict[int, DType] = {dtype.num: dtype for dtype in (*CODES, UINT32, UINT64)}
 
 _stored = 0
 
@@ -60,31 +68,84 @@ _stored = 0
 def program_for(
     targets: Iterable[Node], available: Callable[[Node], bool], keep_all: bool
 ) -> NativeProgram | DiskProgram:
-    """Return the program that computes nodes: from disk, or planned now and stored."""
-    disk = kernel_cache.disk_cache() if kernel_cache.available() else None
-    if disk is None:
+    """Return the program that computes nodes: by a plan for any extents, from disk, or planned now and stored."""
+    if not kernel_cache.available():
         return _plan(targets, available, keep_all)
-    kernel_cache.compile_elsewhere(_compile_elsewhere)
     with gc_paused():
         wanted = [resolve(node) for node in targets]
         inputs, computed = order(wanted, available)
-        nodes = [*inputs, *computed]
-        description = describe(wanted, inputs, computed, keep_all)
-        if description is None:
-            return _plan(wanted, available, keep_all)
-        key = disk.key(description, "p")
-        budget = memory_pool.budget_bytes(sum([node.size * node.dtype.itemsize for node in inputs]))
-        recalled = _load(disk, key, nodes, wanted, inputs, keep_all)
-        limited = ""
-        if budget is not None and (recalled is None or recalled.memory.total > budget):
-            # a plan that computes values again to fit into the memory limit is stored apart from the other one
-            limited = disk.key(description + f"\nat most {budget} bytes".encode(), "p")
-            recalled = _load(disk, limited, nodes, wanted, inputs, keep_all)
-        if recalled is not None:
-            return recalled
+        outline = _outline(wanted, inputs, computed, keep_all)
+        found = None if outline is None else STRUCTURES.find(outline)
+        if found is not None:
+            return DiskProgram(*found, wanted, inputs, keep_all)
+        recalled, plan = _recall(wanted, inputs, computed, available, keep_all)
+        program = plan() if recalled is None else recalled
+        if outline is not None:
+            STRUCTURES.note(outline, program.planned)
+        return program
+
+
+def recalled_program(targets: Iterable[Node], available: Callable[[Node], bool], keep_all: bool) -> DiskProgram | None:
+    """Return the program that computes nodes if it is on disk."""
+    if not kernel_cache.available():
+        return None
+    with gc_paused():
+        wanted = [resolve(node) for node in targets]
+        return _recall(wanted, *order(wanted, available), available, keep_all)[0]
+
+
+def is_stored(targets: Iterable[Node], known: Container[Node], keep_all: bool) -> bool:
+    """Return whether the plan of an evaluation is on disk, given the nodes whose values are known."""
+    disk = kernel_cache.disk_cache() if kernel_cache.available() else None
+    if disk is None:
+        return False
+    with gc_paused():
+        wanted = [resolve(node) for node in targets]
+        wanted = [node for node in wanted if node.operator is not LEAF and node not in known]
+        description = describe(wanted, *order(wanted, known.__contains__), keep_all)
+    return description is not None and disk.load(disk.key(description, "p")) is not None
+
+
+def _recall(
+    wanted: list[Node],
+    inputs: tuple[Node, ...],
+    computed: Sequence[Node],
+    available: Callable[[Node], bool],
+    keep_all: bool,
+) -> tuple[DiskProgram | None, Callable[[], NativeProgram]]:
+    """Return the program on disk, if there is one, and the function that plans it and stores it."""
+    disk = kernel_cache.disk_cache()
+    description = None if disk is None else describe(wanted, inputs, computed, keep_all)
+    if disk is None or description is None:
+        return None, lambda: _plan(wanted, available, keep_all)
+    kernel_cache.compile_elsewhere(_compile_elsewhere)
+    nodes = [*inputs, *computed]
+    key = disk.key(description, "p")
+    budget = memory_pool.budget_bytes(sum([node.size * node.dtype.itemsize for node in inputs]))
+    rest()
+    recalled = _load(disk, key, nodes, wanted, inputs, keep_all)
+    limited = ""
+    if budget is not None and (recalled is None or recalled.memory.total > budget):
+        # a plan that computes values again to fit into the memory limit is stored apart from the other one
+        limited = disk.key(description + f"\nat most {budget} bytes".encode(), "p")
+        recalled = _load(disk, limited, nodes, wanted, inputs, keep_all)
+
+    def plan(disk: DiskCache = disk) -> NativeProgram:
         planned = _plan(wanted, available, keep_all)
         _keep(disk, limited if planned.is_limited else key, planned, nodes)
         return planned
+
+    return recalled, plan
+
+
+def _outline(wanted: list[Node], inputs: tuple[Node, ...], computed: Sequence[Node], keep_all: bool) -> Outline | None:
+    """Return the outline of a graph; None if it has none, or if plans depend on a memory limit."""
+    if settings.current().memory_limit_bytes:
+        return None
+    try:
+        return outline_of(wanted, inputs, computed, keep_all)
+    except Refused:
+        return None
 
 
 def _plan(targets: Iterable[Node], available: Callable[[Node], bool], keep_all: bool) -> NativeProgram:
@@ -128,11 +189,12 @@ def _keep(disk: DiskCache, key: str, planned: NativeProgram, nodes: Sequence[Nod
         data = encode(planned.recipe, planned.kernels, planned.work, nodes)
         if data is not None and len(data) <= min(LARGEST_BYTES, disk.limit_bytes // LEAST_SHARE):
             _stored += 1
+            kernel_cache.finish_keeping()
             disk.save(key, data)
 
 
 class DiskProgram(RecipeProgram):
-    """A program whose recipe was read from disk."""
+    """A program whose recipe was read from disk, or follows from a plan for any extents."""
 
     __slots__ = ("_keep_all", "_planned", "_wanted")
 
@@ -153,18 +215,18 @@ class DiskProgram(RecipeProgram):
     @property
     def parts(self) -> list[Part]:
         """The parts of a run, in order; the first access makes the plan."""
-        return self._plan().parts
+        return self.planned().parts
 
     @property
     def kernels(self) -> dict[Written, kernel_cache.Kernel]:
         """The kernels by structure; the first access makes the plan."""
-        return self._plan().kernels
+        return self.planned().kernels
 
     def run(self, inputs: list[Any], donated: Any = (), note: Note | None = None) -> list[Array]:
         """Return the values of the kept nodes (see :class:`.programs.Program`); ``note`` sees the planner's parts."""
         if note is None:
             return super().run(inputs, donated)
-        planned = self._plan()
+        planned = self.planned()
         found = dict(zip([node for node, _ in planned.kept], planned.run(inputs, donated, note), strict=True))
         return [found[node] for node, _ in self.kept]
 
@@ -172,7 +234,7 @@ class DiskProgram(RecipeProgram):
         if not self._keep_all:
             pack_inputs(self, numbers)
 
-    def _plan(self) -> NativeProgram:
+    def planned(self) -> NativeProgram:
         """Return the program of the planner."""
         if self._planned is None:
             available = set(self.inputs).__contains__
@@ -199,6 +261,7 @@ def describe(wanted: Sequence[Node], inputs: Sequence[Node], computed: Sequence[
         for node in inputs:
             texts.append(_describe_available(node, numbers, DEPTH))
         for node in computed:
+            rest()
             attributes, sources = node.attributes, node.inputs
             form = (node.operator, node.shape, node.kind, _exactly(attributes) if attributes else None)
             number = forms.get(form)
@@ -293,6 +356,7 @@ def encode(
         words.put([work[structure] for structure in kernels])
         words.extend([len(recipe.steps)])
         for step in recipe.steps:
+            rest()
             _put_step(words, step, numbers)
         data = array("q", words).tobytes()
     except (KeyError, OverflowError):

@@ -27,13 +27,13 @@ from ..base import float_errors
 from ..base.dtypes import compute_dtype, convert_scalar
 from ..base.outside import is_from_outside
 from ..graph.generic import Pattern as ExtentPattern
-from ..graph.generic import pattern_of
-from ..graph.node import FORGOTTEN, Node, Shape, new_node, of_one_call
+from ..graph.generic import pattern_of, pattern_of_shapes
+from ..graph.node import FORGOTTEN, Node, Shape, new_node, of_one_call, type_of
 from ..graph.operator import ABSENT, Array, item_operator
 from ..kernels.elementwise_loop import ElementwiseLoop, emit_rule
 from ..kernels.launch import Plan
 from ..kernels.target import Machine
-from ..lower.lowering import Fused, Gather, Lowering, Random, lowering_of_kind
+from ..lower.lowering import Gather, Lowering, Random, Reduction, alternatives, lowering_of_kind
 from ..lower.pattern import Pattern
 from ..ops.math.structural import LEAF, leaf
 from ..run import kernel_cache
@@ -46,12 +46,14 @@ from ..run.ufuncs import ufunc_of
 from .assembly import parameters_of
 from .disk import program_for
 from .eager_expansion import Expansions, copy_of
-from .eager_launch import draw, fold, launch, multiply
+from .eager_folds import folds_of
+from .eager_launch import draw, launch, multiply
 from .eager_results import own_all, repeated
 from .eager_stacks import WithNumbers
 from .expansion import Order, lowerings_of
 
-__all__ = ["EagerProgram", "Function", "compute_into", "function_for", "function_for_any_shapes", "function_of"]
+__all__ = ["SIMPLE", "EagerProgram", "Function", "compute_into", "function_for", "function_for_any_shapes"]
+__all__ += ["function_of"]
 
 #: functions to keep, of either kind: a slice of other elements is another function
 MOST_FUNCTIONS = 8192
@@ -67,8 +69,9 @@ _ABSENT = ABSENT.operator
 _general: dict[Any, Function] = {}
 #: functions for certain shapes
 _special: dict[Any, Function] = {}
-#: lowerings of operators that only move elements, or only combine them along axes, by operator and dtypes
-_simple: dict[Any, Lowering] = {}
+#: makes functions for any shapes of attributes alone, for operators that only move elements, or only combine them along
+#: axes; by operator and dtypes of result and inputs
+SIMPLE: dict[Any, Callable[[tuple[Any, ...]], Function]] = {}
 
 
 class EagerProgram:
@@ -344,30 +347,19 @@ def function_of(node: Node, sources: Sequence[Node]) -> Function:
     found = _general.get(kinds)
     if found is not None:
         return found
+    simple = SIMPLE.get((node.operator, node.kind, *kinds[3:]))
+    if simple is not None:
+        # made in less time than a look-up by extents takes
+        return repeated(node) or simple(node.attributes)
     key = (*kinds, *[source.shape for source in sources], *[source.operator is _ABSENT for source in sources])
     found = _special.get(key)
     if found is None:
-        found, is_general = _quickly(node, sources) or _make(node, sources)
+        found, is_general = _make(node, sources)
         kept, name = (_general, kinds) if is_general else (_special, key)
         if len(kept) >= MOST_FUNCTIONS:
             kept.clear()
         kept[name] = found
     return found
-
-
-def _quickly(node: Node, sources: Sequence[Node]) -> tuple[Function, bool] | None:
-    """Return the function of a node if the lowering of its operator is known and simple, and whether it is general."""
-    declared = node.operator
-    lowering = _simple.get((declared, node.kind, *[source.kind for source in sources]))
-    if lowering is None:
-        return None
-    if lowering.only_moves:
-        return repeated(node) or declared.reference(node.attributes), True
-    before = sources[0].shape
-    axes = lowering.folded_axes(declared, node.attributes, before)
-    assert axes is not None, declared
-    found = fold(declared.name, before, axes, node.shape, node.dtype)
-    return None if found is None else (found, False)
 
 
 def _make(node: Node, sources: Sequence[Node]) -> tuple[Function, bool]:
@@ -382,7 +374,9 @@ def _make(node: Node, sources: Sequence[Node]) -> tuple[Function, bool]:
     with of_one_call():
         maker.make(node, sources)
     if maker.simple is not None and not has_absent:
-        _simple[(node.operator, node.kind, *[source.kind for source in sources])] = maker.simple
+        if len(SIMPLE) >= MOST_FUNCTIONS:
+            SIMPLE.clear()
+        SIMPLE[(node.operator, node.kind, *[source.kind for source in sources])] = maker.simple
     return maker.function, maker.is_general
 
 
@@ -392,18 +386,22 @@ def function_for_any_shapes(node: Node, sources: Sequence[Node]) -> Function:
     found = _general.get(kinds)
     if found is not None:
         return found
-    lowering = _simple.get((node.operator, node.kind, *[source.kind for source in sources]))
-    if lowering is not None and lowering.only_moves:
-        return node.operator.reference(node.attributes)
+    simple = SIMPLE.get((node.operator, node.kind, *kinds[3:]))
+    if simple is not None:
+        return simple(node.attributes)
     known: dict[Any, Function] = {}
+    families = [] if _ABSENT in [each.operator for each in sources] else [type_of(each).family for each in sources]
 
     def call(*arrays: Any) -> Any:
         shapes = tuple([array.shape for array in arrays if array is not None])
         found = known.get(shapes)
         if found is None:
-            if len(known) >= MOST_SHAPES:
-                known.clear()
-            found = known[shapes] = _function_for_shapes(node, sources, arrays)
+            pattern = pattern_of_shapes(list(zip(families, shapes)), node.attributes) if families else None
+            found = None if pattern is None else _expansions.known(node, arrays, pattern)
+            if found is None:
+                if len(known) >= MOST_SHAPES:
+                    known.clear()
+                found = known[shapes] = _function_for_shapes(node, sources, arrays)
         return found(*arrays)
 
     return call
@@ -429,13 +427,13 @@ class _Maker:
     is_general
         Whether it fits inputs of any shapes.
     simple
-        The lowering, if nothing else is needed to make the function of another node of this operator and these dtypes.
+        Returns the function of another node of this operator and these dtypes, given its attributes; or None.
     """
 
     def __init__(self, pattern: ExtentPattern | None = None) -> None:
         self.function: Function = _nothing
         self.is_general = True
-        self.simple: Lowering | None = None
+        self.simple: Callable[[tuple[Any, ...]], Function] | None = None
         self._pattern = pattern
 
     def make(self, node: Node, sources: Sequence[Node]) -> None:
@@ -452,6 +450,7 @@ class _Maker:
         alone = copy_of(node, given)
         if alone.outputs is not None:
             self.evaluate(alone)
+            self.is_general &= _ABSENT not in [source.operator for source in sources]
             return
         candidates = lowerings_of(alone)
         if candidates and candidates[-1].replaces_part:
@@ -460,8 +459,10 @@ class _Maker:
             return
         if candidates and not candidates[0].is_expansion:
             self.place(alone, candidates[0])
-            if candidates[0].only_moves or candidates[0].fused_as is Fused.FOLD:
-                self.simple = candidates[0]
+            if candidates[0].only_moves:
+                self.simple = node.operator.reference
+            elif isinstance(candidates[0], Reduction):
+                self.simple = folds_of(node.operator, candidates[0], node.dtype).function
             return
         if candidates and node.operator.moves:
             # NumPy chooses and places the same elements
@@ -472,9 +473,8 @@ class _Maker:
             self.place(alone, steps.lowerings[alone])
         else:
             self.function, self.is_general = _expansions.function(alone, steps, given, self._pattern), False
-        if _ABSENT in [source.operator for source in sources]:
-            # the same dtypes without absent inputs are another function
-            self.is_general = False
+        # the same dtypes without absent inputs are another function
+        self.is_general &= _ABSENT not in [source.operator for source in sources]
 
     def place(self, node: Node, lowering: Lowering) -> None:
         """Make the function of a node that reads leaves."""
@@ -509,12 +509,9 @@ class _Maker:
             self.function = WithNumbers(ufunc, numbers) if numbers else ufunc
 
     def fold(self, node: Node, expression: Node, lowering: Lowering, axes: Shape) -> None:
-        """Launch the kernel that combines elements, or a plan where it is divided into parts."""
-        found = fold(node.operator.name, node.inputs[0].shape, axes, node.shape, node.dtype)
-        if found is None:
-            self._plan(node)
-        else:
-            self.function, self.is_general = found, False
+        """Launch the kernel that combines elements."""
+        assert isinstance(lowering, Reduction), node
+        self.function = folds_of(node.operator, lowering, node.dtype).function(node.attributes)
 
     def take(self, node: Node, expression: Node, lowering: Gather) -> None:
         """Let NumPy take elements."""
@@ -562,8 +559,8 @@ class _Maker:
             result = function(*[None if array is None else np.asarray(array, order="C") for array in arrays])
             return result if type(result) is tuple else np.asarray(result)
 
-        # its lowering may depend on the shapes
-        self.function, self.is_general = call, False
+        # a lowering may depend on the shapes
+        self.function, self.is_general = call, not alternatives(node.operator.lowering)
 
     def _move(self, node: Node) -> None:
         """Let NumPy move elements."""

@@ -11,16 +11,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from ..base.dtypes import DType
+from ..base.dtypes import HALVES, DType
 from ..graph.extents import Condition, Formula
 from ..graph.generic import Differ, Pattern, Unifier, insert, samples_of
 from ..graph.node import Node, Shape, new_node, tensor_type
 from ..graph.operator import ABSENT, Operator
-from ..lower.lowering import Fused, Lowering
+from ..lower.lowering import Lowering, Reduction
 from ..ops.math.structural import LEAF, leaf
 from ..run.reference import resolve
 from .eager import Function, function_for_any_shapes, function_of
-from .eager_launch import fold
+from .eager_folds import folds_of
 from .expansion import lowerings_of
 
 __all__ = ["AnyExtents", "generalize_call"]
@@ -42,6 +42,8 @@ class _Step(NamedTuple):
     """The numbers of the values that it reads: those of the arguments, then those of earlier steps."""
     lowering: Lowering | None = None
     """How it is computed, if it only moves elements or combines them along axes, or is a constant."""
+    is_numpy: bool = False
+    """Whether NumPy computes it for all shapes, given its attributes."""
 
 
 class AnyExtents:
@@ -74,15 +76,10 @@ class AnyExtents:
 def _function(step: _Step, shapes: Sequence[Shape], inputs: Sequence[Any]) -> Function:
     """Return the function of a step whose attributes depend on the shapes of the arrays."""
     attributes, lowering = insert(step.attributes, shapes), step.lowering
-    if lowering is not None:
-        if lowering.fused_as is not Fused.FOLD:
-            return step.operator.reference(attributes)
-        before = inputs[0].shape
-        axes = lowering.folded_axes(step.operator, attributes, before)
-        assert axes is not None, step.operator
-        found = fold(step.operator.name, before, axes, insert(step.shape, shapes), step.dtype)
-        if found is not None:
-            return found
+    if isinstance(lowering, Reduction):
+        return folds_of(step.operator, lowering, step.dtype).function(attributes)
+    if step.is_numpy:
+        return step.operator.reference(attributes)
     leaves = [leaf(number, array.shape, array.dtype) for number, array in enumerate(inputs)]
     type_ = tensor_type(insert(step.shape, shapes), step.dtype, leaves[0].context, False, None)
     return function_of(new_node(step.operator, tuple(leaves), attributes, type_, None, None), leaves)
@@ -156,12 +153,21 @@ def _functions(first: Sequence[_Step], steps: list[_Step], leaves: Sequence[Node
         node = new_node(one.operator, tuple(below), one.attributes, type_, None, None)
         nodes.append(node)
         lowering = _simple_lowering(node)
-        steps[len(found)] = step._replace(lowering=lowering)
-        is_made_anew = step.attributes.__class__ is Formula or (
-            lowering is not None and lowering.fused_as is Fused.FOLD
-        )
+        steps[len(found)] = step._replace(lowering=lowering, is_numpy=_is_numpy(node, lowering))
+        is_made_anew = step.attributes.__class__ is Formula
         found.append(None if is_made_anew else function_for_any_shapes(node, below))
     return found
+
+
+def _is_numpy(node: Node, lowering: Lowering | None) -> bool:
+    """Return whether the function of a node is its NumPy function, given its simple lowering if it has one."""
+    if lowering is not None:
+        return not isinstance(lowering, Reduction)
+    candidates = lowerings_of(node)
+    has_halves = not HALVES.isdisjoint([node.dtype, *[source.dtype for source in node.inputs]])
+    if not candidates or has_halves or candidates[-1].replaces_part:
+        return False
+    return candidates[0].is_expansion and node.operator.moves
 
 
 def _simple_lowering(node: Node) -> Lowering | None:
@@ -170,4 +176,4 @@ def _simple_lowering(node: Node) -> Lowering | None:
     if not candidates or candidates[0].is_expansion or candidates[-1].replaces_part:
         return None
     first = candidates[0]
-    return first if first.is_constant or first.only_moves or first.fused_as is Fused.FOLD else None
+    return first if first.is_constant or first.only_moves or isinstance(first, Reduction) else None

@@ -11,15 +11,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from ..base.dtypes import DType
 from ..graph.extents import Condition, Questions
 from ..graph.generic import Differ, Learned, Pattern, Unifier, insert, samples_of
 from ..graph.node import Node, Shape, new_node, tensor_type
 from ..graph.operator import ABSENT, Operator, item_operator
-from ..lower.lowering import SAME, Fused, Lowering
+from ..lower.lowering import SAME, Lowering, Reduction
 from ..ops.math.structural import leaf
 from ..run.reference import resolve
-from .eager_launch import fold
+from .eager_folds import folds_of
+from .eager_launch import FEW_CALLS
 from .expansion import Order
 
 __all__ = ["Expansions", "copy_of"]
@@ -27,6 +30,8 @@ __all__ = ["Expansions", "copy_of"]
 #: patterns, and functions of each for certain extents, to keep
 MOST_PATTERNS = 4096
 MOST_SHAPES = 256
+#: the size of a constant of an expression up to which it is kept
+MOST_CONSTANT_BYTES = 4096
 
 _ITEM = item_operator()
 _ABSENT = ABSENT.operator
@@ -115,8 +120,8 @@ class Expansions:
             for found in learned.variants:
                 found.forget()
 
-    def known(self, node: Node, given: Sequence[Node], pattern: Pattern) -> Function | None:
-        """Return the function for any extents of a pattern, if there is one that holds for those of the arguments."""
+    def known(self, node: Node, given: Sequence[Any], pattern: Pattern) -> Function | None:
+        """Return the function for any extents of a pattern, if there is one that holds for those of nodes or arrays."""
         learned = self._patterns.get((node.operator, node.attributes, pattern.key))
         return None if learned is None else learned.find(given)
 
@@ -193,6 +198,27 @@ def _run(calls: Sequence[tuple[Function, Sequence[int]]], arrays: Sequence[Any],
     return values[result]
 
 
+class _Known(NamedTuple):
+    """The functions of steps for certain extents."""
+
+    constants: list[Any]
+    """For each step its value if that depends on extents alone, else None."""
+    calls: list[tuple[int, Function, tuple[int, ...]]]
+    """The other steps: the number of the value, its function, and the numbers of the values that it reads."""
+
+    def add(self, step: _Step, function: Function, value: Any, arguments: int, is_result: bool) -> None:
+        """Add the next step, given its value: that is kept if it is small, and all that it reads is kept."""
+        reads = [place < arguments or self.constants[place - arguments] is None for place in step.places]
+        only_moves = step.lowering.only_moves or step.lowering.is_constant
+        is_small = type(value) is np.ndarray and (value.base is not None or value.nbytes < MOST_CONSTANT_BYTES)
+        if only_moves and is_small and not (is_result or any(reads)):
+            # a view: whatever returns it as a result is copied (`own`)
+            self.constants.append(value.view())
+        else:
+            self.calls.append((arguments + len(self.constants), function, step.places))
+            self.constants.append(None)
+
+
 class _AnyExtents:
     """A function of arrays of any extents of one pattern that meet a condition."""
 
@@ -203,47 +229,48 @@ class _AnyExtents:
         self._place, self.condition = place, condition
         #: the functions of steps that hold for all shapes, once they are made
         self._general: list[Function | None] = [None] * len(self._steps)
-        self._known: dict[Any, list[tuple[Function, tuple[int, ...]]]] = {}
+        #: functions by shapes, or how often these came
+        self._known: dict[Any, _Known | int] = {}
 
     def __call__(self, *arrays: Any) -> Any:
         shapes = tuple([None if array is None else array.shape for array in arrays])
-        calls = self._known.get(shapes)
-        if calls is None:
-            return self._run_first(arrays, shapes)
-        return _run(calls, arrays, self._result)
+        known = self._known.get(shapes, 0)
+        if isinstance(known, int):
+            return self._run_first(arrays, shapes, known)
+        values = [*arrays, *known.constants]
+        for number, function, places in known.calls:
+            values[number] = function(*[values[place] for place in places])
+        return values[self._result]
 
     def forget(self) -> None:
         """Forget the functions for certain extents."""
         self._known.clear()
 
-    def _run_first(self, arrays: Sequence[Any], shapes: tuple[Any, ...]) -> Any:
-        """Make the functions for new shapes while they run."""
-        values = [*arrays]
+    def _run_first(self, arrays: Sequence[Any], shapes: tuple[Any, ...], count: int) -> Any:
+        """Make the functions for new shapes while they run, and keep those of shapes that came several times."""
+        values, general = [*arrays], self._general
         extents = [() if shape is None else shape for shape in shapes]
-        calls: list[tuple[Function, tuple[int, ...]]] = []
+        known = _Known([], [])
         for number, step in enumerate(self._steps):
             inputs = [values[place] for place in step.places]
-            function = self._general[number] or self._function(number, step, extents, inputs)
-            calls.append((function, step.places))
-            values.append(function(*inputs))
+            function = general[number] or self._function(number, step, extents, inputs)
+            value = function(*inputs)
+            if count >= FEW_CALLS:
+                known.add(step, function, value, len(arrays), is_result=len(values) == self._result)
+            values.append(value)
         if len(self._known) >= MOST_SHAPES:
             self._known.clear()
-        self._known[shapes] = calls
+        self._known[shapes] = count + 1 if count < FEW_CALLS else known
         return values[self._result]
 
     def _function(self, number: int, step: _Step, shapes: Sequence[Shape], inputs: Sequence[Any]) -> Function:
-        attributes, shape = insert(step.attributes, shapes), insert(step.shape, shapes)
-        lowering = step.lowering
+        attributes, lowering = insert(step.attributes, shapes), step.lowering
         if lowering.only_moves:
             return step.operator.reference(attributes)
-        if lowering.fused_as is Fused.FOLD:
-            before: Shape = inputs[0].shape
-            axes = lowering.folded_axes(step.operator, attributes, before)
-            found = None if axes is None else fold(step.operator.name, before, axes, shape, step.dtype)
-            if found is not None:
-                return found
+        if isinstance(lowering, Reduction):
+            return folds_of(step.operator, lowering, step.dtype).function(attributes)
         leaves = tuple([leaf(number, array.shape, array.dtype) for number, array in enumerate(inputs)])
-        type_ = tensor_type(shape, step.dtype, leaves[0].context, False, None)
+        type_ = tensor_type(insert(step.shape, shapes), step.dtype, leaves[0].context, False, None)
         function, is_general = self._place(new_node(step.operator, leaves, attributes, type_, None, None), lowering)
         if is_general and attributes is step.attributes:
             self._general[number] = function

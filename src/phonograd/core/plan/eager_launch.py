@@ -3,11 +3,13 @@
 Takes a :class:`~phonograd.core.kernels.launch.Plan`, made for certain sizes, from :mod:`~phonograd.core.plan.eager`.
 Matrix products, sums, random numbers and library kernels run this way. Their plans are those of planned graphs, so the
 bits are the same.
+
+Products and sums of new sizes run *at once*: one launch for each kernel, whose sizes are arguments. A function for
+certain sizes, which takes less time for each call, is made when they come back.
 """
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -17,20 +19,24 @@ import numpy as np
 from ..base.dtypes import DType, compute_dtype
 from ..graph.node import Shape
 from ..graph.operator import Array
-from ..kernels.launch import Launch, Plan, Reference
-from ..kernels.structure import KEPT, REDUCED, UNIT, Draw, Fold, Load, Parameters, Store, Structure
+from ..kernels.launch import Launch, Plan, Reference, Written
+from ..kernels.structure import KEPT, UNIT, Draw, Parameters, Store, Structure
 from ..lower.pattern import Pattern
 from ..run import kernel_cache, memory_pool
-from ..run.driver import Row, prepare
-from .assembly import collapse_kept_strides, lanes_for
+from ..run.driver import Row, SizedLaunch, prepare
+from .assembly import lanes_for
 from .loops import choose_loops
-from .partition import CHUNK_ELEMENTS, chunk_of, parts_of, work_of
-from .products import plan_new_product
+from .partition import chunk_of, work_of
+from .products import launch_new_product, plan_new_product
 
-__all__ = ["draw", "fold", "launch", "multiply"]
+__all__ = ["draw", "empty", "launch", "multiply", "of_contiguous", "run_one"]
 
 #: functions to keep for each operator that were made for certain sizes
 MOST_SIZES = 1024
+#: calls with certain sizes for which no function is made: a forward pass and its gradient have some in common
+FEW_CALLS = 3
+#: kernels of products to keep
+MOST_KERNELS = 64
 
 _BYTE = np.dtype(np.uint8)
 Function = Callable[..., Array]
@@ -89,10 +95,10 @@ def _launch_one(each: Launch, names: Sequence[str], shape: Shape, dtype: DType) 
         else:
             table.append(word)  # type: ignore[arg-type]
     kernel = kernel_cache.kernels({structure: max(extent // chunk, work)})[structure]
-    return _run_one(Row.of_one(kernel, table, extent, chunk, 2 + len(names)), shape, dtype)
+    return run_one(Row.of_one(kernel, table, extent, chunk, 2 + len(names)), shape, dtype)
 
 
-def _run_one(row: Row, shape: Shape, dtype: DType) -> Function:
+def run_one(row: Row, shape: Shape, dtype: DType) -> Function:
     """Return the function of a row without scratch memory."""
     size = math.prod(shape) * dtype.itemsize
     if size < memory_pool.SMALLEST_BLOCK:
@@ -135,26 +141,61 @@ def _small(row: Row, shape: Shape, dtype: DType) -> Function:
 
 def multiply(dtype: DType) -> Function:
     """Return the function that multiplies matrices (the last two axes) of a dtype, with any strides."""
-    known: dict[Any, Function] = {}
+    #: functions by sizes, or how often these came
+    known: dict[Any, Function | int] = {}
 
     def product(lhs: Array, rhs: Array) -> Array:
         key = lhs.shape, lhs.strides, rhs.shape, rhs.strides
-        found = known.get(key)
-        if found is None:
-            found = _remember(known, key, _product(lhs, rhs, dtype) or _of_contiguous(product))
+        found = known.get(key, 0)
+        if isinstance(found, int):
+            if found < FEW_CALLS:
+                if len(known) >= MOST_SIZES:
+                    known.clear()
+                known[key] = found + 1
+                result = multiply_at_once(lhs, rhs, dtype)
+                if result is not None:
+                    return result
+            found = known[key] = _product(lhs, rhs, dtype) or of_contiguous(product)
         return found(lhs, rhs)
 
     return product
 
 
-def _remember(known: dict[Any, Function], key: Any, function: Function) -> Function:
-    if len(known) >= MOST_SIZES:
-        known.clear()
-    known[key] = function
-    return function
+def multiply_at_once(lhs: Array, rhs: Array, dtype: DType) -> Array | None:
+    """Return the product of two matrices; None if it takes more than one launch."""
+    if lhs.ndim != 2:
+        return None
+    each = launch_new_product(lhs, rhs, dtype)
+    if each is None:
+        return None
+    kernel = each.structure
+    sized = _products.get(kernel)
+    if sized is None:
+        if len(_products) >= MOST_KERNELS:
+            _products.clear()
+        sized = _products[kernel] = SizedLaunch(kernel_cache.kernel(kernel), 4)
+    if sized.kernel.improvable and (work := max(each.extent // each.chunk, each.work)) > kernel_cache.MUCH_WORK:
+        # it was compiled quickly for a smaller launch
+        kernel_cache.kernels({kernel: work})
+    out = empty((lhs.shape[0], rhs.shape[1]), compute_dtype(dtype))
+    sized.run(each.words, each.extent, each.chunk, (out, out, lhs, rhs))  # type: ignore[arg-type]
+    return out
 
 
-def _of_contiguous(function: Function) -> Function:
+#: launches of products by kernel
+_products: dict[Written, SizedLaunch] = {}
+
+
+def empty(shape: Shape, dtype: DType) -> Array:
+    """Return an array of uninitialized elements; large ones are blocks of the pool."""
+    size = math.prod(shape) * dtype.itemsize
+    if size < memory_pool.SMALLEST_BLOCK:
+        return np.empty(shape, dtype)
+    return memory_pool.allocate(shape, dtype, memory_pool.room_for(size))
+
+
+def of_contiguous(function: Function) -> Function:
+    """Return a function of contiguous arrays as one of any arrays."""
     return lambda *arrays: function(*[np.ascontiguousarray(array) for array in arrays])
 
 
@@ -170,55 +211,6 @@ def _product(lhs: Array, rhs: Array, dtype: DType) -> Function | None:
         plans.append((Plan((packed.launch,)), {"rhs": operand, "out": converted[name]}))
     plans.append((found.plan, converted))
     return launch(plans, ("lhs", "rhs"), (*lhs.shape[:-1], rhs.shape[-1]), compute_dtype(dtype))
-
-
-def fold(operator: str, shape: Shape, axes: Shape, out_shape: Shape, dtype: DType) -> Function | None:
-    """Return the function that combines the elements of contiguous arrays of a shape along axes.
-
-    None is returned for sums that are divided into parts, and for arrays without elements.
-    """
-    kinds, extents = _merge(shape, axes)
-    if 0 in shape:
-        return None
-    if REDUCED not in kinds:
-        # each element alone is combined with nothing
-        return lambda array: array.reshape(out_shape)
-    strides = _contiguous(extents)
-    if math.prod(extents) <= CHUNK_ELEMENTS:
-        structure = _small_fold(operator, kinds, dtype, lanes_for([dtype]))
-        kernel, axis = kernel_cache.kernel(structure), structure.range_axis
-        table = [*extents, 2, 0, *strides, 0, 0, *collapse_kept_strides(kinds, extents)]
-        extent = 1 if axis is None else extents[axis]
-        return _of_contiguous(_run_one(Row.of_one(kernel, table, extent, extent, 3), out_shape, dtype))
-    structure = choose_loops(_fold_structure(operator, kinds, dtype, lanes_for([dtype])), extents, [strides])
-    if parts_of(structure, extents):
-        return None
-    kept = collapse_kept_strides(kinds, extents)
-    words: tuple[int | Reference, ...] = (*extents, Reference("data"), *strides, Reference("out"), *kept)
-    axis = structure.range_axis
-    each = Launch(structure, words, 1 if axis is None else extents[axis], chunk_of(structure, extents))
-    return _of_contiguous(launch([(Plan((each,)), {})], ("data",), out_shape, dtype))
-
-
-def _fold_structure(operator: str, kinds: str, dtype: DType, lanes: int) -> Structure:
-    return Structure(
-        axes=kinds,
-        lanes=lanes,
-        loads=(Load(dtype, UNIT),),
-        draws=(),
-        steps=(Fold(operator, 0, dtype),),
-        stores=(Store(1, UNIT, row=True),),
-    )
-
-
-@functools.lru_cache(maxsize=256)
-def _small_fold(operator: str, kinds: str, dtype: DType, lanes: int) -> Structure:
-    """Return the kernel that combines at most one chunk of elements.
-
-    With so few elements the loops, and that it is not divided, follow from the kinds of axes.
-    """
-    count = len(kinds)
-    return choose_loops(_fold_structure(operator, kinds, dtype, lanes), (1,) * count, [(1,) * count])
 
 
 def draw(operator: str, parameters: Parameters, shape: Shape, dtype: DType) -> Function | None:
@@ -238,31 +230,3 @@ def draw(operator: str, parameters: Parameters, shape: Shape, dtype: DType) -> F
     words: tuple[int | Reference, ...] = (count, Reference("counter"), 1, Reference("out"), 1)
     each = Launch(structure, words, count, chunk_of(structure, (count,)), int(work_of(structure, (count,))))
     return launch([(Plan((each,)), {})], ("counter",), shape, dtype)
-
-
-def _merge(shape: Shape, axes: Shape) -> tuple[str, Shape]:
-    """Return the kinds and extents of merged axes of a contiguous array, without axes of size one.
-
-    >>> _merge((2, 3, 1, 4), (3,))
-    ('KR', (6, 4))
-    """
-    kinds: list[str] = []
-    extents: list[int] = []
-    for axis, extent in enumerate(shape):
-        kind = REDUCED if axis in axes else KEPT
-        if extent == 1:
-            continue
-        if kinds and kinds[-1] == kind:
-            extents[-1] *= extent
-        else:
-            kinds.append(kind)
-            extents.append(extent)
-    return "".join(kinds), tuple(extents)
-
-
-def _contiguous(extents: Shape) -> Shape:
-    strides, size = [], 1
-    for extent in reversed(extents):
-        strides.append(size)
-        size *= extent
-    return tuple(reversed(strides))

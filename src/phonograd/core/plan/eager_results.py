@@ -50,6 +50,10 @@ def own_all(inputs: Iterable[Any], values: list[Any], numbers: Sequence[int], st
         ):
             # `own` would do the same
             taken.add(id(value))
+        elif type(value) is np.ndarray is type(value.base) and value.nbytes < memory_pool.SMALLEST_BLOCK:
+            # and here: the base is no block
+            value = value.copy()
+            taken.add(id(value))
         else:
             owned = own(value, taken, stays)
             if owned is not value and owned.nbytes >= memory_pool.SMALLEST_BLOCK and numbers.count(number) == 1:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Container, Iterable, Sequence
 from typing import Any
 
 from ..base.dtypes import kind_of
+from ..base.pace import rest
 from ..graph.node import Node, Shape, attributed_to
 from ..graph.operator import ABSENT, REGISTRY, Operator, item_operator, single
 from ..lower.lowering import NUMPY, SAME, Fused, Lowering, alternatives
@@ -120,6 +121,7 @@ class Order:
         self._as_they_are = as_they_are
         self._known = set(inputs)
         for node in computed:
+            rest()
             if node not in self._known:
                 self._add(node)
         self._drop_absent()

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
+from ..base.pace import rest
 from ..graph.node import Node, Shape
 from ..kernels.launch import Launch, Plan
 from ..kernels.target import Machine
@@ -162,6 +163,7 @@ class Grouping:
 
     def place(self, node: Node) -> None:
         """Decide where and when a node is computed."""
+        rest()
         if node in self._values or node in self._library.absorbed:
             return
         order, fused = self._order, self._fused

@@ -14,10 +14,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-import numpy as np
-
+from ..base.pace import rest
+from ..graph.extents import is_tracing
 from ..graph.node import Node, Shape
-from ..graph.operator import Array
 from ..kernels.launch import Plan
 from ..lower.lowering import Fused
 from ..run import kernel_cache, memory_pool
@@ -27,6 +26,7 @@ from .group import Group, Read, squeeze
 from .grouping import Grouping
 from .inplace import InPlaceAssignments
 from .row_blocks import RegionJob, in_regions
+from .sizes import arrange, joined
 from .steps import Alias, LibraryKernel, NumpyCall, PlanStep
 
 __all__ = ["Job", "Layout", "jobs_of", "regions_of"]
@@ -68,7 +68,7 @@ class Job(NamedTuple):
 def jobs_of(grouping: Grouping, kept: Iterable[Node] = ()) -> list[Job | NumpyCall | Alias]:
     """Return the steps of a plan, with groups and library kernels as jobs; some values are kept."""
     jobs: list[Job | NumpyCall | Alias] = []
-    assembler = Assembler(grouping.inputs, kernel_cache.precompile)
+    assembler = Assembler(grouping.inputs, None if is_tracing() else kernel_cache.precompile)
     assignments = grouping.assignments
     owner = assignments.owner
     begun: set[Node] = set(assignments.begun)
@@ -275,6 +275,7 @@ class Layout:
         scratch: dict[int, memory_pool.Lifetime] = {}
         slots, numbers = self.slots, self._numbers
         for index, job in enumerate(jobs):
+            rest()
             if isinstance(job, Job):
                 made = job.made
                 if job.plan.scratch_bytes:
@@ -312,7 +313,7 @@ class Layout:
                 place = order[old]
             end = regions[last.get(node, begin)]
             lifetimes.append(memory_pool.Lifetime(node.size * node.dtype.itemsize, regions[begin], end, place))
-        offsets, self.arena_bytes = memory_pool.arrange([*lifetimes, *scratch.values()])
+        offsets, self.arena_bytes = arrange([*lifetimes, *scratch.values()])
         self._starts = dict(zip(first, offsets))
         self._scratch = dict(zip(scratch, offsets[len(first) :]))
 
@@ -343,12 +344,9 @@ class Layout:
                 if news:
                     self.exchanges.append((news, olds))
 
-    def numbers(self) -> Array:
-        """Return the numbers that kernels read, as bytes."""
-        found = np.zeros(8 * max(len(self._numbers), 1), np.uint8)
-        for data, start in self._numbers.items():
-            found[start : start + len(data)] = np.frombuffer(data, np.uint8)
-        return found
+    def numbers(self) -> bytes:
+        """Return the numbers that kernels read."""
+        return joined(list(self._numbers))  # type: ignore[no-any-return]
 
     def places(self, index: int, job: Job, bases: dict[int, int]) -> dict[str, tuple[int, int]]:
         """Return for every operand of a job its array, and its distance in bytes from the beginning.

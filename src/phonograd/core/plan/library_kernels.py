@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from ..graph.extents import is_tracing
 from ..graph.node import Node
 from ..kernels.launch import Launch, Plan, Written, prepare_apart
 from ..kernels.matmul.bf16_split import Split
@@ -76,6 +77,9 @@ class LibraryKernels:
         """Compute a node by the kernels of a plan."""
         fusion = self._fusion
         if self._steady:
+            packed = plan.for_steady
+            if packed is not None and all([operands[each.operand].source in self._steady for each in packed.prepared]):
+                plan = packed
             for number, prepared in reversed(list(enumerate(plan.prepared))):
                 view = operands[prepared.operand]
                 if view.source in self._steady:
@@ -89,11 +93,15 @@ class LibraryKernels:
             fusion.write(view.source)
         fusion.values[node] = Value(stage, is_written=True)
         self.steps.append((stage, LibraryKernel(node, plan, operands, is_product)))
+        if not is_tracing():
+            self._precompile(plan)
+
+    def _precompile(self, plan: Plan) -> None:
+        """Start to compile kernels: these take longest to compile, and there is more to plan meanwhile."""
         for structure, _, extent, chunk, products in plan.launches:
             before = self._chunks.get(structure, 0)
             self._chunks[structure] = before + max(extent // chunk, products)
             if not before or before <= kernel_cache.MUCH_WORK < self._chunks[structure]:
-                # these take longest to compile, and there is more to plan meanwhile
                 kernel_cache.precompile(structure, self._chunks[structure])
 
     def add_product(self, node: Node) -> None:

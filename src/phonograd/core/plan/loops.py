@@ -13,7 +13,7 @@ from ..graph.operator import REGISTRY
 from ..kernels.structure import ANY, KEPT, REDUCED, STRIDE, UNIT, Compute, Structure
 from .partition import CHUNK_ELEMENTS, ENOUGH_CHUNKS
 
-__all__ = ["choose_loops"]
+__all__ = ["choose_loops", "range_axis"]
 
 #: vectors side by side that are summed up together, in kernels that compute little else
 WIDTH, WIDE_STEPS = 4, 12
@@ -23,18 +23,26 @@ FUNCTIONS_WIDTH, FUNCTION_COST = 2, 8.0
 
 def choose_loops(structure: Structure, extents: Shape, strides: list[Shape]) -> Structure:
     """Return the structure with loops chosen by size; no value depends on them."""
-    kept = [axis for axis, kind in enumerate(structure.axes) if kind == KEPT]
-    if not kept:
+    chosen = range_axis(structure.axes, extents)
+    if chosen is None:
         return structure._replace(range_axis=None)
-    chosen = kept[0]
-    if extents[chosen] < ENOUGH_CHUNKS and math.prod(extents) >= 2 * CHUNK_ELEMENTS:
-        chosen = max(kept, key=extents.__getitem__)
     structure = structure._replace(range_axis=chosen, tile=_tile(structure, strides))
     if _only_gathers(structure):
         return structure._replace(lanes=1, width=WIDTH)
     if _computes_functions(structure) and math.prod(extents) >= 2 * CHUNK_ELEMENTS:
         return structure._replace(width=FUNCTIONS_WIDTH)
     return structure._replace(width=_width(structure))
+
+
+def range_axis(kinds: str, extents: Shape) -> int | None:
+    """Return the axis that is divided among threads; None if no axis is kept."""
+    chosen = kinds.find(KEPT)
+    if chosen < 0:
+        return None
+    if extents[chosen] < ENOUGH_CHUNKS and math.prod(extents) >= 2 * CHUNK_ELEMENTS:
+        kept = [axis for axis, kind in enumerate(kinds) if kind == KEPT]
+        chosen = max(kept, key=extents.__getitem__)
+    return chosen
 
 
 def _computes_functions(structure: Structure) -> bool:

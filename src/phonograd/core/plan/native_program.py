@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from ..base import settings
 from ..base.dtypes import DType
+from ..base.pace import rest
 from ..derive.costs import flops_of
 from ..graph.node import Node, Shape
 from ..graph.operator import ABSENT
@@ -44,7 +45,7 @@ from .recompute import find_scores
 from .rewrite import Rewriting
 from .steps import Alias, NumpyCall
 
-__all__ = ["NativeProgram"]
+__all__ = ["NativeProgram", "recipe_of"]
 
 #: operations per element above which a value that may be needed again is kept instead of computed again
 CHEAP = 4.0
@@ -99,10 +100,7 @@ class NativeProgram(RecipeProgram):
     def _plan(self, targets: Iterable[Node], available: Callable[[Node], bool], keep_all: bool) -> None:
         wanted = [resolve(node) for node in targets]
         self.inputs, computed = order(wanted, available)
-        given = set(self.inputs)
-        asked = dict.fromkeys([node for node in wanted if node not in given])
-        kept = _kept_for_later(computed, self.inputs, asked) if keep_all else list(asked)
-        kept = [node for node in kept if node.outputs is None and node.operator is not ABSENT.operator]
+        kept = _kept(wanted, self.inputs, computed, keep_all)
         draft = _Draft.of(computed, self.inputs, kept, self._steady)
         #: by node of the graph the node that computes it in the plan, if they are not the same
         renamed: Mapping[Node, Node] = {}
@@ -111,30 +109,25 @@ class NativeProgram(RecipeProgram):
         if settings.active.memory_limit_bytes and not self._steady and kernel_cache.available():
             limited, renamed = _within_limit(draft, self.inputs, kept, available)
             self.is_limited, draft = limited is not draft, limited
-        jobs, layout, source, seen_as, begun = draft.jobs, draft.layout, draft.source, draft.seen_as, draft.begun
+        jobs = draft.jobs
         self.inputs, self.preparations = draft.inputs, draft.preparations
         #: the number of chunks of work for each kernel, by its description
         self.work = _work_of(jobs)
         self.kernels = _kernels(self.work)
         #: whether kernels apply operators to what they store
         self.has_epilogues = any([isinstance(each, Finishing) and each.epilogue is not None for each in self.work])
-        self._maker = _Steps(jobs, layout, {structure: number for number, structure in enumerate(self.work)})
+        self._maker = draft.steps(self.work)
         self._apart: list[tuple[Part, Segment]] | None = None
         #: the last stretches, and the groups for which they were made
         self._stretched: tuple[Any, list[tuple[list[Segment], list[tuple[Node, int]]]]] = (None, [])
         #: what a run does, in order
         self.parts = [_part(job) for job in jobs]
-        self.recipe = Recipe(
-            self._maker.all(),
-            layout.width,
-            layout.numbers().tobytes(),
-            layout.arena_bytes,
-            [(node, layout.slots[seen_as(source(renamed.get(node, node)))]) for node in kept],
-            [(layout.slots[given], layout.slots[node], node.shape) for node, given in begun.items()],
-            layout.exchanges,
-            draft.memory(self.inputs),
-        )
+        self.recipe = draft.recipe(self._maker, self.inputs, kept, renamed)
         self._prepare(self.recipe, list(self.kernels.values()))
+
+    def planned(self) -> NativeProgram:
+        """Return this program, which the planner made."""
+        return self
 
     def _pack(self, numbers: list[int]) -> None:
         if not self._keep_all:
@@ -222,12 +215,51 @@ class _Draft(NamedTuple):
         layout = Layout(jobs, taken, map(seen_as, made), arrays, begun)
         return _Draft(jobs, layout, source, made, arrays, seen_as, begun, taken, preparations)
 
+    def steps(self, structures: Iterable[Written]) -> _Steps:
+        """Return the maker of steps, given the kernels in order."""
+        return _Steps(self.jobs, self.layout, {structure: number for number, structure in enumerate(structures)})
+
+    def recipe(
+        self, maker: _Steps, inputs: Sequence[Node], kept: Sequence[Node], renamed: Mapping[Node, Node]
+    ) -> Recipe:
+        """Return the recipe; ``renamed`` has by node of the graph the node that computes it, if that is another one."""
+        layout, slots = self.layout, self.layout.slots
+        return Recipe(
+            maker.all(),
+            layout.width,
+            layout.numbers(),
+            layout.arena_bytes,
+            [(node, slots[self.seen_as(self.source(renamed.get(node, node)))]) for node in kept],
+            [(slots[given], slots[node], node.shape) for node, given in self.begun.items()],
+            layout.exchanges,
+            self.memory(inputs),
+        )
+
     def memory(self, inputs: Sequence[Node]) -> Memory:
         """Return the bytes that a run takes in addition to its inputs."""
         others = self.arrays.difference(map(self.seen_as, self.made), inputs)
         by_slot = {slot: node for node, slot in self.layout.slots.items()}
         sizes = [min(len(new), len(old)) * _bytes([by_slot[new[0][0]]]) for new, old in self.layout.exchanges]
         return Memory(self.layout.arena_bytes, _bytes(self.made), _bytes(others), sum(sizes) + _bytes(self.begun))
+
+
+def recipe_of(
+    wanted: Sequence[Node], inputs: tuple[Node, ...], computed: Sequence[Node], keep_all: bool
+) -> tuple[Recipe, list[Written]]:
+    """Return the recipe of a plan, and its kernels in order, of which none is compiled; there is no memory limit."""
+    kept = _kept(wanted, inputs, computed, keep_all)
+    draft = _Draft.of(computed, inputs, kept)
+    plans = [job.plan for job in draft.jobs if isinstance(job, Job)]
+    structures = list(dict.fromkeys([launch.structure for plan in plans for launch in plan.launches]))
+    return draft.recipe(draft.steps(structures), inputs, kept, {}), structures
+
+
+def _kept(wanted: Sequence[Node], inputs: Sequence[Node], computed: Sequence[Node], keep_all: bool) -> list[Node]:
+    """Return the nodes whose values a run returns."""
+    given = set(inputs)
+    asked = dict.fromkeys([node for node in wanted if node not in given])
+    kept = _kept_for_later(computed, inputs, asked) if keep_all else list(asked)
+    return [node for node in kept if node.outputs is None and node.operator is not ABSENT.operator]
 
 
 def _within_limit(
@@ -443,6 +475,7 @@ class _Steps:
         made: list[tuple[int, Shape, DType]] = []
         done: list[int] = []
         for number, job in jobs:
+            rest()
             places = layout.places(number, job, bases)
             forms = self._forms_of(job.plan)
             if layout.regions[number] == region:

@@ -76,6 +76,7 @@ class PackedGraph(NamedTuple):
             if recipe is None or packings is None:
                 return
             data = packings + recipe
+        kernel_cache.finish_keeping()
         disk.save(key, data)
 
     def load(self, disk: DiskCache, key: str) -> Any:
@@ -104,7 +105,7 @@ class PackedGraph(NamedTuple):
         program = _LoadedProgram(recipe, kernels[: len(used)], self.inputs, [row.source for row in rows])
         made = [row.preparation(kernel) for row, kernel in zip(rows, kernels[len(used) :], strict=True)]
         kernel_cache.statistics.plans_loaded += 1
-        return PackedOperands(program.run, made)
+        return PackedOperands(program, made)
 
 
 class _LoadedProgram(RecipeProgram):

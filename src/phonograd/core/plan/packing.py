@@ -32,7 +32,7 @@ def pack_inputs(program: RecipeProgram, numbers: list[int]) -> None:
         try:
             packed = _plan(program, numbers)
         except Exception as error:  # noqa: BLE001 - raised by the next run
-            packed = PackedOperands(_raising(error), ())
+            packed = PackedOperands(_Failed(error), ())
         if packed is not None:
             program.use_packed(packed)
 
@@ -66,11 +66,14 @@ def _plan(program: RecipeProgram, numbers: list[int]) -> PackedOperands | None:
     if planned is None:
         return None
     planned.never_pack()
-    return PackedOperands(planned.run, planned.preparations)
+    return PackedOperands(planned, planned.preparations)
 
 
-def _raising(error: Exception) -> Any:
-    def run(_: list[Any]) -> list[Array]:
-        raise error
+class _Failed:
+    """Stands for a program that could not be planned: its run raises the error."""
 
-    return run
+    def __init__(self, error: Exception) -> None:
+        self._error = error
+
+    def run(self, inputs: list[Any]) -> list[Array]:
+        raise self._error

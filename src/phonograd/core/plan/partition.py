@@ -19,8 +19,9 @@ from ..kernels.fused.writer import BLOCKS
 from ..kernels.launch import Launch, Plan, Reference, align_up
 from ..kernels.structure import KEPT, REDUCED, Compute, Structure
 from ..lower.ir.emitter import ROW
+from .sizes import called
 
-__all__ = ["CHUNK_ELEMENTS", "ENOUGH_CHUNKS", "Result", "chunk_of", "partition", "parts_of", "work_of"]
+__all__ = ["CHUNK_ELEMENTS", "ENOUGH_CHUNKS", "PART_ELEMENTS", "Result", "chunk_of", "partition", "parts_of", "work_of"]
 
 #: elements of a chunk with little work per element: 2 to 8 microseconds of work. Handing a chunk over takes half a
 #: microsecond, and reading memory that another processor wrote takes ten times as long as reading one's own
@@ -49,6 +50,9 @@ def chunk_of(structure: Structure, extents: Shape) -> int:
     axis = structure.range_axis
     if axis is None:
         return 1
+    found = called(chunk_of, structure, extents)
+    if found is not None:
+        return found
     chunks = min(work_of(structure, extents), MOST_CHUNKS)
     # a few chunks should be as many for each of two or four threads
     if chunks > 1:

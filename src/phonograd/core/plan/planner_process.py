@@ -28,10 +28,11 @@ import numpy as np
 from ..base import fork, settings
 from ..base.devices import Context
 from ..base.launchers import find_place
+from ..base.pace import rest
 from ..graph.node import Node
 from ..ops.math.structural import LEAF
 from ..run import kernel_cache
-from ..run.background import GATE, rest
+from ..run.background import GATE
 from ..run.gc_pause import gc_paused
 from ..run.reference import order, resolve
 from .disk import DEPTH, DTYPES, describe

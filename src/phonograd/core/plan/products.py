@@ -18,12 +18,12 @@ import numpy as np
 from ..base import processor, settings
 from ..base.dtypes import BFLOAT16, FLOAT32, HALVES, DType, compute_dtype
 from ..graph.node import Node, Shape
-from ..graph.operator import REGISTRY, Operator
+from ..graph.operator import REGISTRY, Array, Operator
 from ..kernels.convert import in_float32
-from ..kernels.launch import Plan
+from ..kernels.launch import Launch, Plan
 from ..kernels.matmul.bf16_split import PARTS, Split
 from ..kernels.matmul.bf16x3 import is_worth, product_by_parts, split_before
-from ..kernels.matmul.gemm import DEPTH, SHARED_ROWS, Gemm, Matrices, gemm_for, panels, product
+from ..kernels.matmul.gemm import DEPTH, SHARED_ROWS, Gemm, Matrices, gemm_for, panels, product, product_in_place
 from ..kernels.matmul.packing import Packed
 from ..kernels.matmul.pairs import in_pairs
 from ..kernels.matmul.pairs import is_worth as are_pairs_worth
@@ -38,6 +38,7 @@ __all__ = [
     "Sum",
     "is_large",
     "keeps_bits_of_rows",
+    "launch_new_product",
     "panels_of",
     "plan_new_product",
     "plan_product",
@@ -294,6 +295,26 @@ def keeps_bits_of_rows(rows: int, terms: int, columns: int) -> bool:
 def plan_new_product(lhs: Pattern, rhs: Pattern, dtype: DType) -> Product | None:
     """Return how to multiply matrices whose sizes are probably new."""
     return _plan(lhs, rhs, dtype, host(), False, 1, False, dtype)
+
+
+def launch_new_product(lhs: Array, rhs: Array, dtype: DType) -> Launch | None:
+    """Return the launch of a product of two matrices whose sizes are probably new, if a single one is all it takes.
+
+    The words are those of a row: array 0 is the result, 2 and 3 are the operands.
+    """
+    machine = host()
+    (rows, terms), columns = lhs.shape, rhs.shape[1]
+    sizes, size = (rows, terms, columns), dtype.itemsize
+    if (machine.matrix_unit and is_worth(sizes)) or _multiplies_pairs(sizes, dtype, dtype, machine):
+        return None
+    (row, term), (second_term, column) = lhs.strides, rhs.strides
+    left, right = Matrices(row // size, term // size), Matrices(second_term // size, column // size)
+    kernel = gemm_for(dtype, machine)
+    if columns == 1:
+        # as in _plan
+        sizes, left, right = (1, terms, rows), right.transposed, left.transposed
+        return product_in_place(sizes, left, right, kernel, ((3, 0), (2, 0), (0, 0)))
+    return product_in_place(sizes, left, right, kernel, ((2, 0), (3, 0), (0, 0)))
 
 
 def _plan(

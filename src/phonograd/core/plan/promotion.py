@@ -2,9 +2,10 @@
 
 Takes provisional plans, whose programs compute operator by operator (:mod:`~phonograd.core.plan.eager`), from
 :mod:`phonograd.core.trace.evaluation`. A graph is worth planning when its runs have taken as long as planning takes: a
-program that repeats it saves at least as much, and one that does not has lost little. A helper thread makes the plan,
-or has another process make it (:mod:`~phonograd.core.plan.planner_process`), and puts it into the plan cache, where the
-next evaluation finds it. No caller waits.
+program that repeats it saves at least as much, and one that does not has lost little. One whose plan is on disk is
+worth it sooner. A helper thread makes the plan, or has another process make it
+(:mod:`~phonograd.core.plan.planner_process`), and puts it into the plan cache, where the next evaluation finds it. No
+caller waits.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from collections.abc import Callable
 from ..base import fork, settings
 from ..run import thread_pool
 from ..run.background import Queue
+from . import cache
 from .cache import PLANS, CachedPlan, CacheNode
 
 __all__ = ["describe", "finish", "has_failed", "is_due", "promote", "submit"]
@@ -40,13 +42,21 @@ def describe(plan: CachedPlan) -> str:
         return "the graph is new"
     if plan.promotion is _queue:
         return "a plan is being made in the background"
-    spent, needed = plan.spent_ns / 1e6, plan.due_ns / 1e6
+    size = 0 if plan.program is None else plan.program.size
+    spent, needed = plan.spent_ns / 1e6, cache.planning_ns(size) / 1e6
     return f"a plan is not worth its time yet: runs took {spent:.2f} ms, planning takes about {needed:.2f} ms"
 
 
-def promote(position: CacheNode, key: object, plan: CachedPlan, make: Callable[[], CachedPlan]) -> None:
+def promote(
+    position: CacheNode,
+    key: object,
+    plan: CachedPlan,
+    make: Callable[[], CachedPlan],
+    is_stored: Callable[[], bool],
+) -> None:
     """Make a plan in the background that replaces a provisional one in the plan cache, unless that was dropped.
 
+    Unless it is found on disk (``is_stored``), it is made when it is worth its time.
     A plan depends on the settings. If these change meanwhile, it is not used, and a later evaluation tries again.
     """
     wanted = settings.current()
@@ -54,6 +64,12 @@ def promote(position: CacheNode, key: object, plan: CachedPlan, make: Callable[[
     def work() -> None:
         if settings.current() is wanted and position.following.get(key) is plan:
             try:
+                if not plan.is_sought and not is_stored():
+                    assert plan.program is not None
+                    plan.is_sought, plan.due_ns = True, cache.planning_ns(plan.program.size)
+                    if plan.spent_ns < plan.due_ns:
+                        plan.promotion = None
+                        return
                 if thread_pool.stale:
                     # the program would wait for it when the plan takes over
                     thread_pool.renew()
@@ -85,7 +101,6 @@ def finish() -> None:
 def _after_fork_in_child() -> None:
     """Begin anew: the helper of the parent does not exist in this process."""
     global _queue
-    _queue.restore_interval()
     _queue = Queue()
 
 

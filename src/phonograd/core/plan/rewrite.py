@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..base.dtypes import DType, kind_of, precision_of, promote
+from ..base.pace import rest
 from ..graph.node import Node, Shape, attributed_to
 from ..graph.operator import REGISTRY, Operator
 from ..ops.math.broadcasting import broadcast
@@ -57,6 +58,7 @@ class Rewriting:
     def _rewritten(self, computed: Sequence[Node], present: set[Node]) -> list[Node]:
         nodes: list[Node] = []
         for node in computed:
+            rest()
             rule = _rules.get(node.operator)
             if rule is not None:
                 found = rule(node, *[self.source(source) for source in node.inputs])

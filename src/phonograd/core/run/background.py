@@ -28,11 +28,11 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Generic, TypeVar
 
-from ..base import fork
+from ..base import fork, pace
 from ..base.errors import USER_LINE, user_line
 from ..base.outside import is_from_outside
 
-__all__ = ["GATE", "Gate", "Queue", "Task", "TaskPool", "rest", "run_apart", "start"]
+__all__ = ["GATE", "Gate", "Queue", "Task", "TaskPool", "run_apart", "start"]
 
 #: minimum stack size; compilers and kernels need much less
 STACK_BYTES = 1 << 20
@@ -40,10 +40,6 @@ STACK_BYTES = 1 << 20
 #: how long a helper may keep the interpreter from the threads of the program while it works for later: they would wait
 #: for 5 ms, the default of Python, each time they have let go of it
 SWITCH_SECONDS = 0.0003
-
-#: a helper that works for later rests for some time after it has worked for some time: the program has the interpreter
-#: for itself meanwhile, for most of its operators
-WORK_SECONDS, REST_SECONDS = 0.0005, 0.001
 
 #: a caller that waits for a helper lets signal handlers run this often. Free-threaded Python (3.13t, 3.14t) calls them
 #: only when the lock for which the main thread waits is free; Python with the GIL calls them at once.
@@ -145,11 +141,13 @@ class Gate:
         An exception from outside is raised at the end: the fork for which the caller waits takes place anyway.
         """
         raised: BaseException | None = None
+        pace.waiting.add(self)
         while not self._is_held:
             try:
                 self._wait()
             except BaseException as error:  # noqa: BLE001 - raised below
                 raised = error
+        pace.waiting.discard(self)
         if raised is not None:
             raise raised
 
@@ -174,10 +172,9 @@ GATE = Gate()
 
 
 class _Here(threading.local):
-    """What each thread is: whether it is a helper, and when one that works for later has rested."""
+    """Whether each thread is a helper."""
 
     is_helper = False
-    rested: float | None = None
 
 
 _here = _Here()
@@ -258,10 +255,6 @@ class _Errand(Generic[Result]):
             self.done.release()
 
 
-#: what threads of this process wait for
-_errands: set[_Errand[Any]] = set()
-
-
 def run_apart(work: Callable[[], Result]) -> Result:
     """Return the result of a function that a helper thread calls; a helper calls it directly.
 
@@ -273,7 +266,7 @@ def run_apart(work: Callable[[], Result]) -> Result:
     """
     while not (_here.is_helper or _is_closed):
         errand = _Errand(work)
-        _errands.add(errand)
+        pace.waiting.add(errand)
         try:
             steps = errand.steps()
             next(steps)
@@ -286,7 +279,7 @@ def run_apart(work: Callable[[], Result]) -> Result:
                 raise
             errand.is_refused = True
         finally:
-            _errands.discard(errand)
+            pace.waiting.discard(errand)
         if errand.astray is not None:
             try:
                 raise errand.astray
@@ -307,18 +300,51 @@ def run_apart(work: Callable[[], Result]) -> Result:
     return work()
 
 
-def rest() -> None:
-    """Sleep for a moment, if this thread is a helper for which nothing waits, and has worked for a while.
+class _GivingWay:
+    """Makes helpers give way to the program while some of them work for later."""
 
-    The caller holds no lock that the program may need.
-    """
-    if _here.rested is not None and time.perf_counter() - _here.rested > WORK_SECONDS:
-        time.sleep(REST_SECONDS)
-        _here.rested = time.perf_counter()
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._inside = 0
+        #: the switch interval that the program has chosen
+        self._interval = 0.0
+        self._imports = pace.RestingImports()
+
+    def __enter__(self) -> None:
+        with self._lock:
+            self._inside += 1
+            if self._inside == 1:
+                self._interval = sys.getswitchinterval()
+                sys.setswitchinterval(min(self._interval, SWITCH_SECONDS))
+                self._imports.install()
+
+    def __exit__(self, *error: object) -> None:
+        with self._lock:
+            self._inside -= 1
+            if not self._inside:
+                self._restore()
+
+    def _restore(self) -> None:
+        """Set the switch interval that the program has chosen, unless it has chosen another one meanwhile."""
+        self._imports.remove()
+        if sys.getswitchinterval() == SWITCH_SECONDS:
+            sys.setswitchinterval(self._interval)
+
+    def forget(self) -> None:
+        """Begin anew after a fork: there are no helpers."""
+        self._lock = threading.Lock()
+        if self._inside:
+            self._inside = 0
+            self._restore()
+
+
+_giving_way = _GivingWay()
 
 
 class Queue:
     """Functions that a helper calls later, one after the other, while the program goes on.
+
+    The helper is paced (:mod:`~phonograd.core.base.pace`).
 
     >>> queue, done = Queue(), []
     >>> queue.submit(lambda: done.append(1))
@@ -331,8 +357,6 @@ class Queue:
         self._waiting: deque[_Errand[Any]] = deque()
         self._lock = threading.Lock()
         self._is_running = False
-        #: the switch interval that the program has chosen, while a helper works with a shorter one
-        self._interval: float | None = None
 
     def submit(self, work: Callable[[], object]) -> None:
         """Call a function later. Its exceptions are lost: the function has to handle them."""
@@ -355,8 +379,11 @@ class Queue:
                 self._is_running = False
 
     def _work(self) -> None:
-        self._interval = before = sys.getswitchinterval()
-        sys.setswitchinterval(min(before, SWITCH_SECONDS))
+        with _giving_way:
+            self._work_off()
+
+    def _work_off(self) -> None:
+        """Call functions until none is left."""
         while True:
             try:
                 errand = self._waiting.popleft()
@@ -367,16 +394,9 @@ class Queue:
                     if self._waiting:
                         self._is_running = True
                         continue
-                    self.restore_interval()
                     return
-            _here.rested = time.perf_counter()
-            errand.run()
-
-    def restore_interval(self) -> None:
-        """Set the switch interval that the program has chosen, unless it has chosen another one meanwhile."""
-        if self._interval is not None and sys.getswitchinterval() == SWITCH_SECONDS:
-            sys.setswitchinterval(self._interval)
-        self._interval = None
+            with pace.paced():
+                errand.run()
 
     @property
     def is_running(self) -> bool:
@@ -385,17 +405,22 @@ class Queue:
 
     def finish(self) -> None:
         """Wait until no function is left."""
-        while self._is_running:
-            time.sleep(0.001)
+        pace.waiting.add(self)
+        try:
+            while self._is_running:
+                time.sleep(0.001)
+        finally:
+            pace.waiting.discard(self)
 
 
 def _after_fork_in_child() -> None:
     """Replace locks that a thread of the parent may hold, and give up the errands: their helpers do not exist here."""
     global _stack_size
     _stack_size = _StackSize()
-    for errand in tuple(_errands):
-        _errands.discard(errand)
-        if errand.done.locked():
+    _giving_way.forget()
+    for errand in tuple(pace.waiting):
+        pace.waiting.discard(errand)
+        if isinstance(errand, _Errand) and errand.done.locked():
             errand.is_lost = True
             errand.done.release()
 
@@ -419,10 +444,11 @@ atexit.register(_close)
 class Task(Generic[Result]):
     """A function that is called once, and its result or exception."""
 
-    __slots__ = ("_begun", "_done", "_error", "_result", "_work")
+    __slots__ = ("_begun", "_done", "_error", "_is_paced", "_result", "_work")
 
     def __init__(self, work: Callable[[], Result]) -> None:
         self._work = work
+        self._is_paced = pace.is_paced()
         self._begun = threading.Lock()
         self._done = threading.Event()
         self._error: BaseException | None = None
@@ -433,7 +459,8 @@ class Task(Generic[Result]):
         if not self._begun.acquire(blocking=False):
             return
         try:
-            self._result = self._work()
+            with pace.paced(self._is_paced):
+                self._result = self._work()
         except BaseException as error:  # noqa: BLE001 - raised where the result is asked for
             self._error = error
         finally:

@@ -1,8 +1,8 @@
 """Called kernels: operators whose kernels run where NumPy would be called, and whose results Python checks.
 
-Takes nodes of operators that are lowered as :class:`~phonograd.core.lower.lowering.Called` (matrix factorizations), and
-plans from :mod:`phonograd.core.kernels.factor.plans`. Hands functions of arrays to programs of all tiers, so the bits
-are the same in all of them. Any other operator is its NumPy function. See docs/decisions/0027.
+Takes nodes of operators that are lowered as :class:`~phonograd.core.lower.lowering.Called` (matrix factorizations,
+index arrays), and plans from the module that the lowering names. Hands functions of arrays to programs of all tiers, so
+the bits are the same in all of them. Any other operator is its NumPy function. See docs/decisions/0027.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def function_of_node(node: Node) -> Callable[..., Any]:
     if lowering is None or not kernel_cache.available():
         return numpy_function(node)
     shapes = tuple([(source.shape, source.dtype) for source in node.inputs])
-    finish, run, numpy = lowering.finish, None, numpy_function(node)
+    finish, retries, run, numpy = lowering.finish, lowering.retries, None, numpy_function(node)
 
     def call(*arrays: Array) -> Any:
         nonlocal run
@@ -53,7 +53,7 @@ def function_of_node(node: Node) -> Callable[..., Any]:
                 return numpy(*[np.ascontiguousarray(array) for array in arrays])
         failed, results = run(*arrays)
         if finish is None:
-            return results[0]
+            return numpy(*[np.ascontiguousarray(array) for array in arrays]) if failed and retries else results[0]
         if failed or lowering.computes:
             with np.errstate(all="ignore"):
                 return finish(failed, *[np.ascontiguousarray(array) for array in arrays], *results)
@@ -99,7 +99,7 @@ _Run = Callable[..., tuple[bool, list[Array]]]
 def _runner(key: _Key) -> _Run | None:
     """Return the function that runs the kernels of a node, or None if there are none for its sizes."""
     node, operator = key.node, key.node.operator
-    planner = importlib.import_module("phonograd.core.kernels.factor.plans")
+    planner = importlib.import_module(key.lowering.plans)
     attributes = operator.accepted(planner.rule(key.lowering.routine), node.attributes)
     made = planner.plan(node, key.lowering.routine, host(), attributes)
     if made is None:

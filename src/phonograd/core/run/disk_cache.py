@@ -23,7 +23,7 @@ import re
 import time
 import warnings
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -39,7 +39,7 @@ try:
 except ImportError:
     from hashlib import blake2b
 
-__all__ = ["DiskCache", "describe", "digest", "is_ours", "source_digest"]
+__all__ = ["DiskCache", "describe", "digest", "is_ours", "source_digests"]
 
 _MAGIC = b"phonograd kernel 2\n"
 _DIGEST_SIZE = 32
@@ -342,13 +342,25 @@ def _module_of(function: Any) -> str:
 
 #: the packages that make plans and write kernels, in addition to the modules of the library itself
 _PLANNERS = ("core",)
+#: the layers that the texts of kernels depend on: kernels, and all above them
+_LAYERS = ("base", "derive", "events", "graph", "kernels", "lower", "ops")
+_WRITING = tuple([os.path.join("core", layer, "") for layer in _LAYERS])
 
 
-def source_digest(memory: DiskCache | None = None, when_new: Callable[[], None] | None = None) -> str | None:
-    """Return a digest of all sources that make plans and write kernels.
+class Sources(NamedTuple):
+    """Digests of sources."""
+
+    whole: str
+    """Of all that make plans and write kernels."""
+    writers: str
+    """Of those that the texts of kernels depend on."""
+
+
+def source_digests(memory: DiskCache | None = None, when_new: Callable[[], None] | None = None) -> Sources | None:
+    """Return the digests of all sources that make plans and write kernels.
 
     Return None if only compiled files are installed, or if the sources are being edited. Reading them takes 8 ms, so
-    ``memory`` stores the digest under the sizes of the files and the times of their last changes. If it is not there,
+    ``memory`` stores the digests under the sizes of the files and the times of their last changes. If it is not there,
     neither is anything that these sources have made: ``when_new`` is called before they are read.
     """
     listed = _list_sources()
@@ -357,10 +369,10 @@ def source_digest(memory: DiskCache | None = None, when_new: Callable[[], None] 
     key = None if memory is None else memory.key("\n".join(listed), "s")
     found = None if memory is None or key is None else memory.load(key)
     if found is not None:
-        return found.hex()
+        return Sources(found[:_DIGEST_SIZE].hex(), found[_DIGEST_SIZE:].hex())
     if when_new is not None:
         when_new()
-    whole = blake2b(digest_size=_DIGEST_SIZE)
+    whole, writers = blake2b(digest_size=_DIGEST_SIZE), blake2b(digest_size=_DIGEST_SIZE)
     for line in listed:
         path = line.partition("\t")[0]
         try:
@@ -368,11 +380,12 @@ def source_digest(memory: DiskCache | None = None, when_new: Callable[[], None] 
                 content = file.read()
         except OSError:
             return None
-        whole.update(f"{path} {len(content)}\n".encode())
-        whole.update(content)
+        for made in (whole, writers) if path.startswith(_WRITING) else (whole,):
+            made.update(f"{path} {len(content)}\n".encode())
+            made.update(content)
     if memory is not None and key is not None:
-        memory.save(key, whole.digest())
-    return whole.hexdigest()
+        memory.save(key, whole.digest() + writers.digest())
+    return Sources(whole.hexdigest(), writers.hexdigest())
 
 
 def _list_sources() -> list[str] | None:

@@ -15,6 +15,7 @@ than most rows take to run. A self-test checks the layout of these objects; if i
 from __future__ import annotations
 
 import functools
+import struct
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -32,7 +33,7 @@ from .launcher import Launcher
 from .object_layout import items
 from .thread_pool_words import LAUNCH_WORDS, MOST_CHUNKS, MUCH_WORK, PARALLEL, REGION_WORDS, SUMMON
 
-__all__ = ["Row", "can_launch", "driver_text", "precompile", "prepare"]
+__all__ = ["Row", "SizedLaunch", "address", "can_launch", "driver_text", "precompile", "prepare"]
 
 #: arguments of :func:`driver_text`
 _ARGUMENTS = "driver", object_layout.DATA
@@ -119,6 +120,7 @@ class _Driver:
     def __init__(self) -> None:
         # quickly: its loops take a thousandth of the time of the kernels
         self._kernel = compile_module(driver_text, _ARGUMENTS, "driver", quick=True)
+        self.address = self._kernel.address
         self.call = pointers.foreign_function(self._kernel.address, "nothing", "address", "address")
         self.reads_addresses = object_layout.can_read_addresses()
         #: makes Python functions of rows; None if this is not supported
@@ -167,6 +169,11 @@ def can_launch() -> bool:
     return driver.reads_addresses and driver.launcher is not None
 
 
+def address() -> int:
+    """Return the address of the driver."""
+    return _get_driver().address
+
+
 def prepare() -> None:
     """Count a native call, and start the thread pool if it is stale."""
     statistics.native_calls += 1
@@ -178,6 +185,11 @@ def prepare() -> None:
 _RECORD_WORDS = 6
 #: words of a row of one launch, before the table
 _ONE_WORDS = _RECORD_WORDS + REGION_WORDS + LAUNCH_WORDS
+
+
+@functools.cache
+def _packer(words: int) -> struct.Struct:
+    return struct.Struct(f"{words}q")
 
 
 @functools.cache
@@ -211,7 +223,7 @@ class Row:
         The number of the array whose first word is set to 1 at the end.
     """
 
-    __slots__ = ("_driver", "_keep", "_reads_addresses", "_record")
+    __slots__ = ("_driver", "_keep", "_reads_addresses", "record")
 
     def __init__(
         self,
@@ -253,27 +265,37 @@ class Row:
         words[:] = [*record, int(shared >= MUCH_WORK), flag, *region_list, *content]
         #: keeps the memory behind the addresses alive
         self._keep: tuple[Any, ...] = (words, [kernel for kernel, *_ in launches])
-        self._record: int = start
+        self.record: int = start
         self._driver = driver
         self._reads_addresses = driver.reads_addresses
 
     @classmethod
-    def of_one(cls, kernel: Kernel, table: list[int], extent: int, chunk: int, arrays: int) -> Row:
+    def of_one(cls, kernel: Kernel, table: Sequence[int], extent: int, chunk: int, arrays: int) -> Row:
         """Return a row of one launch, as the general way makes it in twice the time."""
-        chunk = _scaled(chunk, extent)
-        chunks = -(-extent // chunk)
         words = np.empty(_ONE_WORDS + len(table), np.int64)
-        start = pointers.address(words)
-        words[:] = (
+        row = cls.__new__(cls)
+        row._keep, row.record, row._driver = (words, [kernel]), pointers.address(words), _get_driver()
+        row._reads_addresses = row._driver.reads_addresses
+        row._write_one(table, extent, chunk, arrays)
+        return row
+
+    def _write_one(self, table: Sequence[int], extent: int, chunk: int, arrays: int) -> None:
+        """Write the words of a row of one launch."""
+        words, (kernel,) = self._keep
+        start = self.record
+        chunks = extent
+        if extent > 1:
+            chunk = _scaled(chunk, extent)
+            chunks = -(-extent // chunk)
+        # a fifth of the time of an assignment to the array
+        _packer(len(words)).pack_into(
+            words,
+            0,
             *(start + 8 * _RECORD_WORDS, 1, arrays, _cell_address(), int(chunks >= max(2, MUCH_WORK)), -1),
             *(start + 8 * (_RECORD_WORDS + REGION_WORDS), 1, chunks, 0),
             *(kernel.cell, start + 8 * _ONE_WORDS, extent, chunk, chunks),
             *table,
         )
-        row = cls.__new__(cls)
-        row._keep, row._record, row._driver = (words, [kernel]), start, _get_driver()
-        row._reads_addresses = row._driver.reads_addresses
-        return row
 
     def launcher(
         self, slots: Sequence[int], made: Sequence[tuple[int, Shape, DType]], room: int
@@ -286,7 +308,7 @@ class Row:
         """
         if not self._reads_addresses or self._driver.launcher is None:
             return None
-        function, kept = self._driver.launcher.function(self._record, slots, made, room)
+        function, kept = self._driver.launcher.function(self.record, slots, made, room)
         self._keep += (kept,)
         return function
 
@@ -295,6 +317,29 @@ class Row:
         prepare()
         # the caller holds the tuple, and the tuple the arrays, until the call returns
         if self._reads_addresses:
-            self._driver.call(self._record, items(arrays))
+            self._driver.call(self.record, items(arrays))
         else:
-            self._driver.call_indirectly(self._record, arrays)
+            self._driver.call_indirectly(self.record, arrays)
+
+
+class SizedLaunch:
+    """A launch of one kernel whose sizes are given with each run. Several threads may run it at once."""
+
+    __slots__ = ("_arrays", "_free", "kernel")
+
+    def __init__(self, kernel: Kernel, arrays: int) -> None:
+        self.kernel = kernel
+        self._arrays = arrays
+        #: rows that no thread is running
+        self._free: list[Row] = []
+
+    def run(self, table: Sequence[int], extent: int, chunk: int, arrays: tuple[Array, ...]) -> None:
+        """Run the kernel, given the words of its table, the extent of its range, and the size of a chunk."""
+        try:
+            row = self._free.pop()
+        except IndexError:
+            row = Row.of_one(self.kernel, table, extent, chunk, self._arrays)
+        else:
+            row._write_one(table, extent, chunk, self._arrays)
+        row.run(arrays)
+        self._free.append(row)

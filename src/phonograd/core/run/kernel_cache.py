@@ -31,6 +31,7 @@ from typing import Any
 
 from ..base import fork, settings
 from ..base.errors import NoCompilerWarning, user_line
+from ..graph.extents import is_tracing
 from ..kernels.launch import Written
 from . import compiler, elf_loader, pointers
 from .background import GATE, run_apart
@@ -51,6 +52,7 @@ __all__ = [
     "description",
     "disable_compiler",
     "disk_cache",
+    "finish_keeping",
     "kernel",
     "kernels",
     "load_kernels",
@@ -80,6 +82,7 @@ class Statistics:
         "kernels_loaded",
         "native_calls",
         "plans_loaded",
+        "plans_sized",
         "seconds",
     )
 
@@ -90,6 +93,7 @@ class Statistics:
         self.kernels_improved = 0
         self.native_calls = 0
         self.plans_loaded = 0
+        self.plans_sized = 0
         self.seconds = 0.0
 
     def snapshot(self) -> dict[str, float]:
@@ -397,7 +401,12 @@ def load_kernels(wanted: Iterable[tuple[str, int]]) -> list[Kernel] | None:
 
 
 def precompile(structure: Written, work: int) -> None:
-    """Start to compile a kernel with some chunks of work in another thread, because a plan will need it."""
+    """Start to compile a kernel with some chunks of work in another thread, because a plan will need it.
+
+    A plan for any extents (:mod:`phonograd.core.plan.any_extents`) has the kernels of another plan.
+    """
+    if is_tracing():
+        return
     run_apart(lambda: _cache().precompile(structure, work))
 
 
@@ -453,6 +462,12 @@ def compile_module(write: Callable[..., str], arguments: tuple[Any, ...], name: 
     hardly matters: it does not tier up in this process.
     """
     return run_apart(lambda: _cache().compile(write, arguments, name, quick))
+
+
+def finish_keeping() -> None:
+    """Wait until the code of all kernels is on disk that is to be stored there."""
+    if _kernels is not None:
+        _kernels.objects.finish_keeping()
 
 
 def disk_cache() -> DiskCache | None:

@@ -41,12 +41,12 @@ from .object_layout import (
     object_address,
 )
 
-__all__ = ["MOST_ON_STACK", "Launcher", "is_supported", "precompile"]
+__all__ = ["ARENA", "MOST_ON_STACK", "Launcher", "TableCode", "is_supported", "precompile"]
 
 #: maximum bytes of an arena on the stack
 MOST_ON_STACK = 1 << 15
 #: number of the arena among the arrays of a row
-_ARENA = 1
+ARENA = 1
 #: functions of the Python C API that the code calls
 _API = (
     "PyList_GetItem",
@@ -64,12 +64,16 @@ _RECORD, _SLOT_COUNT, _SLOTS, _MADE_COUNT, _MADE, _ROOM = range(6)
 _MADE_WORDS = 4
 
 
-class _LauncherBuilder(FunctionBuilder):
-    """Builds the text of ``launch``."""
+class TableCode(FunctionBuilder):
+    """The text of a function that a Python function calls; it finds objects and functions in the table ``@state``."""
+
+    def __init__(self, name: str, arguments: str, entries: Sequence[str]) -> None:
+        super().__init__(name, arguments, "ptr", internal=True)
+        self._entries = entries
 
     def entry(self, name: str) -> str:
         """Load an entry of the table."""
-        return self.load_word("@state", str((*_API, *_OTHERS).index(name)), "ptr")
+        return self.load_word("@state", str(self._entries.index(name)), "ptr")
 
     def call(self, kind: str, name: str, arguments: str = "") -> str:
         """Call a function of the table and return its result."""
@@ -84,10 +88,22 @@ class _LauncherBuilder(FunctionBuilder):
         self.call("void", "Py_IncRef", f"ptr {self.entry(name)}")
         self.line(f"ret ptr {self.entry(name)}")
 
+    def module(self, found: str) -> str:
+        """Return the text of the module; its function ``found`` stores the addresses of the table and of this one."""
+        return (
+            f"@state = internal global [{len(self._entries)} x ptr] zeroinitializer, align 8\n"
+            f"{self.text()}"
+            f"define void @{found}(ptr %found) nounwind {{\n"
+            "  store ptr @state, ptr %found, align 8\n"
+            "  %second = getelementptr ptr, ptr %found, i64 1\n"
+            f"  store ptr @{self.name}, ptr %second, align 8\n"
+            "  ret void\n}\n"
+        )
+
 
 def launcher_text() -> str:
     """Return the text of the module; its function ``launcher`` stores the addresses of the table and of ``launch``."""
-    f = _LauncherBuilder("launch", "ptr %self, ptr %values", "ptr", internal=True)
+    f = TableCode("launch", "ptr %self, ptr %values", (*_API, *_OTHERS))
     front = f.call("ptr", "PyLong_AsVoidPtr", "ptr %self")
     f.leave_unless(f.assign(f"icmp ne ptr {front}, null"), "error")
     made, slots, count = f.load_word(front, str(_MADE), "ptr"), f.load_word(front, str(_SLOTS), "ptr"), "%count"
@@ -127,7 +143,7 @@ def launcher_text() -> str:
 
     def put_arena() -> tuple[()]:
         # the driver reads only the data address, so this looks like an array to it
-        f.store_word(objects, str(_ARENA), f.address(cell, str(-DATA), "i8"), "ptr")
+        f.store_word(objects, str(ARENA), f.address(cell, str(-DATA), "i8"), "ptr")
         return ()
 
     f.loop("0", f.load_word(front, str(_MADE_COUNT)), "1", (), look)
@@ -141,15 +157,7 @@ def launcher_text() -> str:
     f.give_back("false")
     f.label("error")
     f.line("ret ptr null")
-    return (
-        f"@state = internal global [{len(_API) + len(_OTHERS)} x ptr] zeroinitializer, align 8\n"
-        f"{f.text()}"
-        "define void @launcher(ptr %found) nounwind {\n"
-        "  store ptr @state, ptr %found, align 8\n"
-        "  %second = getelementptr ptr, ptr %found, i64 1\n"
-        "  store ptr @launch, ptr %second, align 8\n"
-        "  ret void\n}\n"
-    )
+    return f.module("launcher")
 
 
 def is_supported() -> bool:

@@ -17,12 +17,13 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from ..base import settings
+from ..base.pace import is_paced
 from ..kernels.elementwise_loop import ElementwiseLoop
 from ..kernels.launch import Written
 from . import elf_loader, prebuilt
-from .background import Gate, Task, TaskPool
+from .background import Gate, Queue, Task, TaskPool
 from .compiler import FULL, QUICK, Compiler, Description, fingerprint, preload, reported_features
-from .disk_cache import DiskCache, describe, source_digest
+from .disk_cache import DiskCache, describe, source_digests
 from .object_bundle import bundle, split_module
 
 __all__ = ["CompilerLost", "ObjectCache", "ObjectCode", "write"]
@@ -82,6 +83,10 @@ class ObjectCache:
         self._pending_modules: dict[Callable[..., str], Task[bytes]] = {}
         #: disk keys of quickly compiled modules that are not kernels
         self._quick_modules: list[str] = []
+        #: writes the texts of prebuilt kernels to the disk
+        self._later = Queue()
+        #: digest of the sources that the texts of kernels depend on, if it is known
+        self._writers: str | None = None
         self._disk: DiskCache | None = None
         self._disk_settings: tuple[str, int] | None = None
         self._described_disk: DiskCache | None = None
@@ -155,6 +160,7 @@ class ObjectCache:
     def forget_pending(self) -> None:
         """Forget the tasks of other threads: after a fork these threads do not exist."""
         self._tasks = TaskPool(self._gate)
+        self._later = Queue()
         self._pending.clear()
         self._pending_modules.clear()
 
@@ -162,24 +168,34 @@ class ObjectCache:
         return Task(lambda: self._obtain(disk, structure, quick))
 
     def _obtain(self, disk: DiskCache | None, structure: Written, quick: bool) -> ObjectCode:
+        description = None if disk is None else describe(structure)
         if isinstance(structure, ElementwiseLoop):
             # no plan on disk refers to it
             name = self._new_name()
-            code = self._prebuilt(write(structure, name), name)
+            code = self._described(description, name) or self._prebuilt(write(structure, name), name)
             if code is not None:
                 return ObjectCode(name, None, code, quick=False, compiled=False)
-        description = None if disk is None else describe(structure)
         key = None if disk is None or description is None else disk.key(description)
         if key is not None:
             found = self.load(key, quick, disk)
             if found is not None:
                 return found
         name = key or self._new_name()
+        known = self._described(description, name)
+        if known is not None:
+            self._keep_later(disk, key, known, structure if quick else None)
+            return ObjectCode(name, key, known, quick, compiled=False)
         text = write(structure, name)
         known = self._prebuilt(text, name)
         code = self._emit(text, quick) if known is None else known
         self._keep(disk, key, code, text if quick else None)
         return ObjectCode(name, key, code, quick, compiled=known is None)
+
+    def _described(self, description: str | None, name: str) -> bytes | None:
+        """Return the code of a kernel that the package brings along, by its description; None if it is not found."""
+        if description is None or self._writers is None or not elf_loader.is_supported():
+            return None
+        return prebuilt.find_described(description, self._writers, self.description().features, name)
 
     def _prebuilt(self, text: str, name: str = prebuilt.PLACEHOLDER) -> bytes | None:
         """Return the code of a module that the package brings along; None if it does not."""
@@ -288,6 +304,27 @@ class ObjectCache:
         else:
             disk.save(_quick(key), _LENGTH.pack(len(code)) + code + text.encode())
 
+    def _keep_later(self, disk: DiskCache | None, key: str | None, code: bytes, structure: Written | None) -> None:
+        """Store code on disk; a helper writes the text of a kernel that can tier up, unless this thread is one."""
+        if disk is None or key is None:
+            return
+        if structure is None:
+            self._keep(disk, key, code, None)
+            return
+
+        def work() -> None:
+            if disk.load(key) is None:
+                self._keep(disk, key, code, write(structure, key))
+
+        if is_paced():
+            work()
+        else:
+            self._later.submit(work)
+
+    def finish_keeping(self) -> None:
+        """Wait until all code is on disk that is to be stored there."""
+        self._later.finish()
+
     def disk_cache(self) -> DiskCache | None:
         """Return the disk cache that the settings ask for; None if they turn it off."""
         now = settings.current()
@@ -312,11 +349,12 @@ class ObjectCache:
         # prebuilt kernels are enough to begin with
         features = reported_features(self._cpu_level) if elf_loader.is_supported() else None
         is_ready = features is not None and prebuilt.has_kernels(features)
-        sources = source_digest(found, None if is_ready else self.preload)
+        sources = source_digests(found, None if is_ready else self.preload)
         if sources is None:
             return None
+        self._writers = sources.writers
         identity = fingerprint() or self.compiler().description().versions
-        return found.with_versions(f"{sources}\n{self._cpu_level}\n{identity}")
+        return found.with_versions(f"{sources.whole}\n{self._cpu_level}\n{identity}")
 
 
 def _quick(key: str) -> str:

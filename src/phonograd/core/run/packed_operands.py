@@ -17,7 +17,7 @@ import itertools
 import math
 import weakref
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -28,7 +28,17 @@ from ..graph.operator import Array
 from . import kernel_cache, memory_pool
 from .driver import Row
 
-__all__ = ["PackedOperands", "Preparation", "note", "note_write", "packed_bytes", "unchanged"]
+__all__ = [
+    "PackedForm",
+    "PackedOperands",
+    "Preparation",
+    "Runs",
+    "note",
+    "note_write",
+    "packed_bytes",
+    "reference_to",
+    "unchanged",
+]
 
 #: elements of an array that may be worth packing
 LEAST_ELEMENTS = 256
@@ -36,7 +46,14 @@ LEAST_ELEMENTS = 256
 MOST_MISSES = 3
 
 
-class _Packed:
+class Runs(Protocol):
+    """A program, or something that raises the error that kept one from being made."""
+
+    def run(self, inputs: list[Any]) -> list[Array]:
+        """Return the values of the kept nodes."""
+
+
+class PackedForm:
     """A packed operand; its array is None after the array that was packed has been written or freed."""
 
     __slots__ = ("__weakref__", "array")
@@ -51,7 +68,7 @@ class _Watched(weakref.ref[Array]):
     __slots__ = ("identity", "packed", "writes")
 
     identity: int
-    packed: weakref.WeakValueDictionary[int, _Packed]
+    packed: weakref.WeakValueDictionary[int, PackedForm]
     writes: int
 
     def forget(self) -> None:
@@ -77,6 +94,11 @@ def _watch(array: Array) -> _Watched:
         found.identity, found.packed, found.writes = id(array), weakref.WeakValueDictionary(), 0
         _watched[id(array)] = found
     return found
+
+
+def reference_to(array: Array) -> weakref.ref[Array]:
+    """Return a weak reference to an array, of the kind that packed operands have."""
+    return _Watched(array)
 
 
 def note_write(array: Any) -> None:
@@ -149,20 +171,21 @@ class PackedOperands:
 
     Parameters
     ----------
-    run
-        Runs the program on a list of inputs, of which the last are the packed operands.
+    program
+        Runs on a list of inputs, of which the last are the packed operands.
     preparations
         How these are made from its first inputs.
     """
 
-    __slots__ = ("__weakref__", "_entries", "_misses", "_preparations", "_run", "given_up", "used")
+    __slots__ = ("__weakref__", "_misses", "_preparations", "entries", "given_up", "program", "used")
 
-    def __init__(self, run: Callable[[list[Any]], list[Array]], preparations: Sequence[Preparation]) -> None:
-        self._run = run
+    def __init__(self, program: Runs, preparations: Sequence[Preparation]) -> None:
+        self.program = program
         self._preparations = list(preparations)
-        #: for each packed operand the number of its input, the array that was packed, and the packed form
-        self._entries: list[tuple[int, Callable[[], Array | None], _Packed]] = [
-            (preparation.source, _no_array, _Packed(None)) for preparation in self._preparations
+        #: for each packed operand the number of its input, the array that was packed, and the packed form. Machine
+        #: code reads them, too (:mod:`phonograd.core.capture.native_replay`)
+        self.entries: list[tuple[int, Callable[[], Array | None], PackedForm]] = [
+            (preparation.source, _no_array, PackedForm(None)) for preparation in self._preparations
         ]
         self._misses: dict[int, int] = {}
         #: numbers of inputs that change too often, or have no room
@@ -173,24 +196,27 @@ class PackedOperands:
     def run(self, inputs: list[Any]) -> list[Array] | None:
         """Return the results of the program; None if the inputs cannot be packed, or are not worth it any more."""
         values = inputs.copy()
-        self.used = next(_ticks)
-        for source, packed_of, packed in self._entries:
+        for source, packed_of, packed in self.entries:
             array = packed.array
             if array is None or packed_of() is not inputs[source]:
                 renewed = self._renew(inputs)
                 if renewed is None:
                     return None
-                values = [*inputs, *renewed]
-                break
+                self.used = next(_ticks)
+                return self.program.run([*inputs, *renewed])
             values.append(array)
-        else:
-            if self._misses:
-                self._misses = {}
-        return self._run(values)
+        self.note_use()
+        return self.program.run(values)
+
+    def note_use(self) -> None:
+        """Note a run whose inputs were packed before."""
+        self.used = next(_ticks)
+        if self._misses:
+            self._misses = {}
 
     def _renew(self, inputs: list[Any]) -> list[Array] | None:
         """Return the packed operands of inputs, some of which are new; None if they cannot be packed."""
-        entries, nothing = self._entries.copy(), _Packed(None)
+        entries, nothing = self.entries.copy(), PackedForm(None)
         missing = [
             number
             for number, (source, packed_of, packed) in enumerate(entries)
@@ -205,7 +231,7 @@ class PackedOperands:
         # other threads may use the same program, so the list is replaced, never changed
         for number in missing:
             entries[number] = entries[number][0], _no_array, nothing
-        self._entries = entries.copy()
+        self.entries = entries.copy()
         for number in missing:
             preparation = self._preparations[number]
             array = inputs[preparation.source]
@@ -218,9 +244,9 @@ class PackedOperands:
                     self.given_up.update(self.sources)
                     self.drop()
                     return None
-                packed = watched.packed[preparation.kind] = _Packed(preparation.run(array))
+                packed = watched.packed[preparation.kind] = PackedForm(preparation.run(array))
             entries[number] = preparation.source, watched, packed
-        self._entries = entries
+        self.entries = entries
         # an array that is an input of this run is not written meanwhile
         return [packed.array for _, _, packed in entries if packed.array is not None]
 
@@ -232,11 +258,11 @@ class PackedOperands:
     @property
     def nbytes(self) -> int:
         """The bytes of the packed operands, some of which other programs may use, too."""
-        return sum([packed.array.nbytes for _, _, packed in self._entries if packed.array is not None])
+        return sum([packed.array.nbytes for _, _, packed in self.entries if packed.array is not None])
 
     def drop(self) -> None:
         """Drop the packed operands; those that no other program uses are freed."""
-        self._entries = [(source, _no_array, _Packed(None)) for source, _, _ in self._entries]
+        self.entries = [(source, _no_array, PackedForm(None)) for source, _, _ in self.entries]
 
 
 _ticks = itertools.count(1)

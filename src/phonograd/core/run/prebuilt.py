@@ -3,7 +3,9 @@
 Takes the LLVM text of a kernel from :mod:`~phonograd.core.run.objects` and returns its object file, if the package has
 one. ``python -m scripts.prebuild`` compiles the kernels that eager programs need most for each level of processors
 (:mod:`~phonograd.core.run.cpu_levels`). An entry is found by the digest of its text, so it can never be stale: where
-the sources have changed, the text has no entry and is compiled.
+the sources have changed, the text has no entry and is compiled. Writing a text takes milliseconds. So kernels also have
+entries under their descriptions and the digest of all sources that texts depend on. If one of these sources has
+changed, no description is found, and texts are written as before.
 
 A file is an index of digests, places and sizes, followed by object files, each compressed.
 """
@@ -19,7 +21,7 @@ from pathlib import Path
 
 from .cpu_levels import FEATURES
 
-__all__ = ["PLACEHOLDER", "find", "has_kernels", "pack", "path_of", "text_digest"]
+__all__ = ["PLACEHOLDER", "find", "find_described", "has_kernels", "pack", "path_of", "structure_digest", "text_digest"]
 
 #: levels that have a file, the highest first
 LEVELS = ("x86-64-v4", "x86-64-v3")
@@ -41,20 +43,30 @@ def text_digest(text: str) -> bytes:
     return hashlib.blake2b(text.encode(), digest_size=16).digest()
 
 
-def pack(codes: Mapping[bytes, bytes]) -> bytes:
+def structure_digest(description: str, writers: str) -> bytes:
+    """Return the digest of a kernel's description, given that of the sources which write its text."""
+    return hashlib.blake2b(f"{writers}\n{description}".encode(), digest_size=16).digest()
+
+
+def pack(codes: Mapping[bytes, bytes], texts: Mapping[bytes, bytes] | None = None) -> bytes:
     """Return the contents of a file, given object files by the digests of their texts.
+
+    ``texts`` has the digests of texts by those of the descriptions of kernels.
 
     >>> contents = pack({b"0123456789abcdef": b"code"})
     >>> _read(contents)[b"0123456789abcdef"]
     (48, 12)
     """
     packed = {key: zlib.compress(codes[key], 9) for key in sorted(codes)}
-    place = len(_MAGIC) + _COUNT.size + _ENTRY.size * len(packed)
-    index: list[bytes] = []
+    texts = texts or {}
+    place = len(_MAGIC) + _COUNT.size + _ENTRY.size * (len(packed) + len(texts))
+    places: dict[bytes, int] = {}
     for key, code in packed.items():
-        index.append(_ENTRY.pack(key, place, len(code)))
+        places[key] = place
         place += len(code)
-    return b"".join([_MAGIC, _COUNT.pack(len(packed)), *index, *packed.values()])
+    index = [_ENTRY.pack(key, places[key], len(code)) for key, code in packed.items()]
+    index += [_ENTRY.pack(key, places[texts[key]], len(packed[texts[key]])) for key in sorted(texts)]
+    return b"".join([_MAGIC, _COUNT.pack(len(index)), *index, *packed.values()])
 
 
 def has_kernels(features: frozenset[str]) -> bool:
@@ -67,10 +79,20 @@ def find(text: str, features: frozenset[str], name: str = PLACEHOLDER) -> bytes 
 
     ``name`` is that of the function, if it differs from process to process.
     """
-    contents, index = _file(features)
-    if not index or len(name) != len(PLACEHOLDER):
+    if len(name) != len(PLACEHOLDER) or not has_kernels(features):
         return None
-    entry = index.get(text_digest(text.replace(name, PLACEHOLDER)))
+    return _code(text_digest(text.replace(name, PLACEHOLDER)), features, name)
+
+
+def find_described(description: str, writers: str, features: frozenset[str], name: str) -> bytes | None:
+    """Return the object file of a kernel by its description, given the digest of the sources that write texts."""
+    return _code(structure_digest(description, writers), features, name) if len(name) == len(PLACEHOLDER) else None
+
+
+def _code(key: bytes, features: frozenset[str], name: str) -> bytes | None:
+    """Return the object file under a digest, with the name of its function."""
+    contents, index = _file(features)
+    entry = index.get(key)
     if entry is None:
         return None
     place, size = entry

@@ -8,6 +8,7 @@ reshaped array. A recipe is independent of the planner, so it can be stored on d
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable, Container, Sequence
 from time import perf_counter_ns
@@ -33,6 +34,7 @@ from .thread_pool_words import LAUNCH_WORDS
 __all__ = [
     "AliasStep",
     "NumpyStep",
+    "OnlyRow",
     "Recipe",
     "RecipeLaunch",
     "RecipeProgram",
@@ -135,6 +137,24 @@ class Recipe(NamedTuple):
         return is_one_row and bool(self.begun or self.exchanges)
 
 
+class OnlyRow(NamedTuple):
+    """The only step of a program, for callers that run it without the program."""
+
+    row: Row
+    slots: list[int]
+    """The slots of the arrays, in the order in which the row numbers them."""
+    made: tuple[int, Shape, DType]
+    """Slot, shape and dtype of the result."""
+    made_room: int
+    """The bytes of its memory from the pool; 0 if it is small."""
+    room: int
+    """The bytes of an arena on the stack; 0 if there is none."""
+    pooled_room: int
+    """The bytes of an arena from the pool; 0 if there is none."""
+    fixed: list[Any]
+    """The values of the slots that follow the inputs."""
+
+
 class RecipeProgram:
     """A :class:`~phonograd.core.run.programs.Program` that runs a recipe.
 
@@ -153,7 +173,7 @@ class RecipeProgram:
         "_needs_numpy",
         "_noted",
         "_on_stack",
-        "_packed",
+        "_only",
         "_packs",
         "_segments",
         "_sets_flag",
@@ -164,6 +184,7 @@ class RecipeProgram:
         "kept",
         "memory",
         "nbytes",
+        "packed",
         "runs",
     )
 
@@ -186,6 +207,7 @@ class RecipeProgram:
         self._on_stack = self._checks_layout and not self._uses_numpy and is_only and 0 < room <= MOST_ON_STACK
         own = room if self._on_stack else 0
         self._segments = [segment_of(step, kernels, self._sets_flag, own) for step in recipe.steps]
+        self._only = _only_step(recipe) if self._checks_layout else None
         self._aliases = [step for step in recipe.steps if isinstance(step, AliasStep)]
         numbers = np.frombuffer(recipe.numbers, np.uint8)
         # the slot of an unused arena still needs an object with a data address
@@ -202,9 +224,10 @@ class RecipeProgram:
         self.memory = recipe.memory
         self.nbytes = recipe.nbytes
         self.runs = 0
-        #: inputs noted in one run to be compared in another, and the program that takes them packed
+        #: inputs noted in one run to be compared in another
         self._noted: Any = None
-        self._packed: packed_operands.PackedOperands | None = None
+        #: the program that takes some inputs packed
+        self.packed: packed_operands.PackedOperands | None = None
         self._packs = True
         self._choices = _choices()
 
@@ -214,8 +237,8 @@ class RecipeProgram:
         The second run queues the kernels for tier-up, because more runs are likely to follow. If some inputs are the
         same in several runs, later ones take them packed.
         """
-        if self._packed is not None and note is None and not donated:
-            found = self._packed.run(inputs)
+        if self.packed is not None and note is None and not donated:
+            found = self.packed.run(inputs)
             if found is not None:
                 return found
             self._repack()
@@ -250,6 +273,18 @@ class RecipeProgram:
             self._count_run(inputs)
         return [values[slot] for slot in self._kept_slots]
 
+    def only_segment(self) -> tuple[Segment, list[Any]] | None:
+        """Return the segment that is all of a run, and the values that follow the inputs in its argument.
+
+        It is None if a run does more, as early ones do; and it serves only as long as nothing is ``packed``. The values
+        of the kept nodes are at their slots afterwards.
+        """
+        if len(self._segments) != 1 or not self._checks_layout or self._begun or self.donatable:
+            return None
+        if self.runs < _COMPARED or (self._arena_room and not self._on_stack):
+            return None
+        return self._segments[0], self._fixed
+
     def _count_run(self, inputs: list[Any]) -> None:
         """Count a run: later ones are likely to follow, and to have the same weights."""
         self.runs += 1
@@ -265,9 +300,9 @@ class RecipeProgram:
 
     def _repack(self) -> None:
         """Stop packing inputs that change too often."""
-        packed = self._packed
+        packed = self.packed
         if packed is not None and packed.given_up:
-            self._packed = None
+            self.packed = None
             same = [number for number in packed.sources if number not in packed.given_up]
             if same:
                 self._pack(same)
@@ -286,7 +321,22 @@ class RecipeProgram:
 
     def use_packed(self, packed: packed_operands.PackedOperands) -> None:
         """Take some inputs packed from now on."""
-        self._packed = packed
+        self.packed = packed
+
+    def only_row(self) -> OnlyRow | None:
+        """Return the row that is all of the program; None if there is more to it.
+
+        The first runs of a program, which decide about packing, are not done in this way.
+        """
+        if self._only is None or self.runs < (_COMPARED if self._packs else 2):
+            return None
+        slots, launches, regions, made, _ = self._only
+        filled = [(self._used[kernel], words, extent, chunk) for kernel, words, extent, chunk in launches]
+        own, pooled = (self._arena_room, 0) if self._on_stack else (0, self._arena_room)
+        _, shape, dtype = made[0]
+        room = memory_pool.room_for(math.prod(shape) * dtype.itemsize)
+        made_room = room if room >= memory_pool.SMALLEST_BLOCK else 0
+        return OnlyRow(Row(filled, len(slots), regions), slots, made[0], made_room, own, pooled, self._fixed)
 
     def _exchange(self, values: list[Any], donated: Container[int], is_one_call: bool) -> None:
         """Give results the memory of donated inputs."""
@@ -343,6 +393,14 @@ def _choices() -> tuple[Any, ...]:
     """Return the settings on which the algorithms of a plan depend, and with them its bits."""
     now = settings.current()
     return now.winograd, now.matrix_unit
+
+
+def _only_step(recipe: Recipe) -> RowStep | None:
+    """Return the only step of a recipe, if it is a row that makes one array, the result."""
+    if len(recipe.steps) != 1 or len(recipe.kept) != 1 or recipe.begun:
+        return None
+    (step,), ((_, kept),) = recipe.steps, recipe.kept
+    return step if isinstance(step, RowStep) and [slot for slot, _, _ in step.made] == [kept] else None
 
 
 def last_touches(steps: Sequence[RowStep | NumpyStep | AliasStep], kept: Sequence[int]) -> dict[int, list[int]]:

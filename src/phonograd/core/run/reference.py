@@ -210,12 +210,12 @@ def numpy_function(node: Node) -> Callable[..., Any]:
         return operator.reference(attributes)
     if not operator.random:
         attributes = tuple([_wide(value) for value in attributes])
-    function = operator.reference(attributes)
+    function, is_one = operator.reference(attributes), node.outputs is None
 
     def call(*arrays: Any) -> Any:
         result = function(*[_widen(array) for array in arrays])
-        if node.outputs is None:
-            return _narrow(result, node.dtype)
+        if is_one:
+            return _narrow(result, dtypes[0])
         return tuple([_narrow(each, dtype) for each, dtype in zip(result, dtypes, strict=True)])
 
     return call

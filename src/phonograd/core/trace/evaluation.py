@@ -275,7 +275,12 @@ def _promote(trace: Trace, nodes: tuple[Node, ...], plan: CachedPlan, options: O
             planner_process.prepare(nodes, known, keep_all)
             return new_cached_plan(position, nodes, known, keep_all, again=True, observed=False, is_announced=False)
 
-        promotion.promote(position, _key(nodes, options), plan, make)
+        def is_stored() -> bool:
+            from ..plan import disk
+
+            return disk.is_stored(nodes, known, keep_all)
+
+        promotion.promote(position, _key(nodes, options), plan, make, is_stored)
     return plan
 
 

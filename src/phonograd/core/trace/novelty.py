@@ -29,8 +29,6 @@ class _Novelty(threading.local):
 
     def __init__(self) -> None:
         self._score = 0
-        #: a number for the immediate calls since the last read of a value; 0 for none
-        self.sequence = 0
         self._sequences: dict[int, None] = {}
         self._again = 0
 
@@ -44,9 +42,8 @@ class _Novelty(threading.local):
         if self._score:
             self._score = max(0, self._score - 2)
 
-    def note_read(self) -> None:
-        """Note that the program reads a value, which ends a sequence of immediate calls."""
-        sequence, self.sequence = self.sequence, 0
+    def note_read(self, sequence: int) -> None:
+        """Note that the program reads a value, given the number of the sequence of calls that ends, 0 for none."""
         if not sequence:
             return
         if sequence not in self._sequences:

@@ -41,7 +41,17 @@ from .recorder import Recorder
 from .rng import next_counter
 from .tape import Origin, Tape, Target
 
-__all__ = ["LOCAL", "NUMBERS", "ZERO", "ImmediateTrace", "Trace", "begin_recording_trace", "ready_trace", "waitall"]
+__all__ = [
+    "LOCAL",
+    "NUMBERS",
+    "ZERO",
+    "ImmediateTrace",
+    "Trace",
+    "begin_recording_trace",
+    "number_memory",
+    "ready_trace",
+    "waitall",
+]
 
 #: the class of reentrant locks: threading.RLock is a function, and calling it takes twice as long
 _Lock = type(threading.RLock())
@@ -62,6 +72,22 @@ _MOST_NUMBERS = 1000
 #: stands for zero in the keys of numbers: 0.0 and -0.0 are equal, but different numbers
 ZERO = "zero"
 _FLOATING = "fV"
+
+
+def _convert(value: Any, dtype: DType, key: Any) -> Array:
+    """Return a number as an array of a dtype, and remember it."""
+    if len(_numbers_converted) >= _MOST_NUMBERS:
+        _numbers_converted.clear()
+        NUMBERS.clear()
+    data = _numbers_converted[key] = convert_scalar(value, dtype)
+    if dtype.kind in _FLOATING:
+        NUMBERS[key] = data
+    return data
+
+
+def number_memory(value: Any, dtype: DType, key: Any) -> Array | None:
+    """Return a number as an array of a dtype for machine code, given its key; None if the dtype is no floating one."""
+    return _convert(value, dtype, key) if dtype.kind in _FLOATING else None
 
 
 class Trace(Recorder):
@@ -154,12 +180,7 @@ class Trace(Recorder):
         if found is None or (found.context is not context and found.context != context):
             data = _numbers_converted.get(key)
             if data is None:
-                if len(_numbers_converted) >= _MOST_NUMBERS:
-                    _numbers_converted.clear()
-                    NUMBERS.clear()
-                data = _numbers_converted[key] = convert_scalar(value, dtype)
-                if dtype.kind in _FLOATING:
-                    NUMBERS[key] = data
+                data = _convert(value, dtype, key)
             found = self.scalars[key] = leaf_like(self._new_leaf(data), data, context)
         return found
 
@@ -308,7 +329,9 @@ class Trace(Recorder):
         nodes = tuple([node for _, node in live])
         plan = self.position.following.get((nodes, settings.active.executor))
         if plan is None:
-            waiting, values = waits(nodes), self._known(nodes)
+            values = self._known(nodes)
+            # a trace that ends does not ask
+            waiting = not end and values is not None and waits(nodes)
         else:
             waiting = plan.waits
             values = compute_known(self, plan, not (waiting or (self.flushes and not end)))
@@ -409,14 +432,13 @@ class Trace(Recorder):
         Recorded handles stay on the tape.
         """
         if getattr(LOCAL, "trace", None) is self:
-            following = ImmediateTrace() if NOVELTY.is_high else Trace()
-            if not following.is_immediate:
-                following.thread = number
+            following = self._successor()
+            following.thread = number
             # an exception of a signal handler must not leave an ended trace behind as the current one
             LOCAL.trace = following
             self.ended = True
             if number is not None:
-                MACHINE_CODE.note(None if following.is_immediate else following)
+                MACHINE_CODE.note(following)
         self.ended = True
         failed = self.failed
         for handle in self.held_rows:
@@ -429,6 +451,10 @@ class Trace(Recorder):
         self.handles = [handle for handle, node in live if node in failed] if failed else []
         self.bound.clear()
         self.scalars.clear()
+
+    def _successor(self) -> Trace:
+        """Return the next trace of this thread."""
+        return ImmediateTrace() if NOVELTY.is_high else Trace()
 
     # -- observers
 
@@ -450,15 +476,28 @@ class Trace(Recorder):
 class ImmediateTrace(Trace):
     """The trace of a thread whose program is always new: operators that are not recorded compute at once.
 
-    Calls are Python functions, not machine code, which only makes nodes. Other calls add nodes, as to any trace.
+    Machine code (:mod:`phonograd.core.array.fastcall.native_immediate`) runs kinds of calls that are known, and changes
+    ``sequence``. Other calls add nodes, as to any trace, and are Python functions.
     """
 
-    __slots__ = ()
+    __slots__ = ("sequence",)
     is_immediate = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        #: a number for the immediate calls since the last read of a value; 0 for none
+        self.sequence = 0
+
+    def _successor(self) -> Trace:
+        following = super()._successor()
+        if type(following) is ImmediateTrace:
+            following.sequence = self.sequence
+        return following
 
     def note_read(self) -> None:
         """Note that the program reads a value: a sequence of calls that came back ends this state."""
-        NOVELTY.note_read()
+        sequence, self.sequence = self.sequence, 0
+        NOVELTY.note_read(sequence)
         if not NOVELTY.is_high:
             begin_recording_trace()
 
@@ -521,12 +560,7 @@ def ready_trace() -> Trace:
     if trace.busy and is_interrupting(trace):
         # a signal handler has interrupted the evaluation of this trace
         LOCAL.trace = trace = Trace()
-    if (
-        MACHINE_CODE.current is not trace
-        and MACHINE_CODE.thread_number is not None
-        and trace.allows_shortcuts
-        and not trace.is_immediate
-    ):
+    if MACHINE_CODE.current is not trace and MACHINE_CODE.thread_number is not None and trace.allows_shortcuts:
         trace.thread = number = MACHINE_CODE.thread_number()
         MACHINE_CODE.note(trace)
         if LOCAL.leaving is None:

@@ -10,8 +10,10 @@ most small kernels run; in machine code that calls Python's C interface it takes
         return new_result(trace, node)
 
     call(entry, arguments...):                     # nd.tanh(y), nd.sum(y, axis=1)
-        if entry.at_once and (result := entry.at_once[0](arguments...)) is not None:
-            return result
+        if the trace is immediate and (kind := CALLS.get(shapes, dtypes, parameters...)) is not None:
+            return kind.direct(memory of the arrays...)
+        if entry.at_once and (kind := SINGLES.get(shapes, dtypes, parameters...)) is not None:
+            return kind.direct(memory of the arrays...)
         node = entry.calls.get((nodes of the arrays..., parameters...))
         return new_result(trace, node)
 
@@ -35,15 +37,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...base import settings
+from ...base import float_errors, settings
 from ...base.assumptions import HAS_GIL, assumption_holds
 from ...base.devices import CPU
+from ...base.signals import Signal
 from ...graph.node import Node
+from ...graph.operator import Operator
+from ...observe.anomaly import Detection, detection
 from ...ops.math.structural import LATEST, REPEAT_CALL, VARIABLE, variable
+from ...plan.cache import EVALUATED, PLANNED
 from ...run import kernel_cache
 from ...trace.flags import FLAGS
 from ...trace.owner import HANDOVER
-from ...trace.trace import NUMBERS, ZERO, Trace
+from ...trace.trace import NUMBERS, ZERO, ImmediateTrace, Trace, number_memory
+from .. import immediate, single
 from ..extras import ArrayExtras
 from .native_code import DIRECTORY, ENTRY, module_text
 from .native_function import ENTRY_OFFSET, FUNCTION_API, has_declared_layout, make_function, vectorcall_offset
@@ -54,8 +61,11 @@ __all__ = [
     "Calls",
     "KeyForm",
     "counts_are_found",
+    "memory_offsets",
     "objects_are_as_expected",
     "possible",
+    "replays_are_possible",
+    "slot_offset",
     "thread_number",
 ]
 
@@ -94,7 +104,7 @@ def possible() -> bool:
         and assumption_holds(
             "arrays keep number of axes, extents, strides, base and dtype in this order behind their data address",
             _CONSEQUENCE,
-            lambda: _memory_offsets() is not None,
+            lambda: memory_offsets() is not None,
         )
     )
 
@@ -125,10 +135,19 @@ def counts_are_found(test: Callable[[], bool]) -> bool:
     )
 
 
+def replays_are_possible(test: Callable[[], object]) -> bool:
+    """Return whether a test finds all attributes that repeated calls of networks need; warn once if not."""
+    return possible() and assumption_holds(
+        "arrays, programs and weak references keep each attribute in a slot of its own",
+        "Python repeats calls of small networks, which takes some microseconds longer",
+        test,
+    )
+
+
 # -- offsets of attributes
 
 
-def _offset(instance: Any, name: str) -> int:
+def slot_offset(instance: Any, name: str) -> int:
     """Return the distance of a slot from the beginning of an object: store an object there and look for its address."""
     value = object()
     before = getattr(instance, name)
@@ -144,20 +163,31 @@ def _offset(instance: Any, name: str) -> int:
 
 def _offsets(array: Any, node: Node, active: Any) -> dict[str, int]:
     trace = Trace()
-    found = {name: _offset(array, f"_{name}") for name in ("trace", "node", "buffer", "extras")}
-    found |= {name: _offset(node, name) for name in ("marked", "kind", "detached", "shape", "dtype", "context")}
-    found |= {name: _offset(node, name) for name in ("operator", "attributes")}
+    found = {name: slot_offset(array, f"_{name}") for name in ("trace", "node", "buffer", "extras")}
+    found |= {name: slot_offset(node, name) for name in ("marked", "kind", "detached", "shape", "dtype", "context")}
+    found |= {name: slot_offset(node, name) for name in ("operator", "attributes")}
     names = ("thread", "scalars", "made", "handles", "prune_at", "bound", "leaves", "slots", "targets", "repeats")
-    found |= {name: _offset(trace, name) for name in names}
+    found |= {name: slot_offset(trace, name) for name in names}
     extras = ArrayExtras()
-    found |= {name: _offset(extras, name) for name in ("variable", "root", "views", "readonly")}
-    found["place"] = _offset(extras, "context")
-    found["attentive"] = _offset(active, "attentive")
+    found |= {name: slot_offset(extras, name) for name in ("variable", "root", "views", "readonly")}
+    found["place"] = slot_offset(extras, "context")
+    found["attentive"] = slot_offset(active, "attentive")
+    found |= _immediate_offsets()
     found["type"] = _type_offset(array)
     found["item"] = tuple.__basicsize__
     found["vectorcall"] = vectorcall_offset(FunctionType)
     found["entry"] = ENTRY_OFFSET
-    return found | (_memory_offsets() or {})
+    return found | (memory_offsets() or {})
+
+
+def _immediate_offsets() -> dict[str, int]:
+    """Return the offsets of attributes that immediate calls read."""
+    found = {name: slot_offset(immediate.Call([], None, 0, False), name) for name in ("number", "direct")}
+    found["sequence"] = slot_offset(ImmediateTrace(), "sequence")
+    found["immediate"] = slot_offset(type(settings.active)(), "immediate")
+    found["on"] = slot_offset(Detection(), "on")
+    found["listeners"] = slot_offset(Signal(), "listeners")
+    return found
 
 
 def _vectorcalls_are_found() -> bool:
@@ -171,7 +201,7 @@ def _vectorcalls_are_found() -> bool:
     return bool(ctypes.c_size_t.from_address(id(thread_number) + offset).value == expected)
 
 
-def _memory_offsets() -> dict[str, int] | None:
+def memory_offsets() -> dict[str, int] | None:
     """Return the offsets of number of axes, extents and dtype in a NumPy array; None if they are not as expected."""
     array = np.empty((3, 5, 7), np.float32)
     start = object.__basicsize__
@@ -180,7 +210,12 @@ def _memory_offsets() -> dict[str, int] | None:
     as_expected = data == array.ctypes.data and axes & 0xFFFFFFFF == 3 and strides == extents + 24 and base == 0
     if not as_expected or dtype != id(array.dtype):
         return None
-    return {"memory_axes": start + 8, "memory_extents": start + 16, "memory_dtype": start + 40}
+    return {
+        "memory_axes": start + 8,
+        "memory_extents": start + 16,
+        "memory_base": start + 32,
+        "memory_dtype": start + 40,
+    }
 
 
 def _type_offset(instance: Any) -> int:
@@ -236,6 +271,19 @@ class Calls:
             ZERO,
             1.0,
             -1.0,
+            ImmediateTrace,
+            detection,
+            PLANNED,
+            EVALUATED,
+            immediate.CALLS,
+            immediate.NUMBERS,
+            immediate.number_beside,
+            single.SINGLES,
+            number_memory,
+            *float_errors.context_variable(),
+            immediate.own_result,
+            list,
+            np.ufunc,
         )
         #: the objects that the code refers to; they live as long as the process, because modules refer to the code
         self._kept: list[Any] = [objects, methods]
@@ -257,6 +305,7 @@ class Calls:
     def _method(self, array_class: type[Any], number: int, entry: BinaryCall) -> Any:
         """Return an entry as a method of a class."""
         words: list[Any] = [id(entry.calls), id(entry.function), int(entry.exchanged), id(entry.extend)]
+        words += (id(entry.declared), id(entry.declared.at_once))
         self._table[ENTRY * number : ENTRY * (number + 1)] = words
         name, function = entry.name, entry.function
         doc = f"{name}($self, other, /)\n--\n\n{function.__doc__ or ''}"
@@ -280,16 +329,11 @@ class Calls:
         definition = self._definition(signature.partition("(")[0], address, flags, f"{signature}\n--\n\n")
         return _new_function(ctypes.byref(definition), None, __name__)
 
-    def function(
-        self,
-        function: Any,
-        calls: dict[Any, Any],
-        key: KeyForm,
-        extend: Callable[[Any], Any],
-        at_once: list[Callable[..., Any]],
-    ) -> Any:
+    def function(self, function: Any, declared: Operator, key: KeyForm, extend: Callable[[Any], Any]) -> Any:
         """Return the machine-code counterpart of the Python function of an operator."""
-        entry = (calls, function, key.arrays, key.template, key.places, extend, at_once)
+        defaults = key.template[key.arrays :]
+        entry: tuple[Any, ...] = (declared.calls, function, key.arrays, key.template, key.places, extend)
+        entry += (declared.at_once, declared, defaults, key.order)
         return make_function(function, self._function, entry)
 
 
@@ -302,6 +346,8 @@ class KeyForm(NamedTuple):
     """The key of a call without arguments; an object that is in no key stands for an argument that must be given."""
     places: dict[str, int]
     """The place of each keyword in the key; -1 - place for numbers, of which 0 is converted to text."""
+    order: tuple[int, ...]
+    """The place of each positional argument in the key, as in ``places``, or ``NO_PLACE``."""
 
 
 class BinaryCall(NamedTuple):
@@ -318,6 +364,7 @@ class BinaryCall(NamedTuple):
     """Whether the first operand is changed."""
     extend: Callable[[Any], Any]
     """Makes the node of a new call, given its key, if the kind of the call is known, and remembers the call."""
+    declared: Operator
 
 
 _new_method = ctypes.pythonapi.PyDescr_NewMethod

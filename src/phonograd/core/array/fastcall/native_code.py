@@ -19,16 +19,17 @@ machine code    its definition in Python
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Callable, Container
 
 from ...lower.ir.function_builder import Index, Value
 from .native_enter import enter_texts, is_recording
-from .native_text import API, CALL_WITH, OBJECTS, Code
+from .native_immediate import immediate_texts
+from .native_text import API, CALL_WITH, NO_PLACE, OBJECTS, Code
 
 __all__ = ["DIRECTORY", "ENTRY", "module_text"]
 
 #: words of an entry of a binary operator
-ENTRY = 4
+ENTRY = 6
 #: entries of the table of recent calls, each of the words (what is called, first node, second node, result)
 _RECENT = 4096
 #: the complaint of checked code
@@ -57,6 +58,7 @@ def module_text(offsets: dict[str, int], entries: int, changing: Container[int])
         _note(offsets),
         _forget(offsets),
         *enter_texts(offsets),
+        *immediate_texts(offsets),
         _living(offsets),
         _look_up(offsets),
         _binary(offsets, "binary", in_place=False),
@@ -211,7 +213,8 @@ def _look_up(offsets: dict[str, int]) -> str:
     """Return the function that gives the node of a binary operator if it was called with two nodes before.
 
     It is also given for a new call whose kind is known. An entry is the words (calls, Python function, whether the
-    operands are exchanged, the function that makes nodes of known kinds).
+    operands are exchanged, the function that makes nodes of known kinds, the operator, a list that is not empty
+    if there are single calls).
     """
     f = Code("look_up", "ptr %record, ptr %first, ptr %second", offsets)
     words = "%record", "%first", "%second"
@@ -252,8 +255,11 @@ def _binary(offsets: dict[str, int], name: str, in_place: bool) -> str:
     It returns a new array, or assigns the result to the first operand.
     """
     f = Code(name, "ptr %record, ptr %self, ptr %other", offsets)
+    f.leave_unless(_nothing_is_immediate(f), "immediate")
     trace = f.call("trace_here")
     f.leave_if_null(trace, "slow")
+    if not in_place:
+        _compute_at_once(f, f.load_word("%record", "5", "ptr"), "compute_binary", "ptr %record, ptr %self, ptr %other")
     exchanged = f.assign(f"icmp ne i64 {f.load_word('%record', '2')}, 0")
     # of two arrays, the first one is entered first
     f.leave_if(f.assign(f"and i1 {exchanged}, {f.is_array(f.field('%other', 'type'))}"), "slow")
@@ -271,10 +277,20 @@ def _binary(offsets: dict[str, int], name: str, in_place: bool) -> str:
     )
     f.leave_if_null(result, "slow")
     f.give(result)
+    f.label("immediate")
+    if in_place:
+        f.line("br label %slow")
+    else:
+        _compute_immediately(f, "compute_binary", "ptr %record, ptr %self, ptr %other")
     f.pass_errors_on("slow")
     function = f.load_word("%record", "1", "ptr")
     f.give(f.api(CALL_WITH, f"ptr {function}, ptr %self, ptr %other, ptr null", "error"))
     return f.text()
+
+
+def _nothing_is_immediate(f: Code) -> str:
+    """Return whether there is no immediate trace, an ``i1``."""
+    return f.is_equal(f.assign("load ptr, ptr @immediate, align 8"), "null")
 
 
 def _binary_number(number: int, name: str) -> str:
@@ -290,7 +306,7 @@ class _Key:
     """Writes the code that fills the key of a call, which is dropped (at the label ``drop``) where it cannot be."""
 
     def __init__(
-        self, f: Code, key: str, trace: str, arrays: str, template: str, places: str, last: str, kind: str
+        self, f: Code, key: str, trace: str, arrays: str, template: str, places: str, order: str, last: str, kind: str
     ) -> None:
         self._f = f
         self._last = last
@@ -300,6 +316,7 @@ class _Key:
         self._arrays = arrays
         self._template = template
         self._places = places
+        self._order = order
 
     def _put(self, index: Index, value: str) -> tuple[()]:
         self._f.api("Py_IncRef", f"ptr {value}")
@@ -329,7 +346,20 @@ class _Key:
 
     def positional(self, index: Index, _: list[Value]) -> tuple[()]:
         """Write the place of a positional argument."""
-        return self._put_array(index, self._f.load_word("%arguments", index, "ptr"))
+        f = self._f
+        value = f.load_word("%arguments", index, "ptr")
+
+        def parameter() -> tuple[()]:
+            number = f.number(f.item(self._order, index), "drop")
+            # Python converts those that have no place
+            f.leave_if(f.assign(f"icmp eq i64 {number}, {NO_PLACE}"), "drop")
+            real = f.assign(f"icmp slt i64 {number}, 0")
+            f.choose(real, lambda: self._put_number(index, value), lambda: self._put(index, value))
+            return ()
+
+        among = f.assign(f"icmp slt i64 {index}, {self._arrays}")
+        f.choose(among, lambda: self._put_array(index, value), parameter)
+        return ()
 
     def keyword(self, index: Index, _: list[Value]) -> tuple[()]:
         """Write the place of an argument that was given by name."""
@@ -345,48 +375,58 @@ class _Key:
             f.line(f"store i64 {number}, ptr {self._last}, align 8")
             return self._put_array(number, value)
 
+        def once(put: Callable[[Index, str], tuple[()]], number: Index) -> tuple[()]:
+            # Python complains about a parameter that was given by position, too
+            f.leave_if(f.assign(f"icmp slt i64 {number}, %count"), "drop")
+            return put(number, value)
+
         def parameter() -> tuple[()]:
             among = f.assign(f"icmp slt i64 {number}, {self._arrays}")
-            f.choose(among, array, lambda: self._put(number, value))
+            f.choose(among, array, lambda: once(self._put, number))
             return ()
 
         real = f.assign(f"icmp slt i64 {number}, 0")
-        f.choose(real, lambda: self._put_number(f.minus("-1", number), value), parameter)
+        f.choose(real, lambda: once(self._put_number, f.minus("-1", number)), parameter)
         return ()
 
 
-def _compute_at_once(f: Code, at_once: str) -> None:
-    """Write the call of the function that computes single calls, if the list has one; go on if it returns None."""
+def _compute_at_once(f: Code, at_once: str, name: str, given: str) -> None:
+    """Write the computation of a single call, if there are some; go on with the label ``node`` if it is none."""
     some = f.assign(f"icmp sgt i64 {f.api('PyList_Size', f'ptr {at_once}', 'error')}, 0")
     f.line(f"br i1 {some}, label %at_once, label %node")
     f.label("at_once")
-    f.leave_if_null(f.call("trace_here"), "slow")
-    f.leave_if(is_recording(f, "error"), "node")
-    # the list may be emptied meanwhile
-    computing = f.api("PyList_GetItem", f"ptr {at_once}, i64 0", "error")
-    f.api("Py_IncRef", f"ptr {computing}")
-    computed = f.call_on(computing, "ptr %arguments, i64 %count, ptr %names")
-    f.release(computing)
-    f.leave_if_null(computed, "error")
-    f.leave_if(f.same(computed, "none"), "declined")
+    f.leave_if_null(f.call("is_quiet"), "node")
+    computed = f.assign(f"call ptr @{name}(ptr null, ptr {f.object('single_calls')}, {given})")
+    f.leave_if_null(computed, "declined")
     f.give(computed)
     f.label("declined")
-    f.release(computed)
+    f.leave_if_error("error")
     f.line("br label %node")
     f.label("node")
 
 
+def _compute_immediately(f: Code, name: str, given: str) -> None:
+    """Write the computation of a call while a trace is immediate; go to the label ``slow`` if Python has to decide."""
+    trace = f.call("immediate_here")
+    f.leave_if_null(trace, "slow")
+    computed = f.assign(f"call ptr @{name}(ptr {trace}, ptr {f.object('immediate_calls')}, {given})")
+    f.leave_if_null(computed, "slow")
+    f.give(computed)
+
+
 def _call(offsets: dict[str, int]) -> str:
-    """Return the function of an operator called by name, with arrays first and parameters by keyword.
+    """Return the function of an operator called by name, with arrays first, and parameters by position or keyword.
 
     Its entry is the tuple (calls, Python function, number of arrays, template of the key, places of keywords in
-    the key, function that makes nodes of known kinds, list of the function that computes single calls). The place of a
-    number is given as -1 - place: Python makes the key if the number is 0, because 0.0 and -0.0 are equal, but
-    different arguments. Keywords that Python has to convert are missing among the places.
+    the key, function that makes nodes of known kinds, list that is not empty if there are single calls, operator, key
+    of the parameters if none is given, places of positional arguments). The place of a number is given as -1 - place:
+    Python makes the key if the number is 0, because 0.0 and -0.0 are equal, but different arguments. Keywords that
+    Python has to convert are missing among the places, and ``NO_PLACE`` among those of positional arguments.
     """
     f = Code("call", "ptr %self, ptr %arguments, i64 %given, ptr %names", offsets)
     entry = f.field("%self", "entry")
     calls, function, arrays, template, places, extend, at_once = [f.item(entry, str(k)) for k in range(7)]
+    order = f.item(entry, "9")
     # PY_VECTORCALL_ARGUMENTS_OFFSET is the highest bit
     f.line(f"%count = and i64 %given, {(1 << 63) - 1}")
     cell, kind = f.assign("alloca i64, align 8"), f.assign("alloca ptr, align 8")
@@ -394,7 +434,7 @@ def _call(offsets: dict[str, int]) -> str:
     length = f.api("PyTuple_Size", f"ptr {template}", "error")
     f.line(f"store ptr {f.object('array')}, ptr {kind}, align 8")
     most = f.number(arrays, "error")
-    f.leave_if(f.assign(f"icmp sgt i64 %count, {most}"), "slow")
+    f.leave_if(f.assign(f"icmp sgt i64 %count, {length}"), "slow")
     f.line(f"store i64 0, ptr {cell}, align 8")
     f.line(f"br i1 {f.assign('icmp eq ptr %names, null')}, label %counted, label %named")
     f.label("named")
@@ -403,7 +443,10 @@ def _call(offsets: dict[str, int]) -> str:
     f.label("counted")
     named = f.assign(f"load i64, ptr {cell}, align 8")
     f.leave_if(f.assign(f"icmp eq i64 {f.plus('%count', named)}, 0"), "slow")
-    _compute_at_once(f, at_once)
+    f.leave_unless(_nothing_is_immediate(f), "immediate")
+    f.leave_if_null(f.call("trace_here"), "slow")
+    given = f"ptr %self, ptr %arguments, i64 %count, ptr %names, i64 {named}"
+    _compute_at_once(f, at_once, "compute_call", given)
     # any Python code may have run
     trace = f.call("trace_here")
     f.leave_if_null(trace, "slow")
@@ -421,7 +464,7 @@ def _call(offsets: dict[str, int]) -> str:
     f.label("look")
     key = f.api("PyTuple_New", f"i64 {length}", "error")
     f.line(f"store i64 {f.minus('%count', '1')}, ptr {cell}, align 8")
-    filling = _Key(f, key, trace, most, template, places, cell, kind)
+    filling = _Key(f, key, trace, most, template, places, order, cell, kind)
     # a template has no empty places, so that a key can be dropped at any time
     f.loop("0", length, "1", (), filling.default)
     f.loop("0", "%count", "1", (), filling.positional)
@@ -445,11 +488,10 @@ def _call(offsets: dict[str, int]) -> str:
     result = f.call("new_result", trace, found, array_class)
     f.leave_if_null(result, "slow")
     f.give(result)
+    f.label("immediate")
+    _compute_immediately(f, "compute_call", given)
     f.label("unhashable")
-    # a list among the parameters has no hash: Python converts it
-    matches = f.api("PyErr_ExceptionMatches", f"ptr {f.object('type_error')}")
-    f.leave_if(f.assign(f"icmp eq i32 {matches}, 0"), "drop")
-    f.api("PyErr_Clear")
+    f.clear_type_error()
     f.line("br label %drop")
     f.label("drop")
     f.release(key)

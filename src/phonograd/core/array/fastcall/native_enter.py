@@ -37,7 +37,7 @@ from ...ops.math.structural import LATEST
 from ...trace.flags import RECORDING
 from .native_text import CALL_WITH, Code
 
-__all__ = ["enter_texts", "is_recording"]
+__all__ = ["enter_texts", "is_of_this_thread", "is_recording"]
 
 #: Py_EQ
 _EQUAL = 2
@@ -48,7 +48,8 @@ def enter_texts(offsets: dict[str, int]) -> list[str]:
     writers: tuple[Callable[[dict[str, int]], str], ...]
     writers = (_trace_here, _make_current, _new_leaf, _bind, _slot, _variable, _own_node, _enter, _number_key, _operand)
     writers += (_is_plain, _hold, _assign, _change, _write, _settle)
-    return ["@current = internal global ptr null, align 8", *[write(offsets) for write in writers]]
+    traces = [f"@{name} = internal global ptr null, align 8" for name in ("current", "immediate")]
+    return [*traces, *[write(offsets) for write in writers]]
 
 
 def _trace_here(offsets: dict[str, int]) -> str:
@@ -57,24 +58,34 @@ def _trace_here(offsets: dict[str, int]) -> str:
     f.leave_unless(f.same(f.field(f.object("active"), "attentive"), "false"), "other")
     trace = f.assign("load ptr, ptr @current, align 8")
     f.leave_if_null(trace, "other")
-    thread = f.field(trace, "thread")
-    f.leave_if(f.same(thread, "none"), "other")
-    here = f.api("PyThreadState_GetID", f"ptr {f.api('PyThreadState_Get')}")
-    f.leave_unless(f.assign(f"icmp eq i64 {f.number(thread, 'other')}, {here}"), "other")
+    f.leave_unless(is_of_this_thread(f, trace, "other"), "other")
     f.give(trace)
     f.end("other", "null")
     return f.text()
 
 
+def is_of_this_thread(f: Code, trace: str, target: str) -> str:
+    """Return whether a trace is that of this thread, an ``i1``; jump to a label if it has no thread."""
+    thread = f.field(trace, "thread")
+    f.leave_if(f.same(thread, "none"), target)
+    here = f.api("PyThreadState_GetID", f"ptr {f.api('PyThreadState_Get')}")
+    return f.assign(f"icmp eq i64 {f.number(thread, target)}, {here}")
+
+
 def _make_current(offsets: dict[str, int]) -> str:
-    """Return the function that keeps the current trace of a thread, or None, in the place of the one before."""
+    """Return the function that keeps the current trace of a thread, or None, in the place of the one before.
+
+    Calls add nodes to ``current``; those of ``immediate`` are computed (:mod:`.native_immediate`).
+    """
     f = Code("make_current", "ptr %self, ptr %trace", offsets)
-    before = f.assign("load ptr, ptr @current, align 8")
+    before = [f.assign(f"load ptr, ptr @{name}, align 8") for name in ("current", "immediate")]
     trace = f.assign(f"select i1 {f.same('%trace', 'none')}, ptr null, ptr %trace")
+    is_immediate = f.same(f.field("%trace", "type"), "immediate_trace")
     # for null nothing happens
     f.api("Py_IncRef", f"ptr {trace}")
-    f.line(f"store ptr {trace}, ptr @current, align 8")
-    f.release(before)
+    f.line(f"store ptr {f.assign(f'select i1 {is_immediate}, ptr null, ptr {trace}')}, ptr @current, align 8")
+    f.line(f"store ptr {f.assign(f'select i1 {is_immediate}, ptr {trace}, ptr null')}, ptr @immediate, align 8")
+    f.release(*before)
     f.give_back("none")
     return f.text()
 
@@ -219,7 +230,7 @@ def _enter(offsets: dict[str, int]) -> str:
 def _operand(offsets: dict[str, int]) -> str:
     """Return the function that gives the node of the operand beside an array of some dtype: an array, or a number.
 
-    Python binds a number that was never used beside this dtype, and all numbers beside integers.
+    Python converts a number that was not used beside this dtype of late, and binds all numbers beside integers.
     """
     f = Code("operand", "ptr %trace, ptr %own, ptr %other", offsets)
     kind = f.field("%other", "type")
@@ -236,10 +247,20 @@ def _operand(offsets: dict[str, int]) -> str:
     f.release(key)
     f.give(known)
     f.label("new")
-    memory = f.api("PyDict_GetItemWithError", f"ptr {f.object('numbers')}, ptr {key}", "drop")
-    f.leave_if_null(memory, "drop")
     f.leave_unless(f.same(f.field("%own", "context"), "cpu"), "drop")
-    node = f.call("new_leaf", "%trace", memory)
+    cell = f.assign("alloca ptr, align 8")
+    memory = f.api("PyDict_GetItemWithError", f"ptr {f.object('numbers')}, ptr {key}", "drop")
+    f.line(f"store ptr {memory}, ptr {cell}, align 8")
+    f.leave_unless(f.is_equal(memory, "null"), "converted")
+    given = ", ".join([f"ptr {word}" for word in ("%other", f.field("%own", "dtype"), key)])
+    made = f.api(CALL_WITH, f"ptr {f.object('number_memory')}, {given}, ptr null", "drop")
+    # the numbers that are remembered hold it
+    f.release(made)
+    f.leave_if(f.same(made, "none"), "drop")
+    f.line(f"store ptr {made}, ptr {cell}, align 8")
+    f.line("br label %converted")
+    f.label("converted")
+    node = f.call("new_leaf", "%trace", f.assign(f"load ptr, ptr {cell}, align 8"))
     f.leave_if_null(node, "drop")
     f.insert(scalars, key, node, "drop")
     f.release(key)

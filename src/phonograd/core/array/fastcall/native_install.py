@@ -32,6 +32,7 @@ from .native_call import (
     possible,
     thread_number,
 )
+from .native_text import NO_PLACE
 
 __all__ = ["install", "prepare"]
 
@@ -79,7 +80,15 @@ def _methods(array_class: type[Any]) -> list[BinaryCall]:
     """Return the methods of binary operators that a class defines."""
     own = [(name, value, getattr(value, "facts", None)) for name, value in vars(array_class).items()]
     return [
-        BinaryCall(name, facts.declared.calls, function, facts.reflected, facts.in_place, _extender(facts.declared, 2))
+        BinaryCall(
+            name,
+            facts.declared.calls,
+            function,
+            facts.reflected,
+            facts.in_place,
+            _extender(facts.declared, 2),
+            facts.declared,
+        )
         for name, function, facts in own
         if isinstance(facts, BinaryMethod)
     ]
@@ -110,7 +119,7 @@ class _Functions:
             function = call.python_function_of(declared, name)
             form = _form(declared)
             extend = _extender(declared, form.arrays)
-            found = self._calls.function(function, declared.calls, form, extend, declared.at_once)
+            found = self._calls.function(function, declared, form, extend)
             found = self._made.setdefault((declared, name), found)
         return found
 
@@ -161,4 +170,5 @@ def _form(declared: Operator) -> KeyForm:
             places[parameter.name] = -1 - place
         elif parameter.kind != "Floats":
             places[parameter.name] = place
-    return KeyForm(len(inputs), tuple(template), places)
+    names = [*inputs, *[parameter.name for parameter in parameters]]
+    return KeyForm(len(inputs), tuple(template), places, tuple([places.get(name, NO_PLACE) for name in names]))

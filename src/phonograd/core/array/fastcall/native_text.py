@@ -11,9 +11,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ...lower.ir.function_builder import FunctionBuilder, Index
-from ...run.background import rest
 
-__all__ = ["API", "CALL_WITH", "OBJECTS", "Code"]
+__all__ = ["API", "CALL_WITH", "NO_PLACE", "OBJECTS", "Code"]
 
 #: how functions of Python's C interface report an error: not at all, by null, by a number below 0, by a number other
 #: than 0; or by a value that has a meaning as well (no such key, the number -1), so that the code asks for the error
@@ -44,14 +43,19 @@ _FUNCTIONS = {
     "PyLong_FromLongLong": _Function("ptr", _NULL),
     "PyLong_FromVoidPtr": _Function("ptr", _NULL),
     "PyContextVar_Get": _Function("i32", _NEGATIVE),
+    "PyContextVar_Set": _Function("ptr", _NULL),
+    "PyContextVar_Reset": _Function("i32", _NONZERO),
     "PyThreadState_Get": _Function("ptr", _NEVER),
     "PyThreadState_GetID": _Function("i64", _NEVER),
     "PyType_GenericAlloc": _Function("ptr", _NULL),
     "PyObject_CallFunctionObjArgs": _Function("ptr", _NULL),
     "PyObject_CallNoArgs": _Function("ptr", _NULL),
+    "PyObject_Vectorcall": _Function("ptr", _NULL),
     "PyObject_IsTrue": _Function("i32", _NEGATIVE),
     "PyObject_RichCompareBool": _Function("i32", _NEGATIVE),
     "PyErr_Clear": _Function("void", _NEVER),
+    "PyErr_Fetch": _Function("void", _NEVER),
+    "PyErr_Restore": _Function("void", _NEVER),
     "PyErr_ExceptionMatches": _Function("i32", _NEVER),
     "PyErr_Occurred": _Function("ptr", _NEVER),
     "Py_FatalError": _Function("void", _NEVER),
@@ -87,11 +91,27 @@ OBJECTS = (
     "zero",
     "plus_one",
     "minus_one",
+    "immediate_trace",
+    "detection",
+    "planned",
+    "evaluated",
+    "immediate_calls",
+    "immediate_numbers",
+    "number_beside",
+    "single_calls",
+    "number_memory",
+    "float_errors",
+    "ignored_errors",
+    "own",
+    "list",
+    "ufunc",
 )
 
 #: functions with any number of arguments: the types of those that are always there
 _VARIADIC = {"PyTuple_Pack": "(i64, ...) ", "PyObject_CallFunctionObjArgs": "(ptr, ...) "}
 CALL_WITH = "PyObject_CallFunctionObjArgs"
+#: the place of a positional argument that Python has to convert
+NO_PLACE = 1 << 20
 
 
 class Code(FunctionBuilder):
@@ -103,7 +123,6 @@ class Code(FunctionBuilder):
     """
 
     def __init__(self, name: str, arguments: str, offsets: dict[str, int]) -> None:
-        rest()
         super().__init__(name, arguments, "ptr", internal=True)
         self._offsets = offsets
 
@@ -216,6 +235,21 @@ class Code(FunctionBuilder):
     def insert(self, table: str, key: str, value: str, target: str) -> None:
         """Set an item of a dictionary; jump to a label if that fails."""
         self.api("PyDict_SetItem", f"ptr {table}, ptr {key}, ptr {value}", target)
+
+    def put_item(self, row: str, index: Index, value: str, target: str) -> None:
+        """Let an item of a new tuple refer to an object; jump to a label if that fails."""
+        self.api("Py_IncRef", f"ptr {value}")
+        # the tuple takes the reference, also if that fails
+        self.api("PyTuple_SetItem", f"ptr {row}, i64 {index}, ptr {value}", target)
+
+    def hold(self, value: str) -> None:
+        """Take one more reference to an object."""
+        self.api("Py_IncRef", f"ptr {value}")
+
+    def clear_type_error(self) -> None:
+        """Clear the error of an object without a hash, such as a list among the parameters: Python converts it."""
+        matches = self.api("PyErr_ExceptionMatches", f"ptr {self.object('type_error')}")
+        self.when(self.assign(f"icmp ne i32 {matches}, 0"), lambda: (self.api("PyErr_Clear"), None)[1])
 
     def release(self, *values: str) -> None:
         """Give up references to objects; for null nothing happens."""

@@ -28,6 +28,8 @@ They share these parts:
 ``winograd_transforms``        transforms of tiles, and bounds of their rounding errors
 ``winograd_channels_last``     images to channels-last layout and back
 ``depthwise``                  direct convolutions of 3 by 3 kernels that read images in place
+``depthwise_data_grad``        their data gradient with stride 2
+``depthwise_weight_grad``      their weight gradient
 ``subsample``                  images of the elements that a kernel of one element with a stride reads
 ``plan``, ``*_plan``           from shapes to launches
 =============================  ======================================================================================

@@ -17,7 +17,7 @@ from ..epilogue import COLUMN, Epilogue, Finish, entry
 from ..launch import Words
 from ..routine import Routine, module
 
-__all__ = ["DEPTHWISE", "SIDE", "DepthwiseConvolution"]
+__all__ = ["DEPTHWISE", "SIDE", "DepthwiseConvolution", "ImageLines", "begins_of"]
 
 #: width and height of the kernel
 SIDE = 3
@@ -73,6 +73,45 @@ class DepthwiseConvolution:
         return _Image(self, f"{name}_image").routine, e
 
 
+def begins_of(e: Routine, stride: int) -> list[int]:
+    """Return where the vectors begin that are loaded for the taps of a line of the kernel."""
+    # with stride 2, two vectors hold the first two taps, and two others the third one
+    return list(range(SIDE)) if stride == 1 else [0, e.lanes, 2, e.lanes + 2]
+
+
+class ImageLines:
+    """Writes the loads of lines of an image for a vector of outputs; elements beyond borders are zeros.
+
+    ``number`` has the words of the table, ``x`` is the first output. All elements that an inner vector reads exist.
+    """
+
+    def __init__(
+        self, e: Routine, number: dict[str, Index], stride: int, x: Index, is_inner: bool, image: str = "%image"
+    ) -> None:
+        self._e, self._number, self._stride, self._image = e, number, stride, image
+        self._start = e.minus(e.times(x, str(stride)), number["pad_x"])
+        self._places = [e.plus(self._start, str(begin)) for begin in begins_of(e, stride)]
+        self._masks = [] if is_inner else [inside_mask(e, place, number["extent_x"]) for place in self._places]
+
+    def load(self, index: Index, is_there: bool = False) -> list[Value]:
+        """Return the vectors of a line of data for the taps of a line of the kernel; outside, zeros."""
+        e, number = self._e, self._number
+        y = e.minus(index, number["pad_y"])
+        line = e.at(self._image, e.times(y, number["extent_x"]))
+
+        def load() -> list[Value]:
+            vectors = [e.get(line, place) for place in self._places] if not self._masks else []
+            vectors += [e.get_where(line, mask, place) for mask, place in zip(self._masks, self._places)]
+            # the next image follows in memory
+            soon = e.at(line, number["pixels"], self._start)
+            e.line(f"call void @llvm.prefetch.p0(ptr {soon}, i32 0, i32 2, i32 1)")
+            return vectors if self._stride == 1 else [*sort(e, vectors[:2]), sort(e, vectors[2:])[0]]
+
+        if is_there:
+            return load()
+        return e.choose(e.test("ult", y, number["extent_y"]), load, lambda: [e.zeros()] * SIDE)
+
+
 class _Image:
     """Writes the routine for one image."""
 
@@ -91,8 +130,7 @@ class _Image:
         if kernel.flipped:
             taps.reverse()
         self.weights = [taps[line * SIDE : (line + 1) * SIDE] for line in range(SIDE)]
-        # with stride 2, two vectors hold the first two taps, and two others the third one
-        self.begins = list(range(SIDE)) if self.stride == 1 else [0, e.lanes, 2, e.lanes + 2]
+        self.begins = begins_of(e, self.stride)
         # for so many lines of outputs, the lines of data from the second or third one on exist
         beyond = e.minus(e.plus(number["extent_y"], number["pad_y"]), str(SIDE - 1))
         inside = e.quotient(e.plus(e.most(beyond, "0"), str(self.stride - 1)), str(self.stride))
@@ -112,27 +150,9 @@ class _Image:
     def _column(self, x: Index, is_whole: bool = True, is_inner: bool = False) -> None:
         """Write the sums of a vector of outputs on each line; all elements that an inner one reads exist."""
         e, number = self.routine, self.number
-        start = e.minus(e.times(x, str(self.stride)), number["pad_x"])
-        places = [e.plus(start, str(begin)) for begin in self.begins]
-        masks = [] if is_inner else [inside_mask(e, place, number["extent_x"]) for place in places]
+        lines = ImageLines(e, number, self.stride, x, is_inner)
         written = e.below(e.minus(number["count_x"], x))
-
-        def line_of(index: Index, is_there: bool = False) -> list[Value]:
-            """Return the vectors of a line of data for the taps of a line of the kernel; outside, zeros."""
-            y = e.minus(index, number["pad_y"])
-            line = e.at("%image", e.times(y, number["extent_x"]))
-
-            def load() -> list[Value]:
-                vectors = [e.get(line, place) for place in places] if is_inner else []
-                vectors += [e.get_where(line, mask, place) for mask, place in zip(masks, places)]
-                # the next image follows in memory
-                soon = e.at(line, number["pixels"], start)
-                e.line(f"call void @llvm.prefetch.p0(ptr {soon}, i32 0, i32 2, i32 1)")
-                return vectors if self.stride == 1 else [*sort(e, vectors[:2]), sort(e, vectors[2:])[0]]
-
-            if is_there:
-                return load()
-            return e.choose(e.test("ult", y, number["extent_y"]), load, lambda: [e.zeros()] * SIDE)
+        line_of = lines.load
 
         def next_line(index: Index, sums: list[Value], is_there: bool) -> list[Value]:
             vectors = line_of(e.plus(index, str(SIDE - 1)), is_there)

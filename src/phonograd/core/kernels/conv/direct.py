@@ -87,17 +87,26 @@ class DirectConvolution:
         e = boxes.e
         data, weight, out = [DIRECT.pointer(e, operand) for operand in ("data", "weight", "out")]
         group_stride, filter_stride = DIRECT.index(e, "weight_group"), DIRECT.index(e, "weight_filter")
+        lines_of_boxes = e.times(boxes["grid_z"], boxes["grid_y"])
+        is_one_box = e.test("eq", e.times(lines_of_boxes, boxes["grid_x"]), "1")
+        is_one_column = e.select_index(e.test("eq", boxes["grid_x"], "1"), "1", "0")
 
         def item(index: Index, slot: str) -> None:
             image = e.at(data, e.times(index, e.times(boxes["channels"], boxes["pixels"])))
             target = e.at(out, e.times(index, e.times(boxes["filters"], boxes["windows"])))
             _, group = e.split(index, boxes["groups"])
             numbers = e.at(weight, e.times(group, group_stride))
+            # what is stored beyond the end of a line is overwritten by lines that are computed after it: those of the
+            # same image, and of all images of the range if each is one box
+            images = e.times(e.minus("%hi", index), boxes["filters"])
 
             def box(start: Index, sizes: list[Index]) -> None:
                 def one(number: Index) -> None:
-                    place = e.at(target, e.times(number, boxes["windows"]), start)
-                    self._filter(boxes, place, slot, e.at(numbers, e.times(number, filter_stride)), sizes)
+                    first = e.times(number, boxes["windows"])
+                    later = e.select_index(is_one_box, e.minus(images, number), is_one_column)
+                    limit = e.minus(e.times(later, boxes["windows"]), start)
+                    weights = e.at(numbers, e.times(number, filter_stride))
+                    self._filter(boxes, e.at(target, first, start), slot, weights, sizes, limit)
 
                 e.for_each("0", boxes["filters"], one)
 
@@ -107,8 +116,11 @@ class DirectConvolution:
         filling = fill(f"{name}_fill", self.lanes, self.dtype, DIRECT, self.x_stride)
         return module(filling, self._lines(f"{name}_lines", self.lines), self._lines(f"{name}_line", 1), e)
 
-    def _filter(self, boxes: _Boxes, target: str, frame: str, numbers: str, sizes: list[Index]) -> None:
-        """Write the sums of one filter for a box, some lines at a time."""
+    def _filter(self, boxes: _Boxes, target: str, frame: str, numbers: str, sizes: list[Index], limit: Index) -> None:
+        """Write the sums of one filter for a box, some lines at a time.
+
+        Lines may store up to the limit from the target on, in elements.
+        """
         e = boxes.e
         depth, height, width = sizes
         taps = e.times(boxes["channels"], boxes["taps"])
@@ -117,12 +129,13 @@ class DirectConvolution:
         def plane(z: Index) -> None:
             def some(routine: str) -> Callable[[Index], None]:
                 def lines(y: Index) -> None:
-                    place = e.at(target, e.times(e.plus(e.times(z, height), y), width))
+                    begin = e.times(e.plus(e.times(z, height), y), width)
+                    place = e.at(target, begin)
                     seen = e.at(frame, e.times(z, boxes["plane"]), e.times(y, boxes["line"]))
                     e.invoke(
                         f"{boxes.name}_{routine}",
                         *(f"ptr {place}", f"ptr {seen}", f"ptr {numbers}", f"ptr {DIRECT.tail(e)}", f"i64 {taps}"),
-                        *(f"i64 {width}", f"i64 {boxes['line']}"),
+                        *(f"i64 {width}", f"i64 {boxes['line']}", f"i64 {e.minus(limit, begin)}"),
                     )
 
                 return lines
@@ -136,7 +149,7 @@ class DirectConvolution:
         """Return the routine that sums up some adjacent lines of windows."""
         arguments = (
             "ptr noalias %target, ptr noalias %frame, ptr noalias %weight, ptr noalias %places, i64 %taps, "
-            "i64 %width, i64 %line"
+            "i64 %width, i64 %line, i64 %limit"
         )
         e = Routine(name, self.lanes, self.dtype, arguments, inner=True)
         last, mask = e.tail("%width")
@@ -161,9 +174,19 @@ class DirectConvolution:
             for line, value in enumerate(sums(index)):
                 e.store("%target", e.plus(index, e.times(str(line), "%width")), value)
 
-        e.for_each("0", last, vector, str(self.lanes))
+        def end(line: int, value: Value) -> None:
+            place = e.plus(last, e.times(str(line), "%width"))
+            # masked stores take ten times as long
+            e.when(
+                e.test("sle", e.plus(place, str(self.lanes)), "%limit"),
+                lambda: e.store("%target", place, value),
+                lambda: e.store_where("%target", place, value, mask),
+            )
+
+        # first the ends of lines, which store beyond them
         for line, value in enumerate(sums(last)):
-            e.store_where("%target", e.plus(last, e.times(str(line), "%width")), value, mask)
+            end(line, value)
+        e.for_each("0", last, vector, str(self.lanes))
         return e
 
 

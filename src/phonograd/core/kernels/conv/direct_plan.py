@@ -11,6 +11,8 @@ from ..scratch import Scratch
 from ..target import Machine
 from .adjoint import adjoint_values, known_taps, line_buffer
 from .depthwise import DEPTHWISE, SIDE, DepthwiseConvolution
+from .depthwise_data_grad import DepthwiseDataGrad
+from .depthwise_weight_grad import DEPTHWISE_SUMS, DepthwiseWeightGrad
 from .direct import DIRECT, SPREAD, SUMS, TOTALS, AddLanes, DirectConvolution, DirectDataGrad, DirectWeightGrad
 from .geometry import Frame, Geometry, box_of, evenly, round_up, steps_of
 from .padding import frame_values
@@ -25,8 +27,8 @@ _CHUNK_ELEMENTS = 1 << 14
 _TAPS = 8
 #: numbers of lines whose sums are computed at once, and taps for which kernels are specialized: 3 by 3
 _LINES, _MOST_KNOWN_TAPS = (7, 8, 6, 5, 4), 9
-#: parts of the images with sums of their own
-_PARTS = 16
+#: parts of the images with sums of their own if there are fewer groups than that; else, images of a part
+_PARTS, _PART_IMAGES = 16, 8
 
 Values = dict[str, int | Reference]
 
@@ -47,6 +49,11 @@ def forward(machine: Machine, slots: int, shape: Geometry, dtype: DType) -> Plan
 
 def data_grad(machine: Machine, slots: int, shape: Geometry, dtype: DType) -> Plan:
     """Return the plan of the data gradient."""
+    if _reads_in_place(shape) and shape.stride[1:] == (2, 2) and shape.pad[1:] == (1, 1):
+        values: Values = {**_plane_sizes(shape), "weight_group": shape.taps, "data": Reference("out_grad")}
+        kernel = DepthwiseDataGrad(dtype, machine.lanes(dtype))
+        items = shape.batch * shape.groups
+        return Plan((Launch(kernel, DEPTHWISE.fill(values), items, _chunk(shape), shape.work),))
     borders = [gap * (width - 1) - pad for gap, width, pad in zip(shape.dilate, shape.kernel, shape.pad)]
     if any([step > 1 for step in shape.stride]) or min(borders) < 0:
         return _strided_data_grad(machine, slots, shape, dtype)
@@ -96,13 +103,17 @@ def _reads_in_place(shape: Geometry) -> bool:
 
 
 def _depthwise(lanes: int, shape: Geometry, dtype: DType, operand: str, weight_group: int, flipped: bool) -> Plan:
-    values: Values = {"groups": shape.groups, "pixels": shape.pixels, "windows": shape.windows}
-    for name, numbers in (("extent", shape.extent), ("count", shape.counts), ("pad", shape.pad)):
-        values.update({f"{name}_y": numbers[1], f"{name}_x": numbers[2]})
-    values.update(weight_group=weight_group, data=Reference(operand))
+    values = {**_plane_sizes(shape), "weight_group": weight_group, "data": Reference(operand)}
     kernel = DepthwiseConvolution(dtype, lanes, shape.stride[2], flipped)
     items = shape.batch * shape.groups
     return Plan((Launch(kernel, DEPTHWISE.fill(values), items, _chunk(shape), shape.work),))
+
+
+def _plane_sizes(shape: Geometry) -> Values:
+    values: Values = {"groups": shape.groups, "pixels": shape.pixels, "windows": shape.windows}
+    for name, numbers in (("extent", shape.extent), ("count", shape.counts), ("pad", shape.pad)):
+        values.update({f"{name}_y": numbers[1], f"{name}_x": numbers[2]})
+    return values
 
 
 def _lines(height: int) -> int:
@@ -129,13 +140,20 @@ def _strided_data_grad(machine: Machine, slots: int, shape: Geometry, dtype: DTy
 def weight_grad(machine: Machine, slots: int, shape: Geometry, dtype: DType) -> Plan:
     """Return the plan of the weight gradient."""
     lanes, size = machine.lanes(dtype), dtype.itemsize
-    values, frame, elements = _frames(shape, lanes, size)
     taps = shape.channels * shape.taps
     count = shape.groups * shape.filters * taps
-    image_block = max(1, -(-shape.batch // _PARTS))
+    image_block = max(1, min(shape.batch, _PART_IMAGES if shape.groups >= _PARTS else -(-shape.batch // _PARTS)))
     parts = max(1, -(-shape.batch // image_block))
     scratch = Scratch(slots)
     sums = scratch.reserve(parts * count * lanes * size)
+    totals = Launch(AddLanes(dtype, lanes), TOTALS.fill({"parts": parts, "count": count, "sums": sums}), count, 256)
+    chunk = max(1, _chunk(shape) // image_block)
+    if _reads_in_place(shape):
+        values = {**_plane_sizes(shape), "batch": shape.batch, "image_block": image_block, "sums": sums}
+        in_place = DepthwiseWeightGrad(dtype, lanes, shape.stride[2])
+        adding = Launch(in_place, DEPTHWISE_SUMS.fill(values), parts * shape.groups, chunk, shape.work)
+        return Plan((adding, totals), scratch.size)
+    values, frame, elements = _frames(shape, lanes, size)
     values.update(scratch.slots(elements * size), sums=sums, batch=shape.batch, image_block=image_block)
     places = [
         word
@@ -146,8 +164,8 @@ def weight_grad(machine: Machine, slots: int, shape: Geometry, dtype: DType) -> 
     kernel = DirectWeightGrad(dtype, lanes, specialized_stride(shape.stride[2]), evenly(taps, _TAPS))
     launches = (
         scratch.clear(),
-        Launch(kernel, SUMS.fill(values, places), parts * shape.groups, _chunk(shape), shape.work),
-        Launch(AddLanes(dtype, lanes), TOTALS.fill({"parts": parts, "count": count, "sums": sums}), count, 256),
+        Launch(kernel, SUMS.fill(values, places), parts * shape.groups, chunk, shape.work),
+        totals,
     )
     return Plan(launches, scratch.size)
 

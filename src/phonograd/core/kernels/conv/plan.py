@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Mapping, Sequence
 
 from ...base.dtypes import FLOAT32, FLOAT64, DType
 from ...graph.node import Shape
 from ..deinterleave import specialized_stride
 from ..launch import Launch, Plan, Prepared, Reference, align_up
-from ..matmul.gemm import Matrices, gemm_for, product
+from ..matmul.gemm import Matrices, gemm_for, panels, product
 from ..scratch import Scratch
 from ..target import Machine
 from . import channels_last_plan, direct_plan, planes, winograd_plan
@@ -52,6 +53,8 @@ _PART_WORK = 2500
 _MOST_FLIPPED, _LEAST_FLIPPED = 1.25, 4
 #: minimum number of items in a range, for any number of threads to share
 _ITEMS = 16
+#: bytes of weights from which on the lines of several rows are read slower than packed ones, one after the other
+_STREAMED_BYTES = 1 << 16
 #: bytes of data and results that stay in a cache; windows of an image below which products read data in place anyway;
 #: and windows up to which work is divided by filters
 _CACHED_BYTES, _SMALL_WINDOWS, _FEW_WINDOWS = 1 << 22, 64, 256
@@ -407,13 +410,41 @@ def _product(machine: Machine, slots: int, shape: Geometry, dtype: DType) -> Pla
         # the batch is a matrix, too
         data, out = [Matrices(shape.groups * each, 1, 0, each) for each in (channels, filters)]
         weight = Matrices(1, channels, 0, size)
-        sizes, names = (shape.batch, channels, filters), ("data", "weight")
-        return product(sizes, (1, shape.groups), data, weight, out, kernel, names=names)
+        sizes, count, names = (shape.batch, channels, filters), (1, shape.groups), ("data", "weight")
+        plan = product(sizes, count, data, weight, out, kernel, names=names)
+        if plan.scratch_bytes or filters == 1 or size * dtype.itemsize < _STREAMED_BYTES:
+            return plan
+        steady = product(sizes, count, data, weight, out, kernel, names=names, in_panels=True)
+        if steady.scratch_bytes:
+            return plan
+        packed = panels(sizes, count, weight, kernel, 1)
+        pack = packed.launch._replace(words=_renamed(packed.launch.words, {"rhs": "weight", "out": "scratch"}))
+        multiply = [launch._replace(words=_renamed(launch.words, {"weight": "scratch"})) for launch in steady.launches]
+        prepared = Prepared(0, "weight", 0, packed.size)
+        return plan._replace(for_steady=Plan((pack, *multiply), packed.size, (prepared,)))
     data, out = [Matrices(windows, 1, shape.groups * each * windows, each * windows) for each in (channels, filters)]
     weight = Matrices(channels, 1, 0, size)
     sizes, count = (filters, channels, windows), (shape.batch, shape.groups)
     tasks = 2 * slots if windows <= _FEW_WINDOWS else 0
-    return product(sizes, count, weight, data, out, kernel, names=("weight", "data"), row_tasks=tasks)
+    names = "weight", "data"
+    plan = product(sizes, count, weight, data, out, kernel, names=names, row_tasks=tasks)
+    if plan.scratch_bytes or size * dtype.itemsize < _STREAMED_BYTES:
+        return plan
+    steady = product(sizes, count, weight, data, out, kernel, names=names, row_tasks=tasks, packed_first=True)
+    if len(steady.launches) != 2:
+        return plan
+    prepared = Prepared(0, "weight", 0, steady.scratch_bytes)
+    return plan._replace(for_steady=steady._replace(prepared=(prepared,)))
+
+
+def _renamed(words: Sequence[int | Reference], names: Mapping[str, str]) -> tuple[int | Reference, ...]:
+    """Return words that refer to operands by other names."""
+    renamed: list[int | Reference] = []
+    for word in words:
+        if isinstance(word, Reference):
+            word = Reference(names.get(word.operand, word.operand), word.offset)
+        renamed.append(word)
+    return tuple(renamed)
 
 
 def _one_pixel_data_grad(machine: Machine, shape: Geometry, dtype: DType) -> Plan:

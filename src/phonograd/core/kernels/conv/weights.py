@@ -75,13 +75,20 @@ class PackWeights:
         read = [e.below(e.minus(existing, str(start))) for start in starts]
         written = [e.below(str(self.rows - start)) for start in starts]
 
-        def step(index: Index) -> None:
+        def step(index: Index, exactly: bool) -> None:
             place = e.times(index, stride)
             for start, known, wanted in zip(starts, read, written):
-                value = e.get_where(source, known, e.plus(place, str(start)))
-                e.store_where(target, e.plus(e.times(index, str(self.rows)), str(start)), value, wanted)
+                value, into = e.get_where(source, known, e.plus(place, str(start))), e.times(index, str(self.rows))
+                if exactly:
+                    e.store_where(target, e.plus(into, str(start)), value, wanted)
+                else:
+                    e.store(target, e.plus(into, str(start)), value)
 
-        e.for_each("0", depth, step)
+        # the next steps overwrite the lanes beyond the rows of a tile; masked stores take ten times as long
+        beyond = len(starts) * self.lanes - self.rows
+        free = e.most(e.minus(depth, str(-(-beyond // self.rows))), "0")
+        e.for_each("0", free, lambda index: step(index, exactly=False))
+        e.for_each(free, depth, lambda index: step(index, exactly=True))
 
     def _transpose(
         self, e: Routine, target: str, source: str, existing: Index, depth: Index, stride: dict[str, Index]

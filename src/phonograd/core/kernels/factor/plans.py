@@ -7,29 +7,23 @@ operators that factorize by row exchanges get ``lu`` and ``pivots``, too.
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 from ...base.dtypes import INT64, DType
 from ...graph.node import Node, Shape
-from ..launch import Plan
+from ..launch import CalledPlan
 from ..target import Machine
 from . import cholesky, eigen, lq, lu, singular
 from .blocks import SMALL, Launches, View
 from .determinant import determinants
 from .moves import Filling, fill, mirror
+from .stacks import factorize_stack, is_stack
 from .substitution import solve
 
-__all__ = ["CalledPlan", "plan"]
+__all__ = ["plan", "rule"]
 
 #: columns of the inverse of a triangle that are solved together
 _INVERSE_BLOCK = SMALL
-
-
-class CalledPlan(NamedTuple):
-    """The launches, and name, shape and dtype of each array that they write."""
-
-    plan: Plan
-    results: tuple[tuple[str, Shape, DType], ...]
 
 
 def plan(node: Node, routine: str, machine: Machine, attributes: dict[str, Any]) -> CalledPlan | None:
@@ -147,14 +141,40 @@ def _triangular_product(node: Node, machine: Machine, *, transpose: bool, rights
     return CalledPlan(launches.plan(), (("out", node.shape, node.dtype), triangle))
 
 
-def _factorize_by_rows(node: Node, machine: Machine) -> tuple[Launches, View, tuple[Any, ...]]:
-    """Return the launches of an LU factorization, its factors, and the arrays that they write."""
+def _product_triangle(
+    node: Node, machine: Machine, *, transpose_a: bool, transpose_b: bool, lower: bool, late: bool
+) -> CalledPlan:
+    launches, _ = _launches(node, machine)
+    size = node.shape[-1]
+    left, right = [_view(name, *source.shape[-2:]) for name, source in zip("AB", node.inputs, strict=True)]
+    terms = node.inputs[0].shape[-2 if transpose_a else -1]
+    left, right = left.transposed if transpose_a else left, right.transposed if transpose_b else right
+    out = _view("out", size, size)
+    for first, last in _blocks(size) if launches.count else ():
+        begin, (start, stop) = first if late else 0, (0, last) if lower else (first, size)
+        sizes = last - first, terms - begin, stop - start
+        launches.multiply(out.at(first, start), left.at(first, begin), right.at(begin, start), sizes)
+    fill(launches, Filling.LOWER if lower else Filling.UPPER, out, out, (size, size))
+    return CalledPlan(launches.plan(), (("out", node.shape, node.dtype),))
+
+
+def _factorize_by_rows(
+    node: Node, machine: Machine, inverse: View | None = None
+) -> tuple[Launches, View, tuple[Any, ...]]:
+    """Return the launches of an LU factorization, its factors, and the arrays that they write.
+
+    Those of a stack of small matrices compute the inverse, too.
+    """
     launches, size = _launches(node, machine)
     matrices = node.inputs[0]
     distance = lu.padded(size, matrices.dtype)
     factors = View("lu", 0, distance, 1, size * distance)
-    fill(launches, Filling.COPY, _view("A", size, size), factors, (size, size))
-    lu.factorize(launches, factors, size)
+    data = _view("A", size, size)
+    if is_stack(launches, size):
+        factorize_stack(launches, data, factors, size, inverse)
+    else:
+        fill(launches, Filling.COPY, data, factors, (size, size))
+        lu.factorize(launches, factors, size)
     lead = matrices.shape[:-2]
     results = ("lu", (*lead, size, distance), matrices.dtype), ("pivots", (*lead, size), INT64)
     return launches, factors, results
@@ -233,10 +253,10 @@ def _solve(node: Node, machine: Machine) -> CalledPlan:
 
 
 def _inverse(node: Node, machine: Machine) -> CalledPlan:
-    launches, factors, results = _factorize_by_rows(node, machine)
     size = node.shape[-1]
     out = _view("out", size, size)
-    if launches.count:
+    launches, factors, results = _factorize_by_rows(node, machine, out)
+    if launches.count and not is_stack(launches, size):
         fill(launches, Filling.IDENTITY, out, out, (size, size))
         _invert_lower(launches, factors, out, size, unit=True)
         solve(launches, factors, out, out, (size, size), lower=False)
@@ -250,6 +270,7 @@ _ROUTINES: dict[str, Any] = {
     "inverse": _inverse,
     "potrf": _potrf,
     "potri": _potri,
+    "product_triangle": _product_triangle,
     "slogdet": _slogdet,
     "solve": _solve,
     "svd": _svd,

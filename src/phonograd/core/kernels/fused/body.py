@@ -18,6 +18,10 @@ from .schedule import Pass, Schedule
 __all__ = ["Body", "LoopPosition", "Strip"]
 
 
+#: distance of the row whose beginning is prefetched; rows are in no order, so no processor foresees them
+ROWS_AHEAD = 8
+
+
 class Strip(NamedTuple):
     """A vector on the last axis: its first element, the number of elements left, and whether they fill it."""
 
@@ -128,6 +132,33 @@ class Body:
             for offset, operand in zip(place.offsets, self.operands, strict=True)
         ]
         return LoopPosition(offsets, {**place.positions, axis: index})
+
+    def prefetch_rows(self, place: LoopPosition, axis: int, stop: Index) -> None:
+        """Write prefetches of rows that an index in memory names for a later position on an axis.
+
+        ::
+
+            %v1 = load i64, ptr %place_in_index, align 8
+            %v2 = getelementptr i8, ptr %data, i64 %first_byte_of_row
+            call void @llvm.prefetch.p0(ptr %v2, i32 0, i32 3, i32 1)
+        """
+        e, index = self.emitter, place.positions[axis]
+        for number, position in self._take_places.items():
+            take = self.schedule.value(number)
+            assert isinstance(take, Take), take
+            load = self.structure.loads[take.at] if take.at < self.first_draw else None
+            if load is None or load.access != SPLAT or load.bounds or load.is_place or load.dtype != INT64:
+                continue
+            # rows of zeros are mostly not read
+            if take.access != UNIT or take.zero_first:
+                continue
+            source, operand = self.operands[take.at], self.operands[position]
+            later = e.minus(e.least(e.plus(index, str(ROWS_AHEAD)), e.minus(stop, "1")), index)
+            found = e.load_word(source.pointer, e.plus(place.offsets[take.at], e.times(later, source.strides[axis])))
+            row = e.plus(place.offsets[position], e.times(found, operand.index_stride))
+            first = e.address(operand.pointer, e.times(row, str(take.dtype.itemsize)), "i8")
+            e.declare("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
+            e.line(f"call void @llvm.prefetch.p0(ptr {first}, i32 0, i32 3, i32 1)")
 
     def strip(self, index: Index, stop: Index) -> Strip:
         """Return the vector that begins at a position on the last axis."""

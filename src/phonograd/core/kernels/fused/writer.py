@@ -112,11 +112,16 @@ class _Writer:
             inside(place)
             return
 
+        start, stop = self._range(axes[0])
+
         def line(index: Index, _: list[Value]) -> Sequence[Value]:
-            self._outer(axes[1:], self.body.advance(place, axes[0], index), inside)
+            inner = self.body.advance(place, axes[0], index)
+            if len(axes) == 1:
+                self.body.prefetch_rows(inner, axes[0], stop)
+            self._outer(axes[1:], inner, inside)
             return ()
 
-        self.emitter.loop(*self._range(axes[0]), "1", (), line)
+        self.emitter.loop(start, stop, "1", (), line)
 
     def _lines(self, place: LoopPosition) -> None:
         """Write the code for all positions of the last axis if it is kept, else for one row."""

@@ -20,6 +20,7 @@ order.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from typing import NamedTuple
 
@@ -45,6 +46,7 @@ __all__ = [
     "gemm_for",
     "panels",
     "product",
+    "product_in_place",
     "terms_of_block",
 ]
 
@@ -107,6 +109,7 @@ def product(
     in_panels: bool = False,
     row_tasks: int = 0,
     block_terms: int = 0,
+    packed_first: bool = False,
 ) -> Plan:
     """Return the launches that compute ``out = lhs · rhs`` for ``count[0] * count[1]`` pairs of matrices.
 
@@ -132,20 +135,28 @@ def product(
         and ``rhs`` stays in every cache.
     block_terms
         If not 0, the terms of a block. This changes the order of sums.
+    packed_first
+        Whether ``lhs`` is packed in any case: it is the same in many products, and larger than a cache.
     """
     terms = sizes[1]
     block_terms = block_terms or terms_of_block(terms)
     assert old is None or terms <= DEPTH, sizes
     if row_tasks:
         work = sizes[0] * terms * sizes[2] * count[0] * count[1] // TASK_WORK
-        blocks = max(-(-sizes[0] // BLOCK_ROWS), min(row_tasks, work, sizes[0] // TASK_ROWS)), 1
+        fewest, most = -(-sizes[0] // BLOCK_ROWS), sizes[0] // TASK_ROWS
+        # an odd number of large blocks would leave one of two threads idle for the time of a block
+        threads = max(1, row_tasks // 2) if work > 1 else 1
+        blocks = max(fewest, min(row_tasks, work, most), min(-(-fewest // threads) * threads, most)), 1
     else:
         blocks = _tasks(sizes, in_panels or rhs.column == 1, kernel, uses)
+    if not (in_panels or packed_first or any(_packed_sides(sizes, lhs, rhs, blocks, kernel))):
+        operands = (Reference(names[0]),), (Reference(names[1]),), (_OUT,), (_OUT if old is None else _OLD,)
+        return Plan((_in_place(sizes, count, lhs, rhs, out, kernel, old, operands, blocks, block_terms),))
     sides = _sides(sizes, lhs, rhs, names, blocks, kernel)
+    if packed_first:
+        sides = sides[0]._replace(packer=Packing(kernel.dtype, kernel.tile_rows, 1, kernel.lhs)), sides[1]
     if in_panels:
         sides = sides[0], sides[1]._replace(packer=None, ready=panels(sizes, count, rhs, kernel, uses, block_terms))
-    elif terms <= block_terms and sides[0].packer is None and sides[1].packer is None:
-        return Plan((_in_place(sizes, count, lhs, rhs, out, kernel, old, names, blocks),))
     return _in_passes(sizes, count, sides, out, kernel, old, blocks, block_terms)
 
 
@@ -174,8 +185,9 @@ def _in_passes(
     pass_terms = block_terms * (most // largest) if largest else max(1, terms)
     launches: list[Launch] = []
     scratch_bytes = 0
-    for first in range(0, max(1, terms), pass_terms):
-        length, start = min(pass_terms, terms - first), 0
+    for number in range(-(-max(1, terms) // pass_terms)):
+        first, start = number * pass_terms, 0
+        length = min(pass_terms, terms - first)
         words: dict[str, int | Reference] = {}
         for side, name in zip(sides, ("lhs", "rhs"), strict=True):
             packed = side.pack(first, (length, block_terms), count, Reference("scratch", start))
@@ -186,7 +198,7 @@ def _in_passes(
         # it reads packed operands as they are packed
         reading = _gemm_reading(kernel, *[kernel.dtype if side.is_packed else side.dtype for side in sides])
         scratch_bytes = max(scratch_bytes, start)
-        adds, before = (old is not None, old or out) if first == 0 else (True, out)
+        adds, before = (old is not None, old or out) if number == 0 else (True, out)
         words |= {
             "rows": rows,
             "columns": columns,
@@ -199,7 +211,7 @@ def _in_passes(
             "out_row": out.row,
             "out_outer": out.outer,
             "out_inner": out.inner,
-            "old": Reference("old" if old is not None and first == 0 else "out"),
+            "old": Reference("old" if old is not None and number == 0 else "out"),
             "old_row": before.row,
             "old_outer": before.outer,
             "old_inner": before.inner,
@@ -221,10 +233,11 @@ def _in_place(
     out: Matrices,
     kernel: Gemm,
     old: Matrices | None,
-    names: tuple[str, str],
+    operands: tuple[tuple[int | Reference, ...], ...],
     blocks: tuple[int, int],
+    block_terms: int,
 ) -> Launch:
-    """Return the launch of a product of one block of terms that packs no operand.
+    """Return the launch of a product that packs no operand; ``operands`` are the words of both, the result and ``old``.
 
     It is what :func:`_in_passes` returns, in a tenth of the time: small products of new sizes wait for it.
     """
@@ -234,17 +247,31 @@ def _in_place(
     copied_rows = _copied_rows(rhs, kernel)
     # in the order of WORDS
     words = (
-        *(rows, columns, terms, max(1, terms), row_blocks, column_blocks, count[1], copied_rows),
-        *(Reference(names[0]), *lhs, 0),
-        *(Reference(names[1]), *rhs, 0),
-        *(_OUT, out.row, out.outer, out.inner),
-        *(_OUT if old is None else _OLD, before.row, before.outer, before.inner, int(old is not None)),
+        *(rows, columns, terms, block_terms, row_blocks, column_blocks, count[1], copied_rows),
+        *(*operands[0], *lhs, 0),
+        *(*operands[1], *rhs, 0),
+        *(*operands[2], out.row, out.outer, out.inner),
+        *(*operands[3], before.row, before.outer, before.inner, int(old is not None)),
     )
     pairs = count[0] * count[1]
     tasks = row_blocks * column_blocks * pairs if rows and columns else 0
     work = max(rows, tile_rows) * max(1, terms) * columns // (row_blocks * column_blocks)
     chunk = max(1, TASK_WORK // max(1, work))
     return Launch(kernel, words, tasks, chunk, rows * terms * columns * pairs // QUICK_WORK)
+
+
+def product_in_place(
+    sizes: tuple[int, int, int], lhs: Matrices, rhs: Matrices, kernel: Gemm, operands: tuple[tuple[int, int], ...]
+) -> Launch | None:
+    """Return the launch of one product that packs no operand, with a contiguous result; None if :func:`product` packs.
+
+    ``operands`` are the array and the offset of ``lhs``, ``rhs`` and the result.
+    """
+    blocks = _tasks(sizes, rhs.column == 1, kernel, 1)
+    if any(_packed_sides(sizes, lhs, rhs, blocks, kernel)):
+        return None
+    out, block_terms = Matrices(sizes[2], 1), terms_of_block(sizes[1])
+    return _in_place(sizes, (1, 1), lhs, rhs, out, kernel, None, (*operands, operands[2]), blocks, block_terms)
 
 
 _OUT, _OLD = Reference("out"), Reference("old")
@@ -368,14 +395,8 @@ def _sides(
     kernel: Gemm,
 ) -> tuple[_Side, ...]:
     """Return both operands, with their packing."""
-    rows, terms, columns = sizes
-    size, many = kernel.dtype.itemsize, rows // blocks[0] >= SHARED_ROWS
-    is_far = lhs.row == 1 and lhs.column * size >= APART_BYTES
-    by_row = many and is_far and terms >= PACKED_TERMS and columns >= PACKED_COLUMNS
-    # a number of 16 bits that is repeated in a vector as it is read takes twice the time of one of 32 bits
-    by_row = by_row or (kernel.lhs in HALVES and min(sizes) > 0)
-    is_large = terms * columns * size > processor.choices().near_bytes // 2 or (rhs.column != 1 and terms > 0)
-    by_column = many and blocks[0] > 1 and is_large
+    rows, _, columns = sizes
+    by_row, by_column = _packed_sides(sizes, lhs, rhs, blocks, kernel)
     return (
         _Side(
             names[0],
@@ -400,6 +421,25 @@ def _sides(
     )
 
 
+def _packed_sides(
+    sizes: tuple[int, int, int], lhs: Matrices, rhs: Matrices, blocks: tuple[int, int], kernel: Gemm
+) -> tuple[bool, bool]:
+    """Return which operands are packed."""
+    rows, terms, columns = sizes
+    if kernel.lhs in HALVES and min(sizes) > 0:
+        # a number of 16 bits that is repeated in a vector as it is read takes twice the time of one of 32 bits
+        by_row = True
+    elif rows // blocks[0] < SHARED_ROWS:
+        return False, False
+    else:
+        is_far = lhs.row == 1 and lhs.column * kernel.dtype.itemsize >= APART_BYTES
+        by_row = is_far and terms >= PACKED_TERMS and columns >= PACKED_COLUMNS
+    by_column = rows // blocks[0] >= SHARED_ROWS and blocks[0] > 1
+    if by_column and (rhs.column == 1 or terms == 0):
+        by_column = terms * columns * kernel.dtype.itemsize > processor.choices().near_bytes // 2
+    return by_row, by_column
+
+
 def _copied_rows(rhs: Matrices, kernel: Gemm) -> int:
     """Return the number of rows of the result from which on the first tile copies the panel that it reads."""
     if kernel.rhs in HALVES:
@@ -422,7 +462,7 @@ def _tasks(sizes: tuple[int, int, int], readable: bool, kernel: Gemm, uses: int)
     Then columns are divided, and each processor reads a part. Columns are also divided if tasks copy panels, because a
     copy should serve as many rows as possible.
     """
-    rows, terms, columns = [max(1, size) for size in sizes]
+    rows, terms, columns = sizes if all(sizes) else [max(1, size) for size in sizes]
     # with fewer rows than a tile has, reading dominates
     total = max(rows, kernel.tile_rows) * terms * columns
     choices = processor.choices()
@@ -435,6 +475,12 @@ def _tasks(sizes: tuple[int, int, int], readable: bool, kernel: Gemm, uses: int)
     row_blocks = 1 if rows <= WHOLE_ROWS else -(-rows // BLOCK_ROWS)
     most = max(min(panels, FEW_BLOCKS), -(-columns // kernel.lanes) // BLOCK_VECTORS)
     column_blocks = max(_evenly(min(most, max(1, wanted // row_blocks))), -(-columns // BLOCK_COLUMNS))
+    while readable and not column_blocks % 2 and rows >= 2 * row_blocks * TASK_ROWS:
+        vectors = -(-columns // (kernel.lanes * column_blocks))
+        if vectors > WIDTH + 1 or vectors == WIDTH:
+            break
+        # panels of two vectors are slower than those of three
+        row_blocks, column_blocks = 2 * row_blocks, column_blocks // 2
     if column_blocks >= FEW_BLOCKS:
         return row_blocks, column_blocks
     # with few columns, only rows remain to be divided
@@ -475,12 +521,12 @@ class Gemm:
         """Dtype of the second operand."""
         return self.dtype
 
-    @property
+    @functools.cached_property
     def lanes(self) -> int:
         """Number of elements in a vector."""
         return self.machine.lanes(self.dtype)
 
-    @property
+    @functools.cached_property
     def panel(self) -> int:
         """Number of columns in a panel of the second operand."""
         return WIDTH * self.lanes
@@ -490,7 +536,7 @@ class Gemm:
         """The kernel that packs the second operand."""
         return Packing(self.dtype, self.lanes, WIDTH, self.rhs)
 
-    @property
+    @functools.cached_property
     def tile_rows(self) -> int:
         """Number of rows in a tile: they fit into registers, besides a vector of each operand."""
         return 8 if self.machine.registers >= 32 else 4
@@ -529,6 +575,7 @@ def _gemm_reading(kernel: Gemm, lhs: DType, rhs: DType) -> Gemm:
     return Gemm(kernel.dtype, kernel.machine) if lhs == rhs else HalfGemm(kernel.dtype, kernel.machine, lhs, rhs)
 
 
+@functools.lru_cache(64)
 def gemm_for(dtype: DType, machine: Machine, second: DType | None = None) -> Gemm:
     """Return the kernel that multiplies matrices of a dtype, or of two; the result of 16 bits is float32."""
     wide, second = compute_dtype(dtype), second or dtype

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from ...base.dtypes import INT64, DType, name_of
+from ...base.pace import rest
 
 __all__ = ["FunctionBuilder", "Index", "Value"]
 
@@ -75,6 +76,7 @@ class FunctionBuilder:
 
     def label(self, name: str) -> None:
         """Begin a block."""
+        rest()
         self._lines.append(f"{name}:")
         self.block = name
 

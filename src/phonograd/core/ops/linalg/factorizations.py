@@ -31,6 +31,7 @@ from .linalg import (
     extractdiag,
     makediag,
     per_matrix,
+    product_triangle,
     require_matrices,
     require_square,
     solve_triangular,
@@ -149,13 +150,13 @@ def potrf_shape(A: Node) -> Spec:
 
 @potrf.gradient
 def potrf_grad(out_grad: Node, out: Node, A: Node) -> Node:
-    inner = _half_diagonal(matmul(swap_last(out), out_grad))
+    inner = _half_diagonal(product_triangle(out, out_grad, transpose_a=True, late=True))
     return _symmetric(_between_inverses(out, inner))
 
 
 def _half_diagonal(node: Node) -> Node:
-    """Return the lower triangle with half of the diagonal."""
-    return (triangle(node) + triangle(node, offset=-1)) * 0.5
+    """Return a lower triangle with half of its diagonal."""
+    return (node + triangle(node, offset=-1)) * 0.5
 
 
 def _between_inverses(factor: Node, node: Node) -> Node:
@@ -254,12 +255,12 @@ def gelqf_grad(out_grads: tuple[Node | None, Node | None], outs: tuple[Node, Nod
     orthonormal, lower = outs
     inner = None
     if lower_grad is not None:
-        inner = matmul(swap_last(lower), lower_grad)
+        inner = product_triangle(lower, lower_grad, transpose_a=True, late=True)
     if orthonormal_grad is not None:
-        turned = matmul(orthonormal_grad, swap_last(orthonormal))
+        turned = product_triangle(orthonormal_grad, orthonormal, transpose_b=True)
         inner = -turned if inner is None else inner - turned
     assert inner is not None
-    mirrored = triangle(inner) + swap_last(triangle(inner, offset=-1))
+    mirrored = inner + swap_last(triangle(inner, offset=-1))
     total = matmul(mirrored, orthonormal)
     if orthonormal_grad is not None:
         total = total + orthonormal_grad
@@ -289,15 +290,22 @@ def syevd(A: Array) -> tuple[Array, Array]:
     ``A = U^T * diag(L) * U``. The largest component of each eigenvector is positive. The eigenvectors have gradients
     if all eigenvalues are distinct; otherwise only the eigenvalues have gradients.
     """
+    if not A.size:
+        return A.copy(), np.empty(A.shape[:-1], A.dtype)
+    if lapack.is_finite(A):
+        return _eigenvectors(A)
     finite = np.asarray(np.isfinite(np.tril(A)).all(axis=(-2, -1), keepdims=True))
-    whole = bool(finite.all())
-    values, vectors = lapack.eigh(A if whole else np.where(finite, A, np.eye(A.shape[-1], dtype=A.dtype)))
-    rows = np.array(_transpose(vectors), A.dtype, order="C")
-    if rows.size:
-        largest = np.take_along_axis(rows, np.argmax(np.abs(rows), axis=-1)[..., None], axis=-1)
-        rows *= np.copysign(1, largest)
-    values = values.astype(A.dtype)
-    return (rows, values) if whole else (np.where(finite, rows, np.nan), np.where(finite[..., 0], values, np.nan))
+    rows, values = _eigenvectors(np.where(finite, A, np.eye(A.shape[-1], dtype=A.dtype)))
+    return np.where(finite, rows, np.nan), np.where(finite[..., 0], values, np.nan)
+
+
+def _eigenvectors(A: Array) -> tuple[Array, Array]:
+    """Return the eigenvectors of finite matrices as rows with a positive largest component, and the eigenvalues."""
+    values, vectors = lapack.eigh(A)
+    turned = _transpose(vectors)
+    rows = np.empty(A.shape, A.dtype)
+    np.multiply(turned, lapack.signs_of_largest(turned), out=rows, casting="same_kind")
+    return rows, values.astype(A.dtype)
 
 
 @syevd.infer
@@ -315,7 +323,8 @@ def syevd_grad(out_grads: tuple[Node | None, Node | None], outs: tuple[Node, Nod
     if vectors_grad is None:
         assert values_grad is not None
         scaled = vectors * reshape_to(values_grad, (*values.shape[:-1], size, 1))
-        return _symmetric(matmul(swap_last(vectors), scaled))
+        lower = product_triangle(vectors, scaled, transpose_a=True)
+        return lower + swap_last(triangle(lower, offset=-1))
     rows = reshape_to(values, (*values.shape[:-1], size, 1))
     columns = reshape_to(values, (*values.shape[:-1], 1, size))
     turned = matmul(vectors, swap_last(vectors_grad))

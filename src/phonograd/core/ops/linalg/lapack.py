@@ -7,6 +7,7 @@ precision is used if that module has other names, or if LAPACK finds no result. 
 from __future__ import annotations
 
 import importlib
+import math
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ import numpy as np
 from ...base.dtypes import FLOAT32
 from ...graph.operator import Array
 
-__all__ = ["eigh", "svd"]
+__all__ = ["eigh", "is_finite", "signs_of_largest", "svd"]
 
 
 def _loop(*names: str) -> Any:
@@ -33,6 +34,22 @@ def _by_loop(loop: Any, signature: str, matrices: Array) -> Any:
     with np.errstate(all="ignore"):
         found = loop(matrices, signature=signature)
     return found if np.isfinite(found[1 if len(found) == 3 else 0]).all() else None
+
+
+def is_finite(matrices: Array) -> bool:
+    """Return whether all elements are certainly finite, in one pass: a sum may overflow."""
+    return math.isfinite(matrices.sum())
+
+
+def signs_of_largest(rows: Array) -> Array:
+    """Return the sign of the element of largest absolute value of each row, and of the first one of equal ones."""
+    highest, lowest = rows.max(axis=-1, keepdims=True), -rows.min(axis=-1, keepdims=True)
+    # also false for NaN
+    if not ((highest > lowest) | (highest < lowest)).all():
+        highest = np.take_along_axis(rows, np.argmax(np.abs(rows), axis=-1)[..., None], axis=-1)
+        lowest = np.zeros_like(highest)
+    signs: Array = np.copysign(rows.dtype.type(1), highest - lowest)
+    return signs
 
 
 def eigh(matrices: Array) -> tuple[Array, Array]:

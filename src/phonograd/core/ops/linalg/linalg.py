@@ -222,10 +222,72 @@ def triangular_product_grad(
     out_grad: Node, out: Node, A: Node, B: Node, *, transpose: bool, rightside: bool, lower: bool
 ) -> tuple[Node, Node]:
     right_grad = _triangular_product(A, out_grad, transpose=not transpose, rightside=rightside, lower=lower)
-    first, second = (swap_last(B), out_grad) if rightside else (out_grad, swap_last(B))
-    if transpose:
-        first, second = swap_last(second), swap_last(first)
-    return triangle(matmul(first, second), lower), single(right_grad)
+    return factor_grad(out_grad, B, transpose, rightside, lower), single(right_grad)
+
+
+@operator(
+    cost=lambda node: float(node.size * node.inputs[0].size / node.shape[-1]), lowering=Called("product_triangle")
+)
+def _product_triangle(A: Array, B: Array, *, transpose_a: bool, transpose_b: bool, lower: bool, late: bool) -> Array:
+    """Return a triangle of the square matrices ``op(A) * op(B)``, where ``op`` transposes on request.
+
+    With ``late``, row n of ``op(A)`` is zero before column n.
+    """
+    left, right = np.swapaxes(A, -1, -2) if transpose_a else A, np.swapaxes(B, -1, -2) if transpose_b else B
+    product = np.matmul(left, right)
+    return np.tril(product) if lower else np.triu(product)
+
+
+@_product_triangle.infer
+def product_triangle_shape(A: Node, B: Node, *, transpose_a: bool) -> Spec:
+    size = A.shape[-1 if transpose_a else -2]
+    return (*A.shape[:-2], size, size), A.dtype
+
+
+@_product_triangle.gradient
+def product_triangle_grad(
+    out_grad: Node, out: Node, A: Node, B: Node, *, transpose_a: bool, transpose_b: bool, lower: bool, late: bool
+) -> tuple[Node, Node]:
+    # only a triangle of the gradient counts: G op(B)^T and op(A)^T G, or their transposes
+    left, right = swap_last(A) if transpose_a else A, swap_last(B) if transpose_b else B
+    of_a = _triangular_product(
+        out_grad,
+        right if transpose_a else swap_last(right),
+        transpose=transpose_a,
+        rightside=transpose_a,
+        lower=lower,
+    )
+    of_b = _triangular_product(
+        out_grad,
+        left if transpose_b else swap_last(left),
+        transpose=transpose_b,
+        rightside=not transpose_b,
+        lower=lower,
+    )
+    return single(of_a), single(of_b)
+
+
+def product_triangle(
+    A: Node,
+    B: Node,
+    *,
+    transpose_a: bool = False,
+    transpose_b: bool = False,
+    lower: bool = True,
+    late: bool = False,
+) -> Node:
+    """Return a triangle of square matrices ``op(A) * op(B)``; with ``late``, row n of op(A) is 0 before column n."""
+    if A.shape[-1 if transpose_a else -2] >= _BLOCKED:
+        flags = {"transpose_a": transpose_a, "transpose_b": transpose_b, "lower": lower, "late": late}
+        return single(_product_triangle(A, B, **flags))
+    left, right = swap_last(A) if transpose_a else A, swap_last(B) if transpose_b else B
+    return triangle(matmul(left, right), lower)
+
+
+def factor_grad(out_grad: Node, B: Node, transpose: bool, rightside: bool, lower: bool) -> Node:
+    """Return the gradient of triangular A in ``op(A) * B``, or in ``B * op(A)`` with ``rightside``."""
+    first, second = (out_grad, B) if rightside == transpose else (B, out_grad)
+    return product_triangle(first, second, transpose_a=rightside, transpose_b=not rightside, lower=lower)
 
 
 @composite(name="_linalg_syrk", aliases=("linalg_syrk",))
@@ -323,10 +385,7 @@ def trsm_grad(
 ) -> tuple[Node, Node]:
     solved = single(trsm(A, out_grad, transpose=not transpose, rightside=rightside, lower=lower))
     # with M = op(A): left  X = M^-1 R, so M_grad = -S X^T; right  X = R M^-1, so M_grad = -X^T S
-    first, second = (swap_last(out), solved) if rightside else (solved, swap_last(out))
-    if transpose:
-        first, second = swap_last(second), swap_last(first)
-    return -triangle(matmul(first, second), lower), scale_node(solved, alpha)
+    return -factor_grad(solved, out, transpose, rightside, lower), scale_node(solved, alpha)
 
 
 # -- diagonals

@@ -84,8 +84,7 @@ def svd(A: Array) -> tuple[Array, Array, Array]:
     """
     left, values, right = [np.asarray(part, A.dtype, order="C") for part in lapack.svd(A)]
     if right.size:
-        largest = np.take_along_axis(right, np.argmax(np.abs(right), axis=-1)[..., None], axis=-1)
-        sign = np.copysign(A.dtype.type(1), largest)
+        sign = lapack.signs_of_largest(right)
         right *= sign
         left *= np.swapaxes(sign, -1, -2)
     return left, values, right

@@ -94,7 +94,7 @@ def _sum_of_halves(data: Node, *, shape: Shape) -> Node:
 
 @operator(
     lowering=Either(
-        Reduction(lambda e, first, second: e.add(first, second), 0.0, _axes_summed_to),
+        Reduction(lambda e, first, second: e.add(first, second), 0.0, _axes_summed_to, shape=lambda *, shape: shape),
         Either(Expansion(_sum_of_halves, HALVES), Expansion(_any_of, frozenset([BOOL]))),
     )
 )

@@ -44,7 +44,7 @@ def _leaf(*, index: Any, shape: Any, dtype: Any, context: Any) -> Array:
 
 
 def _bytes(*, data: Any) -> bytes:
-    return bytes(data)
+    return data  # type: ignore[no-any-return]
 
 
 @operator(infer=_no_rule, gradient=nothing, lowering=Constant(_bytes))
@@ -142,6 +142,9 @@ def _bytes_of(value: Any, dtype: DType) -> bytes:
     key = value, dtype.num
     found = _number_bytes.get(key)
     if found is None:
+        if hasattr(value, "in_bytes"):
+            # in a plan for any extents, it may follow from them
+            return value.in_bytes(dtype)  # type: ignore[no-any-return]
         if len(_number_bytes) >= _MOST_NUMBERS:
             _number_bytes.clear()
         found = _number_bytes[key] = convert_scalar(value, dtype).tobytes()
@@ -157,11 +160,11 @@ def constant_value(node: Node) -> Any:
     """Return the number in a constant or filled node, or None for any other node."""
     while node.operator.is_view:
         node = node.inputs[0]
-    if node.operator is _constant:
-        return widen(np.frombuffer(node.attributes[0], node.dtype))[0]
-    if node.operator is _full:
-        return widen(np.frombuffer(node.attributes[1], node.dtype))[0]
-    return None
+    if node.operator is not _constant and node.operator is not _full:
+        return None
+    data = node.attributes[0 if node.operator is _constant else 1]
+    # in a plan for any extents, a constant may follow from them
+    return widen(np.frombuffer(data, node.dtype))[0] if type(data) is bytes else data.number(node.dtype)
 
 
 def copy_to_context(node: Node, context: Context) -> Node:

@@ -19,14 +19,14 @@ from ...graph.operator import Array, Spec, composite, nothing, operator, single
 from ...graph.partial_shapes import constant_results, merge_all
 from ...lower.lowering import Expansion
 from ..math.arithmetic import maximum, minimum
-from ..math.broadcasting import same_dtype
+from ..math.broadcasting import broadcast, same_dtype
 from ..math.comparison import equal
-from ..math.primitives import cast, reshape_to, select, slice_step
+from ..math.primitives import cast, reshape_to, select
 from ..math.structural import constant, full
 from ..vision.points import (
     add_axis,
     assign_points,
-    merge_points,
+    point_positions,
     positions,
     put_axis,
     take_along,
@@ -144,21 +144,13 @@ def fill_element_0index(lhs: Node, mhs: Node, rhs: Node) -> Node:
 # -- index arrays for several axes, one row per axis
 
 
-def _rows(indices: Node) -> tuple[Node, ...]:
-    """Return the index array of each axis."""
-    inner = indices.shape[1:]
-    zeros = (0,) * len(inner)
-    return tuple(
-        [reshape_to(slice_step(indices, (row, *zeros), (row + 1, *inner)), inner) for row in range(indices.shape[0])]
-    )
+def _merge(data: Node, count: int) -> Node:
+    """Return an array with its first axes merged."""
+    return reshape_to(data, (math.prod(data.shape[:count]), *data.shape[count:]))
 
 
-def _layout(count: int, ndim: int) -> Shape:
-    return (*range(count), *(-1,) * (ndim - count))
-
-
-def _scatter_layout(name: str, data: Node, indices: Node, shape: Shape) -> Shape:
-    """Return the layout of index arrays for a shape, after checking the shape of data against them."""
+def _points(name: str, data: Node, indices: Node, shape: Shape) -> Node:
+    """Return the positions of points in the merged first axes of a shape, after checking the shape of data."""
     if indices.ndim < 2:
         raise MXNetError(f"{name} requires index tensor to have at least 2 dimensions, not {indices.ndim}")
     count = indices.shape[0]
@@ -171,7 +163,7 @@ def _scatter_layout(name: str, data: Node, indices: Node, shape: Shape) -> Shape
             f"Invalid data, indices, and output shape combination for {name}: "
             f"{format_shape(data.shape)}, {format_shape(indices.shape)}, {format_shape(shape)}"
         )
-    return _layout(count, len(shape))
+    return point_positions(indices, shape[:count])
 
 
 @composite(npx="gather_nd", family="shape")
@@ -184,7 +176,8 @@ def gather_nd(data: Node, indices: Node) -> Node:
             f"Number of indices exceeds data dimension: {indices.shape[0]} for an array of shape "
             f"{format_shape(data.shape)} in operator gather_nd"
         )
-    return take_points(data, _layout(indices.shape[0], data.ndim), _rows(indices))
+    count = indices.shape[0]
+    return take_axis(_merge(data, count), point_positions(indices, data.shape[:count]), 0)
 
 
 @composite(npx="scatter_nd")
@@ -193,8 +186,9 @@ def scatter_nd(data: Node, indices: Node, *, shape: Shape) -> Node:
 
     If a point occurs several times, the last value wins.
     """
-    layout = _scatter_layout("scatter_nd", data, indices, shape)
-    return assign_points(full(shape, 0, data.dtype, data.context), data, layout, _rows(indices))
+    places = _points("scatter_nd", data, indices, shape)
+    zeros = _merge(full(shape, 0, data.dtype, data.context), indices.shape[0])
+    return reshape_to(put_axis(zeros, data, places, 0), shape)
 
 
 @composite()
@@ -203,16 +197,26 @@ def _scatter_set_nd(lhs: Node, rhs: Node, indices: Node, *, shape: Shape) -> Nod
     if lhs.shape != shape:
         raise MXNetError(f"_scatter_set_nd: shape={shape} is not that of lhs, {format_shape(lhs.shape)}")
     same_dtype(lhs, rhs)
-    return assign_points(lhs, rhs, _scatter_layout("_scatter_set_nd", rhs, indices, shape), _rows(indices))
+    places = _points("_scatter_set_nd", rhs, indices, shape)
+    return reshape_to(put_axis(_merge(lhs, indices.shape[0]), rhs, places, 0), shape)
 
 
 @composite()
 def _backward_gather_nd(data: Node, indices: Node, *, shape: Shape) -> Node:
     """Return zeros with the data added at points; the rows of ``indices`` are their coordinates."""
-    layout = _scatter_layout("_backward_gather_nd", data, indices, shape)
+    places = _points("_backward_gather_nd", data, indices, shape)
+    return reshape_to(add_axis(data, places, 0, math.prod(shape[: indices.shape[0]])), shape)
+
+
+@composite()
+def _index_add(data: Node, indices: Node, value: Node) -> Node:
+    """Return the array with values added at points; the rows of ``indices`` are their coordinates."""
+    same_dtype(data, value, 2)
     count = indices.shape[0]
-    _, _, flat = merge_points(shape, layout, _rows(indices))
-    return reshape_to(add_axis(data, flat, 0, math.prod(shape[:count])), shape)
+    shape = (*indices.shape[1:], *data.shape[count:])
+    spread = value if value.shape == shape else broadcast(value, shape)
+    places = _points("_index_add", spread, indices, data.shape)
+    return data + reshape_to(add_axis(spread, places, 0, math.prod(data.shape[:count])), data.shape)
 
 
 @composite()

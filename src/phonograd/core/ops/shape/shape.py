@@ -94,14 +94,15 @@ def concatenate_grad(out_grad: Node, out: Node, *data: Node, axis: int) -> tuple
 @operator(lowering=Pieces(_piece, _move_piece))
 def _split(data: Array, *, boundaries: Shape, axis: int) -> tuple[Array, ...]:
     """Return the pieces of an array between boundaries along an axis."""
-    return tuple(np.split(data, boundaries, axis=axis))
+    # np.split takes three times as long
+    before, edges = (slice(None),) * axis, (0, *boundaries, data.shape[axis])
+    return tuple([data[(*before, slice(start, end))] for start, end in itertools.pairwise(edges)])
 
 
 @_split.stacked
 def split_stacked(data: Array, *, boundaries: Shape, axis: int) -> tuple[Array, ...]:
-    before = (slice(None),) * (axis + 1)
-    edges = (0, *boundaries, data.shape[axis + 1])
-    return tuple([data[(*before, slice(start, end))] for start, end in itertools.pairwise(edges)])
+    found: tuple[Array, ...] = _split.function(data, boundaries=boundaries, axis=axis + 1)
+    return found
 
 
 @_split.infer

@@ -27,7 +27,7 @@ from ...base.dtypes import INT64, UINT8, kind_of
 from ...base.errors import MXNetError
 from ...graph.node import Node, Shape
 from ...graph.operator import Array, Spec, composite, nothing, operator, single
-from ...lower.lowering import Expansion, Gather, IndexWalk, Scatter
+from ...lower.lowering import NUMBERS, Called, Either, Expansion, Gather, IndexWalk, Scatter
 from ...lower.pattern import Pattern
 from ..math.arithmetic import maximum, minimum, mod
 from ..math.broadcasting import broadcast, broadcast_shapes, sum_to
@@ -41,7 +41,7 @@ __all__ = [
     "add_axis",
     "assign_points",
     "few_rows",
-    "merge_points",
+    "point_positions",
     "positions",
     "put_axis",
     "rows_where_read",
@@ -66,7 +66,12 @@ def _expand_positions(index: Node, *, extent: int, mode: Mode) -> Node | None:
     return single(minimum(maximum(found, 0), extent - 1))
 
 
-@operator(gradient=nothing, lowering=Expansion(_expand_positions), moves=True)
+def _checked(routine: str) -> Called:
+    """Return the lowering of positions that may be out of range: a kernel finds out, and NumPy raises the error."""
+    return Called(routine, dtypes=NUMBERS, plans="phonograd.core.kernels.positions", retries=True)
+
+
+@operator(gradient=nothing, lowering=Either(Expansion(_expand_positions), _checked("positions")), moves=True)
 def _positions(index: Array, *, extent: int, mode: Literal["clip", "wrap", "raise", "index"], axis: int = 0) -> Array:
     """Return an index array as int64 positions from 0 to extent - 1; fractions are truncated.
 
@@ -115,6 +120,30 @@ def positions_shape(index: Node) -> Spec:
 def positions(index: Node, extent: int, mode: Mode = "index", axis: int = 0) -> Node:
     """Return an index node as positions along an axis of size ``extent``; ``axis`` is used in error messages."""
     return single(_positions.apply((index,), (extent, mode, axis)))
+
+
+@operator(gradient=nothing, lowering=_checked("points"), moves=True)
+def _point_positions(indices: Array, *, extents: Shape) -> Array:
+    """Return points as int64 positions in the merged first axes of an array; ``extents`` are their sizes.
+
+    The rows of ``indices`` are the coordinates. They follow Python, as mode ``index`` of ``_positions`` does.
+    """
+    flat: Array | None = None
+    for axis, (row, extent) in enumerate(zip(indices, extents, strict=True)):
+        place: Array = _positions.function(row, extent=extent, mode="index", axis=axis)
+        flat = place if flat is None else flat * extent + place
+    return np.zeros(indices.shape[1:], np.int64) if flat is None else flat
+
+
+@_point_positions.infer
+def point_positions_shape(indices: Node, *, extents: Shape) -> Spec:
+    assert indices.shape[0] == len(extents), (indices, extents)
+    return indices.shape[1:], INT64
+
+
+def point_positions(indices: Node, extents: Shape) -> Node:
+    """Return points, of which ``indices`` has a row of coordinates for each axis, as positions in the merged axes."""
+    return single(_point_positions.apply((indices,), (extents,)))
 
 
 def _take_shape(shape: Shape, index: Shape, axis: int) -> Shape:
@@ -447,7 +476,7 @@ def add_along(data: Node, index: Node, axis: int, extent: int) -> Node:
 # -- several index arrays
 
 
-def merge_points(extents: Shape, layout: Shape, indices: tuple[Node, ...]) -> tuple[tuple[int, ...], int, Node]:
+def _merge_points(extents: Shape, layout: Shape, indices: tuple[Node, ...]) -> tuple[tuple[int, ...], int, Node]:
     """Return the axis order that makes the indexed axes adjacent, their start, and the merged positions.
 
     Adjacent indexed axes keep their position; otherwise they move to the front, as in NumPy.
@@ -479,7 +508,7 @@ def _take_points(data: Node, *indices: Node, layout: Shape) -> Node:
 
     ``layout`` has one number per axis: the number of the index array for that axis, or -1 for the whole axis.
     """
-    order, start, flat = merge_points(data.shape, layout, indices)
+    order, start, flat = _merge_points(data.shape, layout, indices)
     count = sum([number >= 0 for number in layout])
     return take_axis(_one_axis(data, order, start, count), flat, start)
 
@@ -490,7 +519,7 @@ def _assign_points(data: Node, value: Node, *indices: Node, layout: Shape) -> No
 
     If several elements are written to one position, the last wins. ``layout`` is that of ``_take_points``.
     """
-    order, start, flat = merge_points(data.shape, layout, indices)
+    order, start, flat = _merge_points(data.shape, layout, indices)
     count = sum([number >= 0 for number in layout])
     written = put_axis(_one_axis(data, order, start, count), value, flat, start)
     moved = reshape_to(written, tuple([data.shape[axis] for axis in order]))

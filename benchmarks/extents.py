@@ -1,0 +1,112 @@
+"""Measure training steps with batches that always have another size: ``python -m benchmarks.extents``.
+
+Every graph is planned (``tiers="plan"``). Steps alternate: one may use plans for any extents, which were learned from
+the first steps, and the next one may not. The figures are milliseconds of processor time: the best time of planning in
+a step (to the program, ready to run), and of a whole step.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import time
+from typing import Any
+from unittest import mock
+
+import numpy as np
+
+import phonograd as mx
+from phonograd import autograd, gluon, nd
+from phonograd.core.plan import disk
+from phonograd.core.plan.any_extents import STRUCTURES
+
+#: sizes of batches from which plans are learned, and others
+FIRST, OTHERS = (33, 35, 37, 39), range(41, 61)
+
+
+class _Tagger(gluon.HybridBlock):
+    def __init__(self) -> None:
+        super().__init__()
+        self.lstm = gluon.rnn.LSTM(32, layout="NTC")
+        self.dense = gluon.nn.Dense(10)
+
+    def hybrid_forward(self, F: Any, data: Any) -> Any:
+        return self.dense(self.lstm(data))
+
+
+def _network(name: str) -> tuple[gluon.HybridBlock, tuple[int, ...]]:
+    """Return a network and the shape of an example."""
+    if name == "lstm":
+        return _Tagger(), (12, 20)
+    net = gluon.nn.HybridSequential()
+    if name == "mlp":
+        net.add(gluon.nn.Dense(64, activation="relu"), gluon.nn.Dense(64, activation="relu"), gluon.nn.Dense(10))
+        return net, (50,)
+    for channels in (8, 16):
+        net.add(gluon.nn.Conv2D(channels, 3, activation="relu"), gluon.nn.MaxPool2D())
+    net.add(gluon.nn.BatchNorm(), gluon.nn.Dense(10))
+    return net, (1, 28, 28)
+
+
+def _measure(name: str) -> dict[bool, tuple[float, float]]:
+    """Return the times of planning and of steps, with plans for any extents and without."""
+    net, shape = _network(name)
+    net.initialize()
+    net.hybridize()
+    loss = gluon.loss.SoftmaxCrossEntropyLoss()
+    trainer = gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.1, "momentum": 0.9})
+    planning = 0.0
+    plan = disk.program_for
+
+    def timed(*arguments: Any) -> Any:
+        nonlocal planning
+        begin = time.thread_time()
+        program = plan(*arguments)
+        planning += time.thread_time() - begin
+        return program
+
+    def step(batch: int) -> tuple[float, float]:
+        nonlocal planning
+        data, label = nd.random.uniform(shape=(batch, *shape)), nd.array(np.arange(batch) % 10)
+        nd.waitall()
+        planning, begin = 0.0, time.process_time()
+        with autograd.record():
+            value = loss(net(data), label)
+        value.backward()
+        trainer.step(batch)
+        nd.waitall()
+        return planning, time.process_time() - begin
+
+    found: dict[bool, list[tuple[float, float]]] = {True: [], False: []}
+    with mock.patch.object(disk, "program_for", timed):
+        for batch in FIRST:
+            step(batch)
+        for batch in OTHERS:
+            if batch % 2:
+                found[True].append(step(batch))
+            else:
+                with mock.patch.object(STRUCTURES, "find", return_value=None):
+                    found[False].append(step(batch))
+    return {key: (min([p for p, _ in times]), min([s for _, s in times])) for key, times in found.items()}
+
+
+def main() -> int:
+    """Measure all networks and print a table."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.extents", description=__doc__.partition("\n")[0])
+    parser.add_argument("networks", nargs="*", default=["mlp", "lstm", "convnet"])
+    names = parser.parse_args().networks
+    print(f"{'milliseconds':16}{'planned':>12}{'any extents':>14}{'step':>12}{'any extents':>14}")
+    with (
+        tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as directory,
+        mx.settings.override(tiers="plan", cache_directory=directory),
+    ):
+        for name in names:
+            found = _measure(name)
+            times = [found[False][0], found[True][0], found[False][1], found[True][1]]
+            print(f"{name:16}" + "".join([f"{1e3 * t:{w}.2f}" for t, w in zip(times, (12, 14, 12, 14), strict=True)]))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
