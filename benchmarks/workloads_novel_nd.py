@@ -169,6 +169,18 @@ def forest(mx, count=32, leaves=20, words=100, hidden=64):
     return step
 
 
+def predictions(mx, count=32, leaves=20, words=100, hidden=64):
+    """a minibatch of 32 random trees of 10 to 20 words in each step, one after the other, without gradients"""
+    state = _tree_network(mx, words, hidden)
+
+    def step(number):
+        draw = random_for("predictions", number)
+        found = [state(random_tree(draw, words, draw.randint(leaves // 2, leaves)))[0] for _ in range(count)]
+        return [out.asnumpy() for out in found]
+
+    return step
+
+
 def ragged(mx, batch=16, hidden=64):
     """an LSTM over 10 to 60 steps, another number in each step, batch 16, 64 units, and backward"""
     nd, autograd = mx.nd, mx.autograd
@@ -272,6 +284,7 @@ WORKLOADS = {
     "notebook": notebook,
     "trees": trees,
     "forest": forest,
+    "predictions": predictions,
     "ragged": ragged,
     "varbatch": varbatch,
     "search": search,

@@ -105,6 +105,18 @@ def forest(torch, count=32, leaves=20, words=100, hidden=64):
     return step
 
 
+def predictions(torch, count=32, leaves=20, words=100, hidden=64):
+    state, _ = _tree_network(torch, words, hidden)
+
+    def step(number):
+        draw = random_for("predictions", number)
+        with torch.inference_mode():
+            found = [state(random_tree(draw, words, draw.randint(leaves // 2, leaves)))[0] for _ in range(count)]
+            return [out.numpy() for out in found]
+
+    return step
+
+
 def ragged(torch, batch=16, hidden=64):
     weight, bias = parameters = _variables(torch, [(2 * hidden, 4 * hidden), (4 * hidden,)])
 
@@ -200,6 +212,7 @@ WORKLOADS = {
     "notebook": notebook,
     "trees": trees,
     "forest": forest,
+    "predictions": predictions,
     "ragged": ragged,
     "varbatch": varbatch,
     "search": search,

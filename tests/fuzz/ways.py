@@ -26,10 +26,10 @@ import numpy as onp
 import phonograd as mx
 from phonograd import autograd, gluon, nd, np, npx, settings, sym
 from phonograd.core.array.handle import node_in
-from phonograd.core.backward import eager, eager_batches
+from phonograd.core.backward import eager
 from phonograd.core.derive import gradient
 from phonograd.core.kernels.matmul import gemm
-from phonograd.core.plan import cache, loops, partition, promotion
+from phonograd.core.plan import cache, eager_batches, loops, partition, promotion
 from phonograd.core.plan.any_extents import STRUCTURES
 from phonograd.core.trace import novelty
 from phonograd.core.trace.trace import LOCAL, Trace, ready_trace
@@ -248,7 +248,7 @@ def immediate() -> Iterator[None]:
 
 @contextlib.contextmanager
 def batched() -> Iterator[None]:
-    """Run equal operators of every new record together, however few there are."""
+    """Run equal operators of every new record or graph together, however few there are."""
     with contextlib.ExitStack() as stack:
         stack.enter_context(tiers("blocking"))
         stack.enter_context(mock.patch.object(eager_batches, "LEAST_NODES", 1))

@@ -13,8 +13,8 @@ import pytest
 
 import phonograd as mx
 from phonograd import autograd, nd
-from phonograd.core.backward import eager, eager_batches
-from phonograd.core.plan import eager_batches as batches
+from phonograd.core.backward import eager
+from phonograd.core.plan import eager_batches
 
 pytestmark = pytest.mark.skipif(
     mx.settings.current().executor == "reference" or importlib.util.find_spec("llvmlite") is None,
@@ -168,13 +168,13 @@ def _many(extent: int) -> None:
 
 def test_equal_operators_are_one_call(monkeypatch: pytest.MonkeyPatch) -> None:
     found: list[Any] = []
-    whole = batches.Batches.compute
+    whole = eager_batches.Batches.compute
 
     def compute(self: Any, known: Any) -> None:
         whole(self, known)
         found.extend([(group.calls[0].operator.name, len(group.members)) for group in self.groups])
 
-    monkeypatch.setattr(batches.Batches, "compute", compute)
+    monkeypatch.setattr(eager_batches.Batches, "compute", compute)
     monkeypatch.setattr(eager_batches, "LEAST_NODES", 1)
     monkeypatch.setattr(eager_batches, "LEAST_WIDTH", 0.0)
     _many(next(_extents))

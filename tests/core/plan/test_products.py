@@ -75,8 +75,8 @@ def test_products_are_added_up_where_they_are_computed() -> None:
         and any([node.shape == (20, 20) and node.operator.name == "broadcast_add" for node in part.nodes])
     ]
     assert not sums
-    # two forward and two for gradients in each step, and one for the state, but for the first
-    assert products_of(made) == 8 * 2 + 8 * 2 + 7
+    # one for all data; in each step, one forward and two for gradients, and one for the state, but for the first
+    assert products_of(made) == 1 + 8 + 8 * 2 + 7
 
 
 def test_sums_take_the_place_of_what_is_added_to() -> None:
@@ -125,7 +125,7 @@ def test_biases_of_large_results_are_added_by_products() -> None:
 
 
 def test_a_transposed_operand_of_many_products_is_copied_once() -> None:
-    nodes, bindings = leaves(*[(4, 30)] * 5, (20, 30))
+    nodes, bindings = leaves(*[(12, 30)] * 5, (20, 30))
     *rows, weight = nodes
     targets = [matmul(row, swap_last(weight)) for row in rows]
     made = NativeProgram(targets, bindings.__contains__)

@@ -76,10 +76,10 @@ class _Caught:
         #: by number of a job that it became, a job with the nodes whose values it reads
         self.originals: dict[int, Job | NumpyCall | Alias] = {}
         self.source: Callable[[Node], Node] = resolve
-        jobs_of, moved, rewrite = programs.jobs_of, layouts._in_owner_memory, programs.Rewriting
+        jobs_of, moved, batch = programs.jobs_of, layouts._in_owner_memory, programs.Batching
 
-        def caught_rewriting(*arguments: Any) -> Any:
-            found = rewrite(*arguments)
+        def caught_batching(*arguments: Any) -> Any:
+            found = batch(*arguments)
             self.source = found.source
             return found
 
@@ -97,7 +97,7 @@ class _Caught:
             self.layout = Layout(jobs, *rest)
             return self.layout
 
-        patch.setattr(programs, "Rewriting", caught_rewriting)
+        patch.setattr(programs, "Batching", caught_batching)
         patch.setattr(programs, "jobs_of", caught_jobs)
         patch.setattr(layouts, "_in_owner_memory", caught_move)
         patch.setattr(programs, "Layout", caught_layout)

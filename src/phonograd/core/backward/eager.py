@@ -27,7 +27,7 @@ from ..ops.math.structural import LEAF, VARIABLE, leaf
 from ..ops.reduce.accumulation import FEW_PARTS, FEW_PRODUCTS, total
 from ..plan.cache import EVALUATED, exceeds_limit, is_numbered_leaf, note_plans
 from ..plan.eager import Function, compute_into, compute_sparingly, function_of
-from ..plan.eager_batches import Batches
+from ..plan.eager_batches import MANY_NUMBERS, Batches, Policy
 from ..plan.eager_results import memory_of, own
 from ..run import kernel_cache
 from ..run.reference import locate_error, resolve
@@ -35,15 +35,12 @@ from ..trace.evaluation import PROGRESS
 from ..trace.novelty import NOVELTY
 from ..trace.trace import Trace
 from .deferred import Deferred, join_products
-from .eager_batches import BatchedPass, NotBatched, Policy
+from .eager_batches import BatchedPass, NotBatched
 from .eager_rules import gradients_of, values_read
 
 __all__ = ["EagerGradient", "differentiate_at_once"]
 
 _ITEM = item_operator()
-
-#: numbers of a record from which on values are dropped as soon as nothing reads them any more: 16 MB of float32
-MANY_NUMBERS = 1 << 22
 
 #: heads that were differentiated at once; the next time they are differentiated as graphs
 _seen: set[Node] = set()

@@ -23,48 +23,13 @@ from ..plan.eager_batches import Batches, Group
 from ..plan.eager_stacks import rows_of
 from .eager_rules import passes_through, stackable_rule
 
-__all__ = ["BatchedPass", "NotBatched", "Policy"]
+__all__ = ["BatchedPass", "NotBatched"]
 
 _ITEM = item_operator()
-
-#: nodes of a record that is worth grouping
-LEAST_NODES = 192
-#: nodes for each group from which on batches take less time: about 6 on an AMD EPYC (``python -m benchmarks.batches``)
-LEAST_WIDTH = 8.0
-#: records to skip at most after records that were narrow
-MOST_SKIPPED = 64
 
 
 class NotBatched(Exception):
     """The record has something that batches do not treat."""
-
-
-class Policy:
-    """Decides which records to group: grouping one that is narrow costs time and gains nothing."""
-
-    def __init__(self) -> None:
-        self._skip = 0
-        self._narrow = 0
-
-    def tries(self, count: int) -> bool:
-        """Return whether a record of some nodes is grouped, to see how wide it is."""
-        if count < LEAST_NODES:
-            return False
-        if self._skip:
-            self._skip -= 1
-            return False
-        return True
-
-    def is_wide(self, batches: Batches) -> bool:
-        """Return whether groups of nodes are large enough; otherwise, skip the next records."""
-        found = len(batches.group_of) >= LEAST_WIDTH * len(batches.groups)
-        self.note(found)
-        return found
-
-    def note(self, was_batched: bool) -> None:
-        """Skip the next records after one that was not batched, more of them each time."""
-        self._narrow = 0 if was_batched else min(2 * self._narrow + 1, MOST_SKIPPED)
-        self._skip = self._narrow
 
 
 class _Part(NamedTuple):

@@ -288,7 +288,7 @@ def exceeds_limit(nodes: Iterable[Node]) -> bool:
     return budget is not None and sum([node.size * node.dtype.itemsize for node in nodes]) > budget
 
 
-#: the class of eager programs and the function that tells whether there is a compiler, once they are imported
+#: the functions that make eager programs and that tell whether there is a compiler, once they are imported
 _eager: dict[str, tuple[Callable[..., Program], Callable[[], bool]]] = {}
 
 
@@ -307,11 +307,11 @@ def _find_eager() -> tuple[Callable[..., Program], Callable[[], bool]] | None:
     """Import eager programs; return None if they cannot run."""
     with gc_paused():
         from ..run import kernel_cache, ufuncs
-        from .eager import EagerProgram
+        from .eager_batches import eager_program
 
     if not kernel_cache.available() or not ufuncs.are_supported():
         return None
-    found = _eager["made"] = EagerProgram, kernel_cache.available
+    found = _eager["made"] = eager_program, kernel_cache.available
     return found
 
 

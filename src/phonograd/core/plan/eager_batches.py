@@ -1,6 +1,7 @@
 """Batches: equal operators on equal shapes that do not depend on each other run as one call, without a plan.
 
-Takes the nodes of a new record from :mod:`phonograd.core.backward.eager_batches`, inputs first. The cells of trees at
+Takes the nodes of a new record from :mod:`phonograd.core.backward.eager_batches`, inputs first, or those of a program
+(:class:`BatchedProgram`). The cells of trees at
 one height, or the elements of a minibatch that are computed one by one, become groups. A group is one call on a stack
 (:mod:`~phonograd.core.plan.eager_stacks`). Where the members of a group read the members of another one in the same
 order, its stack is an operand as it is; otherwise, inputs are gathered. See docs/decisions/0018.
@@ -8,23 +9,37 @@ order, its stack is an operand as it is; otherwise, inputs are gathered. See doc
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import math
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
 
+from ..base.outside import is_from_outside
 from ..graph.node import Node, type_of
 from ..graph.operator import ABSENT, REGISTRY, Array, item_operator
 from ..ops.math.structural import REPEAT_CALL, VARIABLE
+from ..run import kernel_cache
+from ..run.programs import Note
 from ..run.reference import resolve
-from .eager import function_for
+from .eager import EagerProgram, function_for
 from .eager_stacks import StackedFunction, call_each, stacked_function
 
-__all__ = ["Batches", "Group"]
+__all__ = ["BatchedProgram", "Batches", "Group", "Policy", "eager_program"]
 
 _ITEM = item_operator()
 _ABSENT = ABSENT.operator
 _MATMUL = REGISTRY["_matmul"]
+
+#: nodes of a graph that is worth grouping
+LEAST_NODES = 192
+#: nodes for each group from which on batches take less time: about 6 on an AMD EPYC (``python -m benchmarks.batches``)
+LEAST_WIDTH = 8.0
+#: graphs to skip at most after graphs that were narrow
+MOST_SKIPPED = 64
+#: numbers of a graph from which on values are dropped as soon as nothing reads them any more: 16 MB of float32
+MANY_NUMBERS = 1 << 22
 
 
 class Group:
@@ -42,6 +57,8 @@ class Group:
         An object that this group shares with those of the same operator and type whose deepest inputs share one.
         Nodes of one kind whose deepest inputs are in one lane are a group: so the members of a group mostly read those
         of another one in the same order.
+    read
+        For each member, the nodes that it reads.
     sources
         For each input, the nodes that the members read.
     inputs
@@ -52,12 +69,13 @@ class Group:
         The gradients that have arrived.
     """
 
-    __slots__ = ("_places", "calls", "inputs", "items", "lane", "level", "members", "parts", "sources", "value")
+    __slots__ = ("_places", "calls", "inputs", "items", "lane", "level", "members", "parts", "read", "sources", "value")
 
     def __init__(self, level: int, lane: object) -> None:
         self.level, self.lane = level, lane
         self.members: list[Node] = []
         self.calls: list[Node] = []
+        self.read: list[Sequence[Node]] = []
         self.sources: list[list[Node]] = []
         self.inputs: list[tuple[Any, bool]] = []
         self.value: Any = None
@@ -74,10 +92,46 @@ class Group:
         return self._places
 
 
-class Batches:
-    """The groups of a record."""
+class Policy:
+    """Decides which graphs to group: grouping one that is narrow costs time and gains nothing."""
 
-    def __init__(self, nodes: Iterable[Node]) -> None:
+    def __init__(self) -> None:
+        self._skip = 0
+        self._narrow = 0
+
+    def tries(self, count: int) -> bool:
+        """Return whether a graph of some nodes is grouped, to see how wide it is."""
+        if count < LEAST_NODES:
+            return False
+        if self._skip:
+            self._skip -= 1
+            return False
+        return True
+
+    def is_wide(self, batches: Batches) -> bool:
+        """Return whether groups of nodes are large enough; otherwise, skip the next graphs."""
+        found = len(batches.group_of) >= LEAST_WIDTH * len(batches.groups)
+        self.note(found)
+        return found
+
+    def note(self, was_batched: bool) -> None:
+        """Skip the next graphs after one that was not batched, more of them each time."""
+        self._narrow = 0 if was_batched else min(2 * self._narrow + 1, MOST_SKIPPED)
+        self._skip = self._narrow
+
+
+class Batches:
+    """The groups of a graph.
+
+    Parameters
+    ----------
+    nodes
+        The nodes, each after those that it reads.
+    reads
+        Returns the nodes whose values a node reads. In a record, these may stand for others.
+    """
+
+    def __init__(self, nodes: Iterable[Node], reads: Callable[[Node], Sequence[Node]] = attrgetter("inputs")) -> None:
         #: the group of every node that is no variable
         self.group_of: dict[Node, Group] = {}
         #: unmarked nodes that are read
@@ -87,13 +141,14 @@ class Batches:
         group_of, given = self.group_of, self.given
         for node in nodes:
             declared, call = node.operator, node
-            if declared is VARIABLE:
+            if declared is VARIABLE or declared is _ABSENT:
                 continue
             if declared is REPEAT_CALL and node.inputs[0].operator is not VARIABLE:
                 call = node.inputs[0]
                 declared = call.operator
             lane, level = None, 0
-            for source in call.inputs:
+            inputs = reads(call)
+            for source in inputs:
                 group = group_of.get(source)
                 if group is None:
                     if not source.marked:
@@ -107,7 +162,7 @@ class Batches:
             elif declared.is_view:
                 key = declared, lane, call.type or type_of(call)
             elif declared is _MATMUL:
-                key = recipe or _kind(call), lane, call.inputs[1]
+                key = recipe or _kind(call), lane, inputs[1]
             else:
                 key = recipe or _kind(call), lane
             group = found.get(key)
@@ -117,6 +172,7 @@ class Batches:
                 group = found[key] = Group(level + 1, lane)
             group.members.append(node)
             group.calls.append(call)
+            group.read.append(inputs)
             group_of[node] = group
         #: in an order in which they can be computed
         self.groups = sorted(found.values(), key=_level)
@@ -129,7 +185,7 @@ class Batches:
             if declared is _ITEM:
                 self._take_item(group, call.attributes[0])
                 continue
-            group.sources = [[each.inputs[place] for each in group.calls] for place in range(len(call.inputs))]
+            group.sources = list(map(list, zip(*group.read)))
             if declared.is_view:
                 group.value = _spread(self._gather(group.sources[0], known), count)
                 continue
@@ -152,7 +208,7 @@ class Batches:
 
     def _take_item(self, group: Group, index: int) -> None:
         """Take one output of an operator with several."""
-        group.sources = [[call.inputs[0] for call in group.calls]]
+        group.sources = [[inputs[0] for inputs in group.read]]
         whole = self.group_of[group.sources[0][0]]
         value = whole.value[index]
         if group.sources[0] != whole.members:
@@ -206,3 +262,83 @@ def _stacked(call: Node) -> StackedFunction | None:
 def _spread(found: tuple[Any, bool], count: int) -> Array:
     array, is_stacked = found
     return array if is_stacked else np.broadcast_to(array, (count, *array.shape))
+
+
+# -- programs
+
+
+class BatchedProgram(EagerProgram):
+    """An eager program whose equal operators run together: inference over trees, branches, examples one by one."""
+
+    __slots__ = ("_alone", "_batches")
+
+    def __init__(
+        self,
+        targets: Iterable[Node],
+        available: Callable[[Node], bool],
+        keep_all: bool,
+        ordered: tuple[tuple[Node, ...], list[Node]],
+        batches: Batches,
+    ) -> None:
+        super().__init__(targets, available, keep_all, ordered)
+        #: the groups of the first run
+        self._batches: Batches | None = batches
+        #: the program that runs where batches do not
+        self._alone: EagerProgram | None = None
+
+    def _place(self) -> tuple[list[tuple[int, ...]], list[tuple[int, ...]]]:
+        # operators do not run one by one
+        return [], []
+
+    def run(self, inputs: list[Any], donated: Container[int] = (), note: Note | None = None) -> list[Array]:
+        """Return the values of the kept nodes; an observed run computes operator by operator."""
+        found = self._run_batches(inputs) if note is None else None
+        if found is None:
+            if self._alone is None:
+                given = set(self.inputs)
+                kept = [node for node, _ in self.kept]
+                self._alone = EagerProgram(kept, given.__contains__)
+            found = self._alone.run(inputs, donated, note)
+        return found
+
+    def _run_batches(self, inputs: list[Any]) -> list[Array] | None:
+        """Return the values of the kept nodes; None if an operator fails, which then fails alone."""
+        batches, self._batches = self._batches, None
+        if batches is None:
+            batches = Batches(self.nodes, _resolved_inputs)
+        try:
+            with np.errstate(all="ignore"):
+                batches.compute(dict(zip(self.inputs, inputs)))
+        except kernel_cache.CompilerLost:
+            raise
+        except Exception as error:
+            if is_from_outside(error):
+                raise
+            return None
+        values = [*inputs, *[None] * self.size]
+        for node, number in self.kept:
+            values[number] = batches.value(node)
+        return self._own(inputs, values)
+
+
+#: which programs run in batches
+_policy = Policy()
+
+
+def eager_program(
+    targets: list[Node],
+    available: Callable[[Node], bool],
+    keep_all: bool,
+    ordered: tuple[tuple[Node, ...], list[Node]],
+) -> EagerProgram:
+    """Return the program that computes new nodes without a plan: in batches, if there are many equal operators."""
+    computed = ordered[1]
+    if _policy.tries(len(computed)) and sum([math.prod(node.shape) for node in computed]) <= MANY_NUMBERS:
+        batches = Batches(computed, _resolved_inputs)
+        if _policy.is_wide(batches):
+            return BatchedProgram(targets, available, keep_all, ordered, batches)
+    return EagerProgram(targets, available, keep_all, ordered)
+
+
+def _resolved_inputs(node: Node) -> list[Node]:
+    return [resolve(source) if source.operator.is_view else source for source in node.inputs]

@@ -36,6 +36,7 @@ from ..run.program import (
 from ..run.programs import Memory, Part
 from ..run.reference import order, resolve
 from . import memory_limit
+from .batches import Batching
 from .expansion import lowering_of
 from .grouping import Grouping, group_nodes
 from .layout import Job, Layout, jobs_of
@@ -197,9 +198,10 @@ class _Draft(NamedTuple):
         given = set(inputs)
         if kernel_cache.available():
             rewriting = Rewriting(computed, given, kept)
-            source = rewriting.source
+            batching = Batching(rewriting.computed, kept, rewriting.source)
+            source = batching.source
             made = [node for node in dict.fromkeys(map(source, kept)) if node not in given]
-            grouping = _group(rewriting.computed, inputs, made, source, steady)
+            grouping = _group(batching.computed, inputs, made, source, steady)
             preparations = _preparations(grouping, inputs)
             taken = (*inputs, *grouping.packed)
             seen_as, begun = grouping.assignments.seen_as, grouping.assignments.begun
