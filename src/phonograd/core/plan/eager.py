@@ -33,7 +33,7 @@ from ..graph.operator import ABSENT, Array, item_operator
 from ..kernels.elementwise_loop import ElementwiseLoop, emit_rule
 from ..kernels.launch import Plan
 from ..kernels.target import Machine
-from ..lower.lowering import Gather, Lowering, Random, Reduction, alternatives, lowering_of_kind
+from ..lower.lowering import Fused, Gather, Lowering, Random, alternatives, lowering_of_kind
 from ..lower.pattern import Pattern
 from ..ops.math.structural import LEAF, leaf
 from ..run import kernel_cache
@@ -461,8 +461,8 @@ class _Maker:
             self.place(alone, candidates[0])
             if candidates[0].only_moves:
                 self.simple = node.operator.reference
-            elif isinstance(candidates[0], Reduction):
-                self.simple = folds_of(node.operator, candidates[0], node.dtype).function
+            elif candidates[0].fused_as is Fused.FOLD:
+                self.simple = folds_of(node.operator, node.dtype).function
             return
         if candidates and node.operator.moves:
             # NumPy chooses and places the same elements
@@ -510,8 +510,7 @@ class _Maker:
 
     def fold(self, node: Node, expression: Node, lowering: Lowering, axes: Shape) -> None:
         """Launch the kernel that combines elements."""
-        assert isinstance(lowering, Reduction), node
-        self.function = folds_of(node.operator, lowering, node.dtype).function(node.attributes)
+        self.function = folds_of(node.operator, node.dtype).function(node.attributes)
 
     def take(self, node: Node, expression: Node, lowering: Gather) -> None:
         """Let NumPy take elements."""

@@ -16,7 +16,7 @@ from ..graph.extents import Condition, Formula
 from ..graph.generic import Differ, Pattern, Unifier, insert, samples_of
 from ..graph.node import Node, Shape, new_node, tensor_type
 from ..graph.operator import ABSENT, Operator
-from ..lower.lowering import Lowering, Reduction
+from ..lower.lowering import Fused, Lowering
 from ..ops.math.structural import LEAF, leaf
 from ..run.reference import resolve
 from .eager import Function, function_for_any_shapes, function_of
@@ -76,8 +76,8 @@ class AnyExtents:
 def _function(step: _Step, shapes: Sequence[Shape], inputs: Sequence[Any]) -> Function:
     """Return the function of a step whose attributes depend on the shapes of the arrays."""
     attributes, lowering = insert(step.attributes, shapes), step.lowering
-    if isinstance(lowering, Reduction):
-        return folds_of(step.operator, lowering, step.dtype).function(attributes)
+    if lowering is not None and lowering.fused_as is Fused.FOLD:
+        return folds_of(step.operator, step.dtype).function(attributes)
     if step.is_numpy:
         return step.operator.reference(attributes)
     leaves = [leaf(number, array.shape, array.dtype) for number, array in enumerate(inputs)]
@@ -162,7 +162,7 @@ def _functions(first: Sequence[_Step], steps: list[_Step], leaves: Sequence[Node
 def _is_numpy(node: Node, lowering: Lowering | None) -> bool:
     """Return whether the function of a node is its NumPy function, given its simple lowering if it has one."""
     if lowering is not None:
-        return not isinstance(lowering, Reduction)
+        return lowering.fused_as is not Fused.FOLD
     candidates = lowerings_of(node)
     has_halves = not HALVES.isdisjoint([node.dtype, *[source.dtype for source in node.inputs]])
     if not candidates or has_halves or candidates[-1].replaces_part:
@@ -176,4 +176,4 @@ def _simple_lowering(node: Node) -> Lowering | None:
     if not candidates or candidates[0].is_expansion or candidates[-1].replaces_part:
         return None
     first = candidates[0]
-    return first if first.is_constant or first.only_moves or isinstance(first, Reduction) else None
+    return first if first.is_constant or first.only_moves or first.fused_as is Fused.FOLD else None

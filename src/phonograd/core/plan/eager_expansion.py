@@ -18,7 +18,7 @@ from ..graph.extents import Condition, Questions
 from ..graph.generic import Differ, Learned, Pattern, Unifier, insert, samples_of
 from ..graph.node import Node, Shape, new_node, tensor_type
 from ..graph.operator import ABSENT, Operator, item_operator
-from ..lower.lowering import SAME, Lowering, Reduction
+from ..lower.lowering import SAME, Fused, Lowering
 from ..ops.math.structural import leaf
 from ..run.reference import resolve
 from .eager_folds import folds_of
@@ -267,8 +267,8 @@ class _AnyExtents:
         attributes, lowering = insert(step.attributes, shapes), step.lowering
         if lowering.only_moves:
             return step.operator.reference(attributes)
-        if isinstance(lowering, Reduction):
-            return folds_of(step.operator, lowering, step.dtype).function(attributes)
+        if lowering.fused_as is Fused.FOLD:
+            return folds_of(step.operator, step.dtype).function(attributes)
         leaves = tuple([leaf(number, array.shape, array.dtype) for number, array in enumerate(inputs)])
         type_ = tensor_type(insert(step.shape, shapes), step.dtype, leaves[0].context, False, None)
         function, is_general = self._place(new_node(step.operator, leaves, attributes, type_, None, None), lowering)

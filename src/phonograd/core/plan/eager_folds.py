@@ -18,7 +18,7 @@ from ..graph.node import Shape
 from ..graph.operator import Array, Operator
 from ..kernels.launch import Launch, Plan, Reference
 from ..kernels.structure import KEPT, REDUCED, UNIT, Fold, Load, Store, Structure
-from ..lower.lowering import Reduction
+from ..lower.lowering import Reduction, lowering_of_kind
 from ..run import kernel_cache
 from ..run.driver import Row, SizedLaunch
 from .assembly import collapse_kept_strides, lanes_for
@@ -69,11 +69,11 @@ class Folds:
 _folds: dict[Any, Folds] = {}
 
 
-def folds_of(declared: Operator, lowering: Reduction, dtype: DType) -> Folds:
+def folds_of(declared: Operator, dtype: DType) -> Folds:
     """Return an operator that combines elements of a dtype along axes."""
     found = _folds.get((declared, dtype))
     if found is None:
-        found = _folds[declared, dtype] = Folds(declared, lowering)
+        found = _folds[declared, dtype] = Folds(declared, lowering_of_kind(declared.name, Reduction))
     return found
 
 
