@@ -25,7 +25,7 @@ from phonograd.core.graph.node import statistics
 from phonograd.core.graph.operator import REGISTRY
 from phonograd.core.ops.math.structural import leaf
 from phonograd.core.ops.vision.regions import assign_step
-from phonograd.core.plan import cache, eager, promotion
+from phonograd.core.plan import cache, disk, eager, promotion
 from phonograd.core.plan.eager import EagerProgram
 from phonograd.core.plan.native_program import NativeProgram
 from phonograd.core.run import background, donation, kernel_cache
@@ -185,6 +185,16 @@ def test_large_arrays_are_planned() -> None:
     assert not is_eager(large_chain(1))
 
 
+@pytest.fixture
+def new_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forget every kernel that is in memory: plans on disk name kernels on the same disk."""
+    kernel_cache.wait_for_tier_up()
+    monkeypatch.setattr(kernel_cache, "_kernels", kernel_cache._KernelCache())
+    monkeypatch.setattr(disk, "_stored", 0)
+    monkeypatch.setattr(disk, "STRUCTURES", type(disk.STRUCTURES)())
+
+
+@pytest.mark.usefixtures("new_kernels")
 def test_a_plan_on_disk_takes_over_sooner(tiers: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     if tiers != "background":
         pytest.skip("there is no helper")
@@ -206,6 +216,7 @@ def test_a_plan_on_disk_takes_over_sooner(tiers: str, monkeypatch: pytest.Monkey
         assert not is_eager(chain(size))
 
 
+@pytest.mark.usefixtures("new_kernels")
 def test_no_planner_is_imported_for_large_arrays(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(cache, "_planner_is_imported", lambda: False)
     with mx.settings.override(cache_directory=str(tmp_path)):

@@ -479,6 +479,12 @@ class Structures:
                 return recipe, kernels
         return None
 
+    def holds(self, outline: Outline) -> bool:
+        """Return whether there is a plan for a graph."""
+        structure = self._known.get(outline.key)
+        plans = [] if structure is None else structure.plans
+        return any([plan.recipe(outline.sizes, outline.nodes) is not None for plan, _ in plans])
+
     def note(self, outline: Outline, planned: Callable[[], NativeProgram]) -> None:
         """Note that a graph was planned; if its structure was planned before, have a plan made for any extents."""
         structure = self._known.get(outline.key)

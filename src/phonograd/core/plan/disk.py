@@ -95,15 +95,19 @@ def recalled_program(targets: Iterable[Node], available: Callable[[Node], bool],
 
 
 def is_stored(targets: Iterable[Node], known: Container[Node], keep_all: bool) -> bool:
-    """Return whether the plan of an evaluation is on disk, given the nodes whose values are known."""
-    disk = kernel_cache.disk_cache() if kernel_cache.available() else None
-    if disk is None:
+    """Return whether a plan of an evaluation is on disk or holds for any extents, given the nodes with known values."""
+    if not kernel_cache.available():
         return False
+    disk = kernel_cache.disk_cache()
     with gc_paused():
         wanted = [resolve(node) for node in targets]
         wanted = [node for node in wanted if node.operator is not LEAF and node not in known]
-        description = describe(wanted, *order(wanted, known.__contains__), keep_all)
-    return description is not None and disk.load(disk.key(description, "p")) is not None
+        inputs, computed = order(wanted, known.__contains__)
+        outline = _outline(wanted, inputs, computed, keep_all)
+        if outline is not None and STRUCTURES.holds(outline):
+            return True
+        description = None if disk is None else describe(wanted, inputs, computed, keep_all)
+    return disk is not None and description is not None and disk.load(disk.key(description, "p")) is not None
 
 
 def _recall(

@@ -223,27 +223,7 @@ def _compute(offsets: dict[str, int]) -> str:
     f.leave_if_null(result, "drop_value")
     _drop_all(f, arguments, found, direct, f.load_word("%objects", "0", "ptr"))
     f.give(result)
-    f.label("several")
-    made = f.api("PyList_New", "i64 0", "drop_value")
-
-    def add(index: Index, _: list[Value]) -> tuple[()]:
-        memory = f.api("PyList_GetItem", f"ptr {value}, i64 {index}", "drop_list")
-        array = f.call("new_array", memory, "%class")
-        f.leave_if_null(array, "drop_list")
-        f.line(f"store ptr {array}, ptr {cells[0]}, align 8")
-        f.append(made, array, "drop_array")
-        f.release(array)
-        return ()
-
-    f.loop("0", f.api("PyList_Size", f"ptr {value}", "drop_list"), "1", (), add)
-    _drop_all(f, arguments, found, direct, value)
-    f.give(made)
-    f.label("drop_array")
-    f.release(f.assign(f"load ptr, ptr {cells[0]}, align 8"))
-    f.line("br label %drop_list")
-    f.label("drop_list")
-    f.release(made)
-    f.line("br label %drop_value")
+    _several(f, arguments, value, cells[0], found, direct)
     f.label("drop_token")
     f.release(token)
     f.line("br label %drop_value")
@@ -271,6 +251,31 @@ def _compute(offsets: dict[str, int]) -> str:
     f.line("br label %unknown")
     f.end("unknown", "null")
     return f.text()
+
+
+def _several(f: Code, arguments: str, value: str, cell: str, *held: str) -> None:
+    """Write the part of ``compute`` that gives the list of arrays of a list of results."""
+    f.label("several")
+    made = f.api("PyList_New", "i64 0", "drop_value")
+
+    def add(index: Index, _: list[Value]) -> tuple[()]:
+        memory = f.api("PyList_GetItem", f"ptr {value}, i64 {index}", "drop_list")
+        array = f.call("new_array", memory, "%class")
+        f.leave_if_null(array, "drop_list")
+        f.line(f"store ptr {array}, ptr {cell}, align 8")
+        f.append(made, array, "drop_array")
+        f.release(array)
+        return ()
+
+    f.loop("0", f.api("PyList_Size", f"ptr {value}", "drop_list"), "1", (), add)
+    _drop_all(f, arguments, *held, value)
+    f.give(made)
+    f.label("drop_array")
+    f.release(f.assign(f"load ptr, ptr {cell}, align 8"))
+    f.line("br label %drop_list")
+    f.label("drop_list")
+    f.release(made)
+    f.line("br label %drop_value")
 
 
 def _drop_all(f: Code, arguments: str, *others: str) -> None:
@@ -338,27 +343,10 @@ def _compute_call(offsets: dict[str, int]) -> str:
     f.api("PyTuple_SetItem", f"ptr {key}, i64 1, ptr {parameters}", "drop")
     f.for_each("0", length, lambda k: f.put_item(parameters, k, f.item(defaults, k), "drop"))
 
-    def put(number: Index, value: str) -> None:
-        """Write a parameter into the key, given its place as in the entry."""
-        # Python converts those that have no place
-        f.leave_if(f.assign(f"icmp eq i64 {number}, {NO_PLACE}"), "drop")
-
-        def real() -> None:
-            f.leave_unless(f.is_number(f.field(value, "type")), "drop")
-            truth = f.api("PyObject_IsTrue", f"ptr {value}", "drop")
-            f.leave_unless(f.assign(f"icmp eq i32 {truth}, 1"), "drop")
-            f.put_item(parameters, f.minus(f.minus("-1", number), first), value, "drop")
-
-        def parameter() -> None:
-            # arrays by keyword are left to Python
-            f.leave_if(f.assign(f"icmp slt i64 {number}, {first}"), "drop")
-            f.put_item(parameters, f.minus(number, first), value, "drop")
-
-        f.when(f.assign(f"icmp slt i64 {number}, 0"), real, parameter)
-
     def positional(index: Index) -> None:
         place = f.plus(most, index)
-        put(f.number(f.item(order, place), "drop"), f.load_word("%arguments", place, "ptr"))
+        number = f.number(f.item(order, place), "drop")
+        _put_parameter(f, parameters, first, number, f.load_word("%arguments", place, "ptr"))
 
     def keyword(index: Index) -> None:
         place = f.api("PyDict_GetItemWithError", f"ptr {places}, ptr {f.item('%names', index)}", "drop")
@@ -368,7 +356,7 @@ def _compute_call(offsets: dict[str, int]) -> str:
         is_real = f.assign(f"icmp slt i64 {number}, 0")
         plain = f.select_index(is_real, f.minus("-1", number), number)
         f.leave_if(f.assign(f"icmp slt i64 {plain}, %count"), "drop")
-        put(number, f.load_word("%arguments", f.plus("%count", index), "ptr"))
+        _put_parameter(f, parameters, first, number, f.load_word("%arguments", f.plus("%count", index), "ptr"))
 
     f.for_each("0", extra, positional)
     f.for_each("0", "%named", keyword)
@@ -393,3 +381,25 @@ def _compute_call(offsets: dict[str, int]) -> str:
     f.give(f.assign(f"call ptr @compute({given})"))
     f.end_dropping(key)
     return f.text()
+
+
+def _put_parameter(f: Code, parameters: str, first: Index, number: Index, value: str) -> None:
+    """Write the part of ``compute_call`` that puts a parameter into the key, given its place as in the entry.
+
+    ``first`` is the place of the first parameter.
+    """
+    # Python converts those that have no place
+    f.leave_if(f.assign(f"icmp eq i64 {number}, {NO_PLACE}"), "drop")
+
+    def real() -> None:
+        f.leave_unless(f.is_number(f.field(value, "type")), "drop")
+        truth = f.api("PyObject_IsTrue", f"ptr {value}", "drop")
+        f.leave_unless(f.assign(f"icmp eq i32 {truth}, 1"), "drop")
+        f.put_item(parameters, f.minus(f.minus("-1", number), first), value, "drop")
+
+    def parameter() -> None:
+        # arrays by keyword are left to Python
+        f.leave_if(f.assign(f"icmp slt i64 {number}, {first}"), "drop")
+        f.put_item(parameters, f.minus(number, first), value, "drop")
+
+    f.when(f.assign(f"icmp slt i64 {number}, 0"), real, parameter)
