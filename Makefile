@@ -52,11 +52,11 @@ smoke: $(READY)
 	$(BIN)/python -m pytest -q tests/smoke
 
 test: lint
-	$(BIN)/python -m pytest -n $(WORKERS) -m "not slow"
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not slow"
 
 # llvmlite.py in that directory hides the installed package
 test-reference: $(READY)
-	PYTHONPATH=tests/without_llvmlite PHONOGRAD_EXECUTOR=reference $(BIN)/python -m pytest -n $(WORKERS) -m "not slow"
+	PYTHONPATH=tests/without_llvmlite PHONOGRAD_EXECUTOR=reference $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not slow"
 
 # each processor has its own pytest run; a run is skipped, with a reason, if this processor lacks features
 test-processors: $(READY)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import phonograd as mx
+from phonograd import settings
 from phonograd.core.ops.linalg import lapack
 
 from .test_factorizations import MACHINES, run
@@ -221,3 +222,14 @@ def test_larger_matrices_are_decomposed_in_their_precision(monkeypatch: pytest.M
         found.append((values, singular))
     # the private loops of NumPy exist, and do not compute in double precision
     assert any([a.tobytes() != b.tobytes() for a, b in zip(*found, strict=True)])
+
+
+@pytest.mark.parametrize("executor", ["native", "reference"])
+@pytest.mark.parametrize("size", [5, 70])
+@pytest.mark.parametrize("element", [np.inf, -np.inf, np.nan])
+def test_matrices_that_are_not_finite_have_no_singular_values(executor: str, size: int, element: float) -> None:
+    x = np.random.default_rng(size).standard_normal((2, size, size)).astype(np.float32)
+    x[1, 2, 3] = element
+    # LAPACK may search for ever
+    with settings.override(executor=executor), pytest.raises(np.linalg.LinAlgError, match="did not converge"):
+        mx.np.linalg.svd(mx.np.array(x))[1].asnumpy()

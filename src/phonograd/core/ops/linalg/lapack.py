@@ -61,6 +61,9 @@ def eigh(matrices: Array) -> tuple[Array, Array]:
 
 def svd(matrices: Array) -> tuple[Array, Array, Array]:
     """Return U, S and V with ``matrices = U * diag(S) * V``, and descending S."""
+    # LAPACK can search for ever for singular values of infinite elements
+    if not (is_finite(matrices) or np.isfinite(matrices).all()):
+        raise np.linalg.LinAlgError("SVD did not converge: a matrix has infinite or undefined elements")
     # NumPy 1 has one function for few rows and one for few columns
     of_shape = "svd_m_s" if matrices.shape[-2] < matrices.shape[-1] else "svd_n_s"
     found = _by_loop(_loop("svd_s", of_shape), "f->fff", matrices)
