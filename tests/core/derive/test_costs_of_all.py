@@ -97,6 +97,7 @@ POSITIONS = frozenset(
         "_cast",
         "_contrib_arange_like",
         "_coordinates",
+        "_point_positions",
         "_ctc_paths",
         "_linspace",
         "_mask_positions",

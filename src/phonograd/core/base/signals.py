@@ -12,6 +12,7 @@ signal                  emitted                               connected by
 ``node.FORGOTTEN``      after interned nodes were dropped     every table that is keyed by nodes
 ``cache.PLANNED``       after a plan was made                 ``explain``
 ``cache.EVALUATED``     before an evaluation runs             ``explain``
+``any_extents.SIZED``   after a plan for any extents is used  tests, which compare it with a plan for these extents
 ``cache.PREPARING``     once, by a helper, before REPEATED    ``ndarray``, which loads that machine code
 ``cache.REPEATED``      once, when a plan is used again       ``ndarray``, whose calls become machine code
 ======================  ====================================  ======================================================
