@@ -24,7 +24,8 @@ FENCES: dict[str, dict[str, str]] = {
         "core/run/compiler.py": "calls LLVM's code generator without llvmlite's lock",
         "core/run/thread_pool.py": "workers sit in machine code and sleep in Python's own locks",
         "core/array/fastcall/native_call.py": "operator calls are machine code that calls Python's C interface",
-        "core/array/fastcall/native_function.py": "the type of functions that are machine code, by Python's C interface",
+        "core/run/native_function.py": "the type of functions that are machine code, by Python's C interface",
+        "core/run/hot/installation.py": "hot functions are machine code that calls Python's C interface",
         "base.py": "MXNet's names of C types, which scripts import; no address is involved",
         "compat/private.py": "names of C types that MXNet's modules have; no address is involved",
     },
@@ -40,7 +41,8 @@ FENCES: dict[str, dict[str, str]] = {
     "object layout": {
         "core/run/object_layout.py": "where arrays keep their addresses and flags, tuples their items",
         "core/array/fastcall/native_call.py": "where arrays, nodes and traces keep their attributes",
-        "core/array/fastcall/native_function.py": "where functions that are machine code keep their code",
+        "core/run/native_function.py": "where functions that are machine code keep their code",
+        "core/run/hot/installation.py": "where objects keep their slots, lists and tuples their items",
     },
     "forks": {
         "core/base/fork.py": "one handler, one order",

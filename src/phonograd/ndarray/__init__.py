@@ -60,16 +60,21 @@ def _numpy_namespaces() -> list[Any]:
     return [module for name, module in list(sys.modules.items()) if name.startswith("phonograd.numpy")]
 
 
-#: the machine code of calls, if a helper has prepared it
-_native_calls: list[Any] = []
+#: the machine code of hot functions and of calls, if a helper has prepared it
+_native_calls: list[tuple[Any, Any]] = []
+
+
+def _native_code() -> tuple[Any, Any]:
+    from ..core.array.fastcall import native_install
+    from ..core.backward import machine_code
+
+    return machine_code.prepare(), native_install.prepare(NDArray)
 
 
 def _prepare_native_calls() -> None:
-    from ..core.array.fastcall.native_install import prepare
-
     with contextlib.suppress(Exception):
         # an error is told by the installation, which tries again
-        _native_calls.append(prepare(NDArray))
+        _native_calls.append(_native_code())
 
 
 #: this module, whose name may become MXNet's
@@ -77,10 +82,13 @@ _this = sys.modules[__name__]
 
 
 def _install_native_calls() -> None:
-    from ..core.array.fastcall.native_install import install, prepare
+    from ..core.array.fastcall.native_install import install
 
     try:
-        calls = _native_calls.pop() if _native_calls else prepare(NDArray)
+        hot, calls = _native_calls.pop() if _native_calls else _native_code()
+        if hot is not None:
+            # the code of calls refers to some of them
+            hot.install()
         if calls is not None:
             modules = (_this, contrib, image, linalg, op, _internal, *_numpy_namespaces())
             install(calls, NDArray, modules)

@@ -167,7 +167,8 @@ KERNELS = {
         {"types say where": CALLS},
     ),
     "layout of functions": (
-        "from phonograd.core.array.fastcall import native_call, native_function\n"
+        "from phonograd.core.array.fastcall import native_call\n"
+        "from phonograd.core.run import native_function\n"
         "native_function.vectorcall_offset = lambda kind: 0",
         {"a type made by Python's C interface": CALLS},
     ),

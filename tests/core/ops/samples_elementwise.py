@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from phonograd.core.graph.operator import REGISTRY
+from phonograd.core.graph.operator import REGISTRY, Operator
 from phonograd.core.ops.math import arithmetic, comparison, elementary
 
 from .checks import Sample
@@ -34,7 +34,7 @@ BINARY = sorted(
 BINARY += ["_maximum", "_minimum", "_power", "_mod", "_hypot"]
 BINARY += ["_equal", "_not_equal", "_greater", "_greater_equal", "_lesser", "_lesser_equal"]
 BINARY += ["_logical_and", "_logical_or", "_logical_xor"]
-COMPARISONS = {v.name for v in vars(comparison).values() if hasattr(v, "input_names")}
+COMPARISONS = {v.name for v in vars(comparison).values() if isinstance(v, Operator)}
 
 SAMPLES: list[Sample] = [
     *[

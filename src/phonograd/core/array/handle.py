@@ -17,6 +17,7 @@ import numpy as np
 
 from ..base.devices import CPU, Context
 from ..base.dtypes import DType
+from ..base.hot import hot, slotted
 from ..base.settings import active
 from ..graph.node import Node, Shape
 from ..graph.operator import Array
@@ -107,7 +108,7 @@ class Handle:
         """Register a dense class: results of its arrays have the same class. Others inherit ``_result_class``."""
         super().__init_subclass__(**facts)
         if dense:
-            cls._result_class = cls
+            cls._result_class = slotted(cls)
             DENSE.append(cls)
 
     def _settle(self) -> None:
@@ -182,6 +183,7 @@ def make_result(node: Node, trace: Trace, array_class: type[Any] | None = None) 
     return materialize_if_naive(handle) if active.naive else handle
 
 
+@hot
 def new_result(node: Node, trace: Trace, array_class: type[Any]) -> Any:
     """Return the result of an operator call as a new array: recorded or detached, as the recording flag wants it.
 
@@ -234,6 +236,7 @@ def make_concrete(data: Array, context: Context = CPU, array_class: type[Any] | 
     return handle
 
 
+@hot
 def node_in(handle: Handle, trace: Trace) -> Node:
     """Return the node of an array in a trace, binding its memory as a leaf if it comes from outside."""
     node = handle._node
@@ -262,6 +265,12 @@ def node_in(handle: Handle, trace: Trace) -> Node:
         entered = variable(entered, trace.slot(home.tape.target_of(node)))
     elif owner is not None:
         entered = variable(entered, trace.slot(owner))
+    _enter(handle, trace, home, node, buffer, entered)
+    return entered
+
+
+def _enter(handle: Handle, trace: Trace, home: Trace | None, node: Node | None, buffer: Array, entered: Node) -> None:
+    """Make an array name a node of another trace."""
     with HANDOVER:
         # if another thread has changed the array meanwhile, the node still has the value at the time of the call
         if handle._node is node and handle._trace is home and (node is not None or handle._buffer is buffer):
@@ -272,7 +281,6 @@ def node_in(handle: Handle, trace: Trace) -> Node:
             trace.handles.append(handle)
             if home is not None:
                 trace.repeats = True
-    return entered
 
 
 # -- the state of an array, for other modules

@@ -17,6 +17,7 @@ import numpy as np
 
 from ..base import processor, settings
 from ..base.dtypes import BFLOAT16, convert_scalar
+from ..base.hot import hot, slotted
 from ..base.outside import is_from_outside
 from ..derive.gradient import call_of, order_users_first
 from ..graph.node import FORGOTTEN, Node, of_one_call, statistics
@@ -112,6 +113,7 @@ class _Failed(Exception):
     """An operator of the forward pass has failed."""
 
 
+@slotted
 class _Known(dict[Node, Any]):
     """The values of nodes in a backward pass."""
 
@@ -232,11 +234,16 @@ def _run_batches(trace: Trace, head: Node, visited: list[Node], wanted: list[Nod
     return _result(trace, targets, known, taken, visited, wanted)
 
 
+@slotted
 class _Pass:
     """The gradients received so far, as :class:`phonograd.core.derive.gradient._Pass` has them, of arrays."""
 
+    __slots__ = ("_dropped", "_grads", "_items", "_known", "_node")
+
     def __init__(self, known: _Known, dropped: Mapping[int, list[Node]]) -> None:
         self._known = known
+        #: the node whose rule runs
+        self._node: Node | None = None
         #: the nodes whose values no rule reads after that of a visited one, by its number
         self._dropped = dropped
         self._grads: dict[Node, list[Any]] = {}
@@ -244,14 +251,29 @@ class _Pass:
 
     def run(self, head: Node, visited: Sequence[Node]) -> dict[Node, Array | None]:
         """Return the gradient of each variable node."""
-        known, grads, targets = self._known, self._grads, dict[Node, Array | None]()
-        grads[head] = [np.full(head.shape, convert_scalar(1, head.dtype), head.dtype)]
-        dropped = self._dropped
+        targets: dict[Node, Array | None] = {}
+        self._grads[head] = [np.full(head.shape, convert_scalar(1, head.dtype), head.dtype)]
+        try:
+            self._visit_all(visited, targets)
+        except (_Unknown, kernel_cache.CompilerLost):
+            raise
+        except Exception as error:
+            if is_from_outside(error) or self._node is None:
+                raise
+            raise locate_error(error, self._node) from error
+        return targets
+
+    @hot
+    def _visit_all(self, visited: Sequence[Node], targets: dict[Node, Array | None]) -> None:
+        """Run the rules of all nodes."""
+        known, grads, dropped = self._known, self._grads, self._dropped
         for place, node in enumerate(visited):
             if dropped and place:
                 for done in dropped.get(place - 1, ()):
                     known.pop(done, None)
-            arrived = grads.pop(node, None)
+            arrived = grads.get(node)
+            if arrived is not None:
+                del grads[node]
             if node.operator is VARIABLE:
                 targets[node] = None if arrived is None else _total(arrived, node)
                 continue
@@ -273,14 +295,9 @@ class _Pass:
                     self._add_item(node.inputs[0], node.attributes[0], grad, node)
                     continue
                 out_grads = (grad,)
-            try:
-                found = gradients_of(node, out_grads, known)
-            except (_Unknown, kernel_cache.CompilerLost):
-                raise
-            except Exception as error:
-                if is_from_outside(error):
-                    raise
-                raise locate_error(error, node) from error
+            self._node = node
+            found = gradients_of(node, out_grads, known)
+            self._node = None
             for source, grad in zip(node.inputs, found, strict=True):
                 if grad is not None and source.marked:
                     before = grads.get(source)
@@ -288,8 +305,8 @@ class _Pass:
                         grads[source] = [grad]
                     else:
                         before.append(grad)
-        return targets
 
+    @hot
     def _add_item(self, whole: Node, index: int, grad: Array, node: Node) -> None:
         assert whole.outputs is not None
         by_index = self._items.get(whole)
@@ -303,6 +320,7 @@ class _Pass:
 _sums: dict[Any, Function] = {}
 
 
+@hot
 def _sum_function(node: Node) -> Function:
     """Return the function that adds two gradients of a node."""
     found = _sums.get(node.kind)
@@ -313,16 +331,23 @@ def _sum_function(node: Node) -> Function:
     return found
 
 
-def _total(grads: list[Any], node: Node) -> Array:
+@hot
+def _total(grads: list[Any], node: Node) -> Any:
     """Return the sum of the gradients of a node, in order, as :func:`total` adds nodes."""
     first = grads[0]
     if len(grads) == 1:
         return first.value() if first.__class__ is Deferred else first
-    if not any([grad.__class__ is Deferred for grad in grads]):
-        plus = _sum_function(node)
-        for grad in grads[1:]:
-            first = plus(first, grad)
-        return first  # type: ignore[no-any-return]
+    for grad in grads:
+        if grad.__class__ is Deferred:
+            return _total_of_deferred(grads, node)
+    plus = _sum_function(node)
+    for grad in grads[1:]:
+        first = plus(first, grad)
+    return first
+
+
+def _total_of_deferred(grads: list[Any], node: Node) -> Array:
+    """Return the sum of gradients some of which are not computed yet."""
     if len(grads) > FEW_PRODUCTS and all([grad.__class__ is Deferred and grad.is_product for grad in grads]):
         return join_products(grads)
     # NumPy adds numbers of all types but bfloat16

@@ -11,12 +11,13 @@ import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from ..base.hot import hot, slotted
 from ..graph.extents import Formula
 from ..graph.generic import GenericTemplate, insert, pattern_of, shapes_of
 from ..graph.gradient_rules import gradient_attributes, gradient_call
 from ..graph.guards import Guards, guards_for
 from ..graph.node import FORGOTTEN, Node, Shape, TensorType, new_node, of_one_call, type_of
-from ..graph.operator import ABSENT, Array, Operator
+from ..graph.operator import ABSENT, Array, Operator, items_of
 from ..graph.templates import Label, Template, Templates
 from ..ops.math.structural import leaf
 from ..ops.reduce.accumulation import are_few_terms
@@ -39,6 +40,7 @@ _rules: dict[Any, Any] = {}
 FORGOTTEN.connect(_rules.clear)
 
 
+@slotted
 class _Rule:
     """The functions of a template, one after the other.
 
@@ -94,6 +96,7 @@ class _Rule:
         other._stacked = [None if number in remade else each for number, each in enumerate(self._stacked)]
         return other
 
+    @hot
     def run(self, out_grads: Sequence[Any], others: Sequence[Node | None], known: Mapping[Node, Any]) -> list[Any]:
         """Return the gradients of the inputs, given the gradients of the outputs and the values of nodes."""
         values: list[Any] = [*out_grads, *others]
@@ -105,16 +108,8 @@ class _Rule:
                     node = node.inputs[0]
                 values[place] = known[node]
         values += self.constants
-        get, append, calls = values.__getitem__, values.append, self.calls
-        if self._inserted:
-            node = others[0]
-            assert node is not None
-            calls, shapes = calls.copy(), [node.shape, *shapes_of(others)]
-            for each in self._inserted:
-                calls[each.number] = each.function(shapes), calls[each.number][1]
-        for function, places in calls:
-            # before Python 3.12, a comprehension is a call of a function
-            append(function(*map(get, places)))
+        for function, places in self._calls_for(others) if self._inserted else self.calls:
+            values.append(function(*map(values.__getitem__, places)))
         found: list[Any] = []
         for result in self.results:
             if result.__class__ is int:
@@ -124,6 +119,15 @@ class _Rule:
             else:
                 found.append(result.gradient(values))
         return found
+
+    def _calls_for(self, others: Sequence[Node | None]) -> list[tuple[Function, list[int]]]:
+        """Return the calls for arguments of other extents."""
+        node = others[0]
+        assert node is not None
+        calls, shapes = self.calls.copy(), [node.shape, *shapes_of(others)]
+        for each in self._inserted:
+            calls[each.number] = each.function(shapes), calls[each.number][1]
+        return calls
 
     def run_stacked(self, count: int, arrays: Sequence[Any], are_stacked: Sequence[bool]) -> list[Any]:
         """Return the gradients of the inputs of several nodes at once: for each input a stack or a list, or None.
@@ -358,6 +362,7 @@ def _value(node: Node) -> Array:
 _REFUSED = object()
 
 
+@hot
 def gradients_of(node: Node, out_grads: Sequence[Any], known: Mapping[Node, Any]) -> Sequence[Any]:
     """Return the gradients of the marked inputs of a node as arrays; None for the others and where there is none.
 
@@ -374,12 +379,24 @@ def gradients_of(node: Node, out_grads: Sequence[Any], known: Mapping[Node, Any]
             return [out_grads[0] if passed else None for passed in passes]
     recipe = node.recipe
     if recipe is not None and recipe.rule is not None:
-        return recipe.rule.run(out_grads, (node, *node.inputs), known)  # type: ignore[no-any-return]
+        if node.outputs is None:
+            return recipe.rule.run(out_grads, (node, *node.inputs), known)  # type: ignore[no-any-return]
+        if _are_complete(out_grads):
+            return recipe.rule.run(out_grads, (*items_of(node), *node.inputs), known)  # type: ignore[no-any-return]
     found = _rule_of(node, out_grads)
     if found is not _REFUSED:
         others = (node, *node.inputs) if node.outputs is None else gradient_call(node)[0]
         return found.run(out_grads, others, known)  # type: ignore[no-any-return]
     return _run_rule(node, out_grads, known)
+
+
+@hot
+def _are_complete(out_grads: Sequence[Any]) -> bool:
+    """Return whether all outputs of a node have gradients."""
+    for grad in out_grads:  # noqa: SIM110 - hot functions have no generators
+        if grad is None:
+            return False
+    return True
 
 
 def values_read(node: Node) -> list[Node]:
@@ -423,9 +440,13 @@ def _passes_of(node: Node) -> list[bool] | None:
 def _rule_of(node: Node, out_grads: Sequence[Any]) -> Any:
     """Return the rule of a node, or the mark for none, given which of its outputs have gradients."""
     declared, inputs, recipe = node.operator, node.inputs, node.recipe
+    has_several = node.outputs is not None
+    if has_several and (not _are_complete(out_grads) or len(inputs) > declared.required_inputs):
+        # another rule than that of other nodes of its kind
+        recipe = None
     if recipe is not None and recipe.rule is not None:
         return recipe.rule
-    found = _from_pattern(node)
+    found = None if has_several else _from_pattern(node)
     if found is not None:
         if recipe is not None:
             recipe.rule = found
@@ -450,7 +471,7 @@ def _rule_of(node: Node, out_grads: Sequence[Any]) -> Any:
             _curious.add(declared)
             key += tuple([source.operator for source in inputs])
         _rules[key] = found
-    if found is not _REFUSED and recipe is not None and node.outputs is None and declared not in _curious:
+    if found is not _REFUSED and recipe is not None and declared not in _curious:
         recipe.rule = found
     return found
 

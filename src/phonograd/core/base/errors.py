@@ -23,6 +23,8 @@ import threading
 import types
 from typing import Any
 
+from .hot import hot
+
 __all__ = [
     "USER_LINE",
     "AssumptionWarning",
@@ -110,12 +112,14 @@ class _UserLine(threading.local):
 USER_LINE = _UserLine()
 
 
+@hot
 def user_line() -> tuple[str, int] | None:
     """Return (file, line) of the innermost caller outside this package, or None.
 
     In a helper thread, return those of the thread that waits for it.
     """
-    frame: Any = sys._getframe(1)
+    # this frame itself is one of the package, and machine code has none
+    frame: Any = sys._getframe()
     while frame is not None:
         code = frame.f_code
         key = id(code)

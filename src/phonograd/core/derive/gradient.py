@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..base.errors import MXNetError
+from ..base.hot import hot
 from ..graph import gradient_rules
 from ..graph.node import FORGOTTEN, Node, attributed_to, statistics
 from ..graph.operator import item_operator
@@ -92,11 +93,13 @@ def _derive(heads: tuple[Node, ...], head_grads: HeadGrads) -> Gradient:
     return Gradient(pass_.targets, frozenset(order), pass_.rules)
 
 
+@hot
 def call_of(node: Node) -> Node:
     """Return the node to differentiate: for a repeated call, the first call."""
     return node.inputs[0] if node.operator is REPEAT_CALL and node.inputs[0].operator is not VARIABLE else node
 
 
+@hot
 def order_users_first(heads: tuple[Node, ...]) -> list[Node]:
     """Return the marked nodes below heads, each after all of its users.
 

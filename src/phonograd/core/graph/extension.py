@@ -8,13 +8,36 @@ from __future__ import annotations
 
 from typing import Any
 
-from .node import Node, Recipe, creation_facts, new_node, of_one_call, statistics, type_of
+from ..base.hot import hot
+from .node import Node, Recipe, creation_facts, new_node, statistics, type_of
 from .operator import Operator, label_results
 from .templates import Places
 
-__all__ = ["extend", "learn"]
+__all__ = ["MISSING", "extend", "extend_by_key", "learn"]
 
 
+#: stands in keys of calls for arguments that must be given
+MISSING = object()
+
+
+@hot
+def extend_by_key(declared: Operator, arrays: int, key: tuple[Any, ...]) -> Node | None:
+    """Return the node of a new call, given its key, and remember the call; None if its kind is not known.
+
+    The first ``arrays`` items of the key are nodes, the others parameters.
+    """
+    nodes = key[:arrays]
+    for node in nodes:
+        if node is None or node is MISSING:
+            return None
+    made = extend(declared, nodes, key[arrays:])
+    if type(made) is not Node:
+        return None
+    declared.calls[key] = made
+    return made
+
+
+@hot
 def extend(declared: Operator, nodes: tuple[Node, ...], parameters: tuple[Any, ...]) -> Any:
     """Return the node (or nodes) of a call of an operator if its kind is known, else None.
 
@@ -33,7 +56,8 @@ def extend(declared: Operator, nodes: tuple[Node, ...], parameters: tuple[Any, .
     if found is None:
         if recipe.template is None:
             statistics.nodes += 1
-            found = new_node(declared, nodes, attributes, recipe.type, *creation_facts(), recipe)
+            line, gradient_of = creation_facts()
+            found = new_node(declared, nodes, attributes, recipe.type, line, gradient_of, recipe)
         else:
             found = _expand(declared, nodes, attributes, recipe.template)
         found = declared.table.setdefault(key, found)
@@ -84,11 +108,11 @@ def _extend_by_new_type(
     return declared.table.setdefault((nodes, attributes), made)  # type: ignore[return-value]
 
 
+@hot
 def _expand(declared: Operator, nodes: tuple[Node, ...], attributes: tuple[Any, ...], template: Any) -> Any:
     """Return the node (or nodes) of a call of a composite operator."""
-    call = (declared, nodes, attributes)
-    with of_one_call():
-        return label_results(template.apply(nodes), call)
+    # both look up the source line once
+    return label_results(template.apply(nodes), (declared, nodes, attributes))
 
 
 def learn(

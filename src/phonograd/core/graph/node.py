@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from ..base.devices import CPU, Context
 from ..base.dtypes import DType, name_of
 from ..base.errors import TooLarge, format_shape, user_line
+from ..base.hot import hot, slotted
 from ..base.signals import Signal
 
 if TYPE_CHECKING:
@@ -108,6 +109,7 @@ def check_size(shape: Shape, dtype: DType, name: str) -> None:
         raise TooLarge(describe_size(shape, dtype, size), name)
 
 
+@slotted
 class Node:
     """Represent one expression. Call an :class:`~phonograd.core.graph.operator.Operator` with nodes to make one."""
 
@@ -251,6 +253,7 @@ class Node:
         return Node.arithmetic["negative"](self)
 
 
+@slotted
 class Recipe:
     """The facts that nodes of one kind share: operator, attributes, types of inputs, and all that follows from them.
 
@@ -278,6 +281,7 @@ class Recipe:
         self.stacked: Any = None
 
 
+@slotted
 class TensorType:
     """Shape, dtype, context and whether it is recorded: all that most rules need to know of a node.
 
@@ -299,6 +303,7 @@ _types: dict[Any, TensorType] = {}
 _MOST_TYPES = 65536
 
 
+@hot
 def type_of(node: Node) -> TensorType:
     """Return the type of a node."""
     found = node.type
@@ -332,12 +337,14 @@ def inferred_type(operator: Operator, inputs: tuple[Node, ...], spec: Any) -> Te
     return tensor_type(shape, dtype, context, marked, None)
 
 
+@hot
 def creation_facts() -> tuple[tuple[str, int] | None, Node | None]:
     """Return the source line of new nodes and the node whose gradient they are, for :func:`new_node`."""
     line, node = _source.made_for
     return line or user_line(), node
 
 
+@hot
 def new_node(
     operator: Operator,
     inputs: tuple[Node, ...],
@@ -396,6 +403,7 @@ def _serial(node: Node) -> int:
 FORGOTTEN: Signal[[]] = Signal()
 
 
+@slotted
 class Statistics:
     """Count expensive events, so that tests can assert that a loop does not repeat them."""
 

@@ -64,10 +64,12 @@ import numpy as np
 from ..base.devices import Context
 from ..base.dtypes import DType
 from ..base.errors import MXNetError, TooLarge, nearest
+from ..base.hot import hot, slotted
 from ..base.signals import Signal
 from .interface import Interface, Onnx, Quantizes
 from .node import (
     Node,
+    Recipe,
     Shape,
     TensorType,
     creation_facts,
@@ -117,8 +119,27 @@ NAMES: dict[str, dict[str, Operator]] = {
 DECLARED: Signal[[str, Operator]] = Signal()
 
 
+@slotted
 class Operator:
     """The declaration of an operation; calling it with nodes returns the node (or nodes) of its result."""
+
+    # the attributes that hot functions read; all others are in the dictionary
+    __slots__ = (
+        "__dict__",
+        "__weakref__",
+        "accepted_parameters",
+        "autocast",
+        "calls",
+        "composite",
+        "input_names",
+        "is_loss",
+        "is_view",
+        "marks",
+        "recipes",
+        "recipes_by_type",
+        "table",
+        "variadic",
+    )
 
     #: the type of its arrays in signatures
     array_name = "NDArray"
@@ -224,8 +245,8 @@ class Operator:
         self.at_once: list[bool] = []
         #: attributes by parameters as users passed them
         self.arguments: dict[Any, tuple[Any, ...]] = {}
-        #: types of results by attributes and types of inputs
-        self._result_types: dict[Any, TensorType] = {}
+        #: recipes by attributes and types of inputs
+        self.recipes_by_type: dict[Any, Recipe] = {}
         #: the nodes that the body of a composite makes, and those that the gradient rule makes
         self.body_templates, self.gradient_templates = Templates(), Templates()
         #: those of the gradient rule, given leaves as gradients of the outputs
@@ -344,6 +365,7 @@ class Operator:
         """Return descriptions of arguments, by name, that take precedence over the shared ones."""
         return {}
 
+    @hot
     def apply(self, inputs: tuple[Node | None, ...], attributes: tuple[Any, ...]) -> Any:
         """Return the interned result for input nodes and attributes in canonical form."""
         if not self.variadic and len(inputs) != len(self.input_names):
@@ -361,19 +383,27 @@ class Operator:
             raise MXNetError(f"Operator {self.name} expects {expected} inputs, but got {count} instead.")
         return inputs + (None,) * (most - count)
 
-    def _make(self, inputs: tuple[Node | None, ...], attributes: tuple[Any, ...]) -> Node | Nodes:
+    @hot
+    def _make(self, inputs: tuple[Node | None, ...], attributes: tuple[Any, ...]) -> Any:
         if self.composite:
             return self._expand(inputs, attributes)
-        # the attributes of a view do not change its type, and those of labels are always new
-        types = (
-            () if self.is_view else attributes,
-            *[None if node is None else node.type or type_of(node) for node in inputs],
-        )
-        known = self._result_types.get(types)
-        if known is not None:
-            statistics.nodes += 1
-            made = new_node(self, inputs, attributes, known, *creation_facts())  # type: ignore[arg-type]
-            return made if known.outputs is None else items_of(made)
+        known = self.recipes_by_type.get(self._types_of(inputs, attributes))
+        if known is None:
+            return self._make_new(inputs, attributes)
+        statistics.nodes += 1
+        line, gradient_of = creation_facts()
+        recipe = None if self.is_view or _are_repeated(inputs) else known
+        made = new_node(self, inputs, attributes, known.type, line, gradient_of, recipe)  # type: ignore[arg-type]
+        return made if made.outputs is None else items_of(made)
+
+    @hot
+    def _types_of(self, inputs: tuple[Node | None, ...], attributes: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Return the key of a recipe: the attributes of a view do not change it, and those of labels are always new."""
+        types = [None if node is None else node.type or type_of(node) for node in inputs]
+        return (() if self.is_view else attributes, *types)
+
+    def _make_new(self, inputs: tuple[Node | None, ...], attributes: tuple[Any, ...]) -> Node | Nodes:
+        """Return the node (or nodes) of a call whose kind is new, and remember the kind."""
         spec = self._infer(inputs, attributes)
         sources: Any = inputs
         if None in inputs:
@@ -384,9 +414,8 @@ class Operator:
             made = Node(self, sources, attributes, spec[0], spec[1])
         statistics.nodes += 1
         if sources is inputs:
-            if len(self._result_types) >= _MOST_TYPES:
-                self._result_types.clear()
-            self._result_types[types] = type_of(made)
+            recipe = self._remember_type(self._types_of(inputs, attributes), attributes, type_of(made))
+            made.recipe = None if self.is_view or _are_repeated(inputs) else recipe
         return made if made.outputs is None else items_of(made)
 
     def source(self, attributes: tuple[Any, ...], shape: Shape, dtype: DType, context: Context) -> Node:
@@ -400,15 +429,19 @@ class Operator:
 
     def result_type(self, inputs: Nodes, attributes: tuple[Any, ...]) -> TensorType:
         """Return the type of the result of this operator, which is not a composite, for some inputs."""
-        types = (() if self.is_view else attributes, *[node.type or type_of(node) for node in inputs])
-        known = self._result_types.get(types)
+        types = self._types_of(inputs, attributes)
+        known = self.recipes_by_type.get(types)
         if known is None:
             given = tuple([None if node.operator is _ABSENT else node for node in inputs])
             spec = self._infer(given, attributes)
-            if len(self._result_types) >= _MOST_TYPES:
-                self._result_types.clear()
-            known = self._result_types[types] = inferred_type(self, inputs, spec)
-        return known
+            known = self._remember_type(types, attributes, inferred_type(self, inputs, spec))
+        return known.type
+
+    def _remember_type(self, types: tuple[Any, ...], attributes: tuple[Any, ...], type_: TensorType) -> Recipe:
+        if len(self.recipes_by_type) >= _MOST_TYPES:
+            self.recipes_by_type.clear()
+        found = self.recipes_by_type[types] = Recipe(attributes, type_)
+        return found
 
     def _infer(self, inputs: tuple[Node | None, ...], attributes: tuple[Any, ...]) -> Any:
         if self.infer_rule is None:
@@ -556,20 +589,30 @@ class _Absent:
 ABSENT = _Absent()
 
 
+@hot
 def items_of(whole: Node) -> Nodes:
     """Return the nodes of the outputs of an operator with several."""
     line, gradient_of, table = whole.origin, whole.gradient_of, _ITEM.table
     found = []
     for index, type_ in enumerate(type_of(whole).items):
-        key = ((whole,), (index,))
+        inputs, attributes = (whole,), (index,)
+        key = (inputs, attributes)
         item = table.get(key)
         if item is None:
             statistics.nodes += 1
-            item = table.setdefault(key, new_node(_ITEM, *key, type_, line, gradient_of))
-        found.append(single(item))
-    return tuple(found)
+            item = table.setdefault(key, new_node(_ITEM, inputs, attributes, type_, line, gradient_of, None))
+        found.append(item)
+    return tuple(found)  # type: ignore[arg-type]
 
 
+@hot
+def _are_repeated(inputs: tuple[Node | None, ...]) -> bool:
+    """Return whether an input occurs twice: the gradients of such calls are of another kind."""
+    count = len(inputs)
+    return count > 1 and (inputs[0] is inputs[1] if count == 2 else len(set(inputs)) != count)
+
+
+@hot
 def label_results(result: Any, call: tuple[Operator, Nodes, tuple[Any, ...]]) -> Any:
     """Return the node (or nodes) of the outputs of a composite operator, which name the call."""
     line, gradient_of = creation_facts()
@@ -577,11 +620,12 @@ def label_results(result: Any, call: tuple[Operator, Nodes, tuple[Any, ...]]) ->
     found = []
     is_one = isinstance(result, Node)
     for index, node in enumerate((result,) if is_one else result):
-        key = ((node,), (call, index))
-        label = table.get(key)
+        inputs, attributes = (node,), (call, index)
+        key = (inputs, attributes)
+        label: Any = table.get(key)
         if label is None:
             statistics.nodes += 1
-            label = new_node(_COMPOSITE, *key, node.type or type_of(node), line, gradient_of)
+            label = new_node(_COMPOSITE, inputs, attributes, node.type or type_of(node), line, gradient_of, None)
             label.call = call
             label = table.setdefault(key, label)
         found.append(label)

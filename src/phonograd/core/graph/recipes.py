@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..base.hot import hot, slotted
 from .node import Node, Recipe, type_of
 from .templates import Places
 
@@ -17,6 +18,7 @@ __all__ = ["Recipes"]
 MOST_KINDS = 4096
 
 
+@slotted
 class Recipes:
     """The recipes of one operator, by kind of call: parameters, types of inputs, and which inputs are the same."""
 
@@ -56,6 +58,7 @@ class Recipes:
         self.known.clear()
         self._seen.clear()
 
+    @hot
     def kind(self, nodes: tuple[Node, ...], parameters: tuple[Any, ...]) -> tuple[Any, ...]:
         """Return the kind of a call."""
         kind = (*parameters, *[node.type or type_of(node) for node in nodes])

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ..base.hot import hot, slotted
 from .extents import is_tracing
 from .generic import GenericTemplate, Learned, Pattern, generalize, pattern_of, shapes_of
 from .guards import Guards, guards_for
@@ -73,6 +74,7 @@ class _Placeholder(Node):
     call = property(_refuse, _ignore)
 
 
+@slotted
 class Label:
     """The attributes of a label, which name the inputs of a call."""
 
@@ -82,6 +84,7 @@ class Label:
         self.operator, self.places, self.attributes, self.index = operator, places, attributes, index
 
 
+@slotted
 class Template:
     """The nodes that a rule makes, in order; their inputs are arguments or earlier nodes."""
 
@@ -99,6 +102,7 @@ class Template:
         #: the template for any extents that it was made from
         self.generic: GenericTemplate | None = None
 
+    @hot
     def apply(self, arguments: Arguments) -> Any:
         """Return the results of the rule for arguments."""
         values: list[Any] = [*arguments, *self.constants]

@@ -25,6 +25,7 @@ import numpy as np
 
 from ..base import float_errors
 from ..base.dtypes import compute_dtype, convert_scalar
+from ..base.hot import hot
 from ..base.outside import is_from_outside
 from ..graph.generic import Pattern as ExtentPattern
 from ..graph.generic import pattern_of, pattern_of_shapes
@@ -253,37 +254,46 @@ def compute_into(values: dict[Node, Any], wanted: Iterable[Node], leaves: Sequen
     This is an :class:`EagerProgram` that runs once and drops nothing. ``leaves`` has values of leaves by number.
     """
     stack = list(wanted)
-    node = stack[-1] if stack else None
-    with np.errstate(all="ignore"):
-        try:
-            while stack:
-                node = stack[-1]
-                if node in values:
-                    stack.pop()
-                    continue
-                arrays = []
-                for source in node.inputs:
-                    while source.operator.is_view:
-                        source = source.inputs[0]
-                    array = values.get(source)
-                    if array is None:
-                        if source.operator is LEAF:
-                            array = values[source] = leaves[source.attributes[0]]
-                        elif source.operator is not _ABSENT:
-                            stack.append(source)
-                            continue
-                    arrays.append(array)
-                if len(arrays) == len(node.inputs):
-                    stack.pop()
-                    recipe = node.recipe
-                    function = None if recipe is None else recipe.function
-                    values[node] = (function or function_for(node))(*arrays)
-        except kernel_cache.CompilerLost:
+    token = float_errors.ignore()
+    try:
+        _compute_all(values, stack, leaves)
+    except kernel_cache.CompilerLost:
+        raise
+    except Exception as error:
+        if is_from_outside(error) or not stack:
             raise
-        except Exception as error:
-            if is_from_outside(error) or node is None:
-                raise
-            raise locate_error(error, node) from error
+        raise locate_error(error, stack[-1]) from error
+    finally:
+        float_errors.restore(token)
+
+
+@hot
+def _compute_all(values: dict[Node, Any], stack: list[Node], leaves: Sequence[Any]) -> None:
+    """Compute the nodes of a stack; if one fails, it is the last one there."""
+    while stack:
+        node = stack[-1]
+        if node in values:
+            stack.pop()
+            continue
+        arrays = []
+        for source in node.inputs:
+            while source.operator.is_view:
+                source = source.inputs[0]
+            array = values.get(source)
+            if array is None:
+                if source.operator is LEAF:
+                    array = values[source] = leaves[source.attributes[0]]
+                elif source.operator is not _ABSENT:
+                    stack.append(source)
+                    continue
+            arrays.append(array)
+        if len(arrays) == len(node.inputs):
+            recipe = node.recipe
+            function = None if recipe is None else recipe.function
+            if function is None:
+                function = function_for(node)
+            values[node] = function(*arrays)
+            stack.pop()
 
 
 def compute_sparingly(
@@ -331,6 +341,7 @@ def _part(node: Node) -> Part:
 # -- functions
 
 
+@hot
 def function_for(node: Node) -> Function:
     """Return the function that computes a node."""
     recipe = node.recipe

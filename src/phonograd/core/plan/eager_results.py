@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from ..base.hot import hot
 from ..graph.node import Node
 from ..graph.operator import REGISTRY, Array
 from ..run import memory_pool
@@ -63,6 +64,7 @@ def own_all(inputs: Iterable[Any], values: list[Any], numbers: Sequence[int], st
     return found
 
 
+@hot
 def memory_of(arrays: Iterable[Any]) -> set[int]:
     """Return what :func:`own` needs to know of arrays in use."""
     taken = set()

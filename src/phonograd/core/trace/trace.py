@@ -24,6 +24,7 @@ from typing import Any
 from ..base import settings
 from ..base.devices import Context
 from ..base.dtypes import DType, convert_scalar
+from ..base.hot import slotted
 from ..base.outside import is_from_outside, is_interrupting
 from ..graph.node import Node
 from ..graph.operator import Array
@@ -90,6 +91,7 @@ def number_memory(value: Any, dtype: DType, key: Any) -> Array | None:
     return _convert(value, dtype, key) if dtype.kind in _FLOATING else None
 
 
+@slotted
 class Trace(Recorder):
     """The pending graph of one thread. Other threads may evaluate and differentiate it; only the owner adds to it.
 
@@ -473,6 +475,7 @@ class Trace(Recorder):
         return self.attribution.scope_of(node)
 
 
+@slotted
 class ImmediateTrace(Trace):
     """The trace of a thread whose program is always new: operators that are not recorded compute at once.
 

@@ -47,13 +47,13 @@ from ...observe.anomaly import Detection, detection
 from ...ops.math.structural import LATEST, REPEAT_CALL, VARIABLE, variable
 from ...plan.cache import EVALUATED, PLANNED
 from ...run import kernel_cache
+from ...run.native_function import ENTRY_OFFSET, FUNCTION_API, has_declared_layout, make_function, vectorcall_offset
 from ...trace.flags import FLAGS
 from ...trace.owner import HANDOVER
 from ...trace.trace import NUMBERS, ZERO, ImmediateTrace, Trace, number_memory
 from .. import immediate, single
 from ..extras import ArrayExtras
 from .native_code import DIRECTORY, ENTRY, module_text
-from .native_function import ENTRY_OFFSET, FUNCTION_API, has_declared_layout, make_function, vectorcall_offset
 from .native_text import API, OBJECTS
 
 __all__ = [

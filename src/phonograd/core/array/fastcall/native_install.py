@@ -7,6 +7,7 @@ program that ends soon would only wait for the compiler. References that a progr
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable
 from types import FunctionType, ModuleType
 from typing import Any
@@ -35,10 +36,6 @@ from .native_call import (
 from .native_text import NO_PLACE
 
 __all__ = ["install", "prepare"]
-
-
-#: stands in keys for arguments that must be given
-_MISSING = object()
 
 
 def prepare(array_class: type[Any]) -> Calls | None:
@@ -142,19 +139,7 @@ def _functions(names: Any) -> list[tuple[str, Any]]:
 
 def _extender(declared: Operator, arrays: int) -> Callable[[tuple[Any, ...]], Node | None]:
     """Return the function that makes the node of a new call, given its key, if the kind of the call is known."""
-    calls = declared.calls
-
-    def extend(key: tuple[Any, ...]) -> Node | None:
-        nodes = key[:arrays]
-        if None in nodes or _MISSING in nodes:
-            return None
-        node = extension.extend(declared, nodes, key[arrays:])
-        if type(node) is not Node:
-            return None
-        calls[key] = node
-        return node
-
-    return extend
+    return functools.partial(extension.extend_by_key, declared, arrays)
 
 
 def _form(declared: Operator) -> KeyForm:
@@ -162,7 +147,7 @@ def _form(declared: Operator) -> KeyForm:
     inputs = [name for name in declared.input_names if name != "counter"]
     parameters = visible(declared)
     required = declared.required_inputs
-    template: list[Any] = [_MISSING] * required + [None] * (len(inputs) - required)
+    template: list[Any] = [extension.MISSING] * required + [None] * (len(inputs) - required)
     template += [call.key_form(parameter, parameter.default) for parameter in parameters]
     places = {name: place for place, name in enumerate(inputs)}
     for place, parameter in enumerate(parameters, len(inputs)):

@@ -6,7 +6,8 @@ of the Python function that it replaces, is pickled by its name, and is a method
 
     head | address of the code | entry | __dict__ | weak references
 
-Takes the address of the code from :mod:`.native_call`; hands functions to :mod:`.native_install` (docs/decisions/0012).
+Takes the address of the code from :mod:`phonograd.core.array.fastcall` and :mod:`.hot`; hands them functions. See
+docs/decisions/0012.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from collections.abc import Callable
 from types import MethodType
 from typing import Any
 
-from ...base.assumptions import assumption_holds
+from ..base.assumptions import assumption_holds
 
 __all__ = ["ENTRY_OFFSET", "FUNCTION_API", "has_declared_layout", "make_function", "vectorcall_offset"]
 

@@ -1,0 +1,227 @@
+"""Installation of hot functions: compile the module of all of them, fill its tables, and replace the Python functions.
+
+Takes functions and classes from :mod:`phonograd.core.base.hot`, the text from :mod:`.statements`. The module is
+compiled once for each interpreter version and kept on disk, or comes with the package. Functions are replaced in all
+modules of the engine that refer to them, and methods in their classes. Nothing is replaced without the GIL, on other
+interpreters, without source files, or with ``PHONOGRAD_NATIVE_CALLS=0``.
+"""
+
+from __future__ import annotations
+
+import ast
+import ctypes
+import hashlib
+import importlib
+import inspect
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from types import FunctionType, MemberDescriptorType
+from typing import Any
+
+from ...base import settings
+from ...base.assumptions import HAS_GIL, assumption_holds
+from ...base.hot import HOT, SLOTTED
+from .. import kernel_cache
+from ..native_function import FUNCTION_API, has_declared_layout, make_function
+from .interface import API, Layout, ModuleText, helpers
+from .statements import Translation, arguments_of, definition_of
+
+__all__ = ["HotFunctions", "are_possible", "module_text"]
+
+_CONSEQUENCE = "The loops of programs that are always new stay Python functions, which take about twice the time"
+_PACKAGE = "phonograd.core."
+
+
+def are_possible() -> bool:
+    """Return whether hot functions can be machine code in this interpreter."""
+    return (
+        sys.implementation.name == "cpython"
+        and HAS_GIL
+        and not hasattr(sys, "gettotalrefcount")
+        and settings.current().native_calls
+        and assumption_holds(
+            "the C interface of Python has the functions that hot functions need",
+            _CONSEQUENCE,
+            lambda: all([hasattr(ctypes.pythonapi, name) for name in (*API, *FUNCTION_API)]),
+        )
+        and assumption_holds(
+            "lists and tuples keep their length in the third word, and their items behind it",
+            _CONSEQUENCE,
+            _rows_are_as_expected,
+        )
+        and assumption_holds("descriptors of slots tell their offset", _CONSEQUENCE, _slots_are_found)
+        and has_declared_layout(_CONSEQUENCE)
+    )
+
+
+def _rows_are_as_expected() -> bool:
+    values = [object(), object()]
+    row = tuple(values)
+    words = (ctypes.c_size_t * 5).from_address(id(row))
+    if words[1] != id(tuple) or words[2] != 2 or list(words[3:]) != [id(value) for value in values]:
+        return False
+    words = (ctypes.c_size_t * 4).from_address(id(values))
+    items = (ctypes.c_size_t * 2).from_address(words[3])
+    return words[1] == id(list) and words[2] == 2 and list(items) == [id(value) for value in values]
+
+
+class _Example:
+    __slots__ = ("first", "second")
+    first: object
+    second: object
+
+
+def _slots_are_found() -> bool:
+    example = _Example()
+    example.first, example.second = object(), object()
+    return all(
+        [
+            ctypes.c_size_t.from_address(id(example) + _slot_offset(_Example, name)).value == id(getattr(example, name))
+            for name in _Example.__slots__
+        ]
+    )
+
+
+def _slot_offset(class_: type[Any], name: str) -> int:
+    """Return the offset of a slot: PyMemberDescrObject has a PyMemberDef behind four words and the head."""
+    descriptor = inspect.getattr_static(class_, name)
+    member = ctypes.c_size_t.from_address(id(descriptor) + object.__basicsize__ + 24).value
+    return ctypes.c_ssize_t.from_address(member + 16).value
+
+
+def _layout() -> Layout:
+    """Return the layout of objects in this interpreter."""
+    slots = [
+        (f"{class_.__module__}:{class_.__qualname__}", name, _slot_offset(class_, name))
+        for class_ in SLOTTED
+        for name in _slots(class_)
+    ]
+    tables = [
+        f"{class_.__module__}:{class_.__qualname__}"
+        for class_ in SLOTTED
+        if issubclass(class_, dict) and class_.get is dict.get and class_.__getitem__ is dict.__getitem__
+    ]
+    return Layout(sys.version_info < (3, 12), tuple(tables), tuple(slots))
+
+
+def _slots(class_: type[Any]) -> list[str]:
+    """Return the names of the attributes that objects of a class keep in slots, its bases' as well."""
+    found = [base.__dict__.get("__slots__", ()) for base in class_.__mro__]
+    names = [name for slots in found for name in ((slots,) if isinstance(slots, str) else slots)]
+    return [name for name in dict.fromkeys(names) if type(inspect.getattr_static(class_, name)) is MemberDescriptorType]
+
+
+def module_text(layout: Sequence[Any], functions: Sequence[tuple[str, str, str]]) -> str:
+    """Return the text of the module of some functions, given by module, name and the digest of their sources."""
+    module = ModuleText(Layout(*layout))
+    helpers(module)
+    found = {_find(f"{place}:{name}"): f"hot{number}" for number, (place, name, _) in enumerate(functions)}
+    for function, symbol in found.items():
+        module.add(Translation(symbol, function, module, found).text())
+        count = len(arguments_of(definition_of(function)))
+        module.add(_entry(module, symbol, f"{function.__module__}:{function.__qualname__}", count))
+    return module.text([f"{symbol}_entry" for symbol in found.values()])
+
+
+def _entry(module: ModuleText, symbol: str, place: str, count: int) -> str:
+    """Return the function that Python calls; other numbers of arguments, and keywords, are left to Python."""
+    loads = [
+        f"  %p{number} = getelementptr ptr, ptr %arguments, i64 {number}\n"
+        f"  %v{number} = load ptr, ptr %p{number}, align 8"
+        for number in range(count)
+    ]
+    return "\n".join(
+        [
+            f"define internal ptr @{symbol}_entry(ptr %self, ptr %arguments, i64 %flagged, ptr %names) nounwind {{",
+            f"  %count = and i64 %flagged, {(1 << 63) - 1}",
+            f"  %enough = icmp eq i64 %count, {count}",
+            "  %plain = icmp eq ptr %names, null",
+            "  %usual = and i1 %enough, %plain",
+            "  br i1 %usual, label %here, label %python",
+            "here:",
+            *loads,
+            f"  %result = tail call ptr @{symbol}({', '.join([f'ptr %v{number}' for number in range(count)])})",
+            "  ret ptr %result",
+            "python:",
+            f"  %function = load ptr, ptr {module.object('python ' + place)}, align 8",
+            f"  %call = load ptr, ptr {module.function('PyObject_Vectorcall')}, align 8",
+            "  %found = tail call ptr %call(ptr %function, ptr %arguments, i64 %flagged, ptr %names)",
+            "  ret ptr %found",
+            "}",
+            "",
+        ]
+    )
+
+
+def _find(place: str) -> Any:
+    """Return an object by its place: ``module:name``, or ``=`` and a literal."""
+    if place.startswith("="):
+        return ast.literal_eval(place[1:])
+    name, _, path = place.partition(":")
+    found: Any = importlib.import_module(name)
+    for part in path.split("."):
+        found = found.__dict__[part] if isinstance(found, type) else getattr(found, part)
+    return found
+
+
+class HotFunctions:
+    """The machine code of some functions, by default of all hot ones that are defined by now."""
+
+    def __init__(self, functions: Sequence[FunctionType] = HOT) -> None:
+        self._python = [*functions]
+        digests = {name: _digest(name) for name in {function.__module__ for function in self._python}}
+        described = tuple([(each.__module__, each.__qualname__, digests[each.__module__]) for each in self._python])
+        arguments = (tuple(_layout()), described)
+        self._kernel = kernel_cache.compile_module(module_text, arguments, "hot_directory")
+        directory = ctypes.CFUNCTYPE(ctypes.c_void_p)(self._kernel.address)()
+        words = [int(word) for word in (ctypes.c_size_t * (3 + len(described))).from_address(directory)]
+        places = ctypes.string_at(words[2]).decode().splitlines()
+        #: the objects that the code refers to
+        self._objects = [_find(place.removeprefix("python ")) for place in places]
+        table: Any = (ctypes.c_size_t * len(places)).from_address(words[0])
+        table[:] = [id(each) for each in self._objects]
+        addresses = [ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value or 0 for name in API]
+        table = (ctypes.c_size_t * len(API)).from_address(words[1])
+        table[:] = addresses
+        self._made = {
+            function: make_function(function, address, ())
+            for function, address in zip(self._python, words[3:], strict=True)
+        }
+
+    def function(self, function: FunctionType) -> Any:
+        """Return the machine code of a function."""
+        return self._made[function]
+
+    def install(self) -> None:
+        """Replace the Python functions."""
+        for function, made in self._made.items():
+            class_, _, name = function.__qualname__.rpartition(".")
+            if class_:
+                setattr(_find(f"{function.__module__}:{class_}"), name, made)
+        names = {id(function): made for function, made in self._made.items()}
+        for module_name, module in list(sys.modules.items()):
+            if module_name.startswith(_PACKAGE):
+                for name, value in list(vars(module).items()):
+                    if isinstance(value, FunctionType) and id(value) in names:
+                        setattr(module, name, names[id(value)])
+
+    def uninstall(self) -> None:
+        """Bring the Python functions back."""
+        for function in self._made:
+            class_, _, name = function.__qualname__.rpartition(".")
+            if class_:
+                setattr(_find(f"{function.__module__}:{class_}"), name, function)
+        names = {id(made): function for function, made in self._made.items()}
+        for module_name, module in list(sys.modules.items()):
+            if module_name.startswith(_PACKAGE):
+                for name, value in list(vars(module).items()):
+                    if id(value) in names:
+                        setattr(module, name, names[id(value)])
+
+
+def _digest(module: str) -> str:
+    """Return the digest of the source of a module."""
+    file = sys.modules[module].__file__
+    assert file is not None
+    return hashlib.blake2b(Path(file).read_bytes(), digest_size=16).hexdigest()
