@@ -60,15 +60,17 @@ def _numpy_namespaces() -> list[Any]:
     return [module for name, module in list(sys.modules.items()) if name.startswith("phonograd.numpy")]
 
 
-#: the machine code of hot functions and of calls, if a helper has prepared it
-_native_calls: list[tuple[Any, Any]] = []
+#: the machine code of calls, if a helper has prepared it
+_native_calls: list[Any] = []
 
 
-def _native_code() -> tuple[Any, Any]:
+def _native_code() -> Any:
+    """Install the machine code of hot functions, and return that of calls, which refers to some of them."""
     from ..core.array.fastcall import native_install
     from ..core.backward import machine_code
 
-    return machine_code.prepare(), native_install.prepare(NDArray)
+    machine_code.install()
+    return native_install.prepare(NDArray)
 
 
 def _prepare_native_calls() -> None:
@@ -85,10 +87,7 @@ def _install_native_calls() -> None:
     from ..core.array.fastcall.native_install import install
 
     try:
-        hot, calls = _native_calls.pop() if _native_calls else _native_code()
-        if hot is not None:
-            # the code of calls refers to some of them
-            hot.install()
+        calls = _native_calls.pop() if _native_calls else _native_code()
         if calls is not None:
             modules = (_this, contrib, image, linalg, op, _internal, *_numpy_namespaces())
             install(calls, NDArray, modules)

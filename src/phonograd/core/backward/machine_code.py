@@ -9,13 +9,23 @@ from __future__ import annotations
 
 from ..run.hot.installation import HotFunctions, are_possible
 
-__all__ = ["prepare"]
+__all__ = ["install"]
+
+#: the machine code, once it is installed
+_installed: list[HotFunctions] = []
 
 
-def prepare() -> HotFunctions | None:
-    """Return the machine code of all hot functions, if this interpreter allows it. A helper may do this."""
+def install() -> HotFunctions | None:
+    """Replace all hot functions by machine code, once, and return it; None if this interpreter does not allow it.
+
+    A helper may do this at any time: both forms of a function do the same.
+    """
     # the text of the code is always that of the same functions, in the same order
     from . import eager
 
     del eager
-    return HotFunctions() if are_possible() else None
+    if not _installed and are_possible():
+        functions = HotFunctions()
+        functions.install()
+        _installed.append(functions)
+    return _installed[0] if _installed else None

@@ -124,9 +124,25 @@ def user_line() -> tuple[str, int] | None:
         code = frame.f_code
         key = id(code)
         if key not in _own_codes and (key in _other_codes or not _is_own(code)):
-            return code.co_filename, frame.f_lineno
+            return _source_line(code, frame.f_lineno)
         frame = frame.f_back
     return USER_LINE.line
+
+
+#: source lines by code and number
+_lines: dict[tuple[int, int], tuple[str, int]] = {}
+
+
+@hot
+def _source_line(code: types.CodeType, number: int) -> tuple[str, int]:
+    """Return the file and the number of a line, always as the same object."""
+    key = id(code), number
+    found = _lines.get(key)
+    if found is None or found[0] is not code.co_filename:
+        if len(_lines) > _MOST_CODES:
+            _lines.clear()
+        found = _lines[key] = code.co_filename, number
+    return found
 
 
 def _is_own(code: types.CodeType) -> bool:

@@ -12,10 +12,11 @@ from collections.abc import Callable
 from types import FunctionType
 from typing import Any, TypeVar
 
-__all__ = ["HOT", "SLOTTED", "hot", "slotted"]
+__all__ = ["HOT", "SLOTTED", "hot", "slotted", "untracked"]
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _Class = TypeVar("_Class", bound=type[Any])
+_Object = TypeVar("_Object")
 
 #: hot functions in the order of their definition
 HOT: list[FunctionType] = []
@@ -34,3 +35,12 @@ def slotted(class_: _Class) -> _Class:
     """Mark a class whose ``__slots__`` hot functions read without a look-up."""
     SLOTTED.append(class_)
     return class_
+
+
+def untracked(value: _Object) -> _Object:
+    """Return an object; machine code takes it off the lists of the garbage collector.
+
+    Programs that are always new make many nodes that stay for a while, and full collections would scan all of them. An
+    object may only be untracked if it can never be part of a cycle of references, or if the cycle is broken elsewhere.
+    """
+    return value

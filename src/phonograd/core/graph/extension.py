@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..base.hot import hot
+from ..base.hot import hot, untracked
 from .node import Node, Recipe, creation_facts, new_node, statistics, type_of
 from .operator import Operator, label_results
 from .templates import Places
@@ -30,10 +30,10 @@ def extend_by_key(declared: Operator, arrays: int, key: tuple[Any, ...]) -> Node
     for node in nodes:
         if node is None or node is MISSING:
             return None
-    made = extend(declared, nodes, key[arrays:])
+    made = extend(declared, untracked(nodes), key[arrays:])
     if type(made) is not Node:
         return None
-    declared.calls[key] = made
+    declared.calls[untracked(key)] = made
     return made
 
 
@@ -60,7 +60,7 @@ def extend(declared: Operator, nodes: tuple[Node, ...], parameters: tuple[Any, .
             found = new_node(declared, nodes, attributes, recipe.type, line, gradient_of, recipe)
         else:
             found = _expand(declared, nodes, attributes, recipe.template)
-        found = declared.table.setdefault(key, found)
+        found = declared.table.setdefault(untracked(key), found)
     return found
 
 
@@ -112,7 +112,7 @@ def _extend_by_new_type(
 def _expand(declared: Operator, nodes: tuple[Node, ...], attributes: tuple[Any, ...], template: Any) -> Any:
     """Return the node (or nodes) of a call of a composite operator."""
     # both look up the source line once
-    return label_results(template.apply(nodes), (declared, nodes, attributes))
+    return label_results(template.apply(nodes), untracked((declared, nodes, attributes)))
 
 
 def learn(

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from ..base.devices import CPU, Context
 from ..base.dtypes import DType, name_of
 from ..base.errors import TooLarge, format_shape, user_line
-from ..base.hot import hot, slotted
+from ..base.hot import hot, slotted, untracked
 from ..base.signals import Signal
 
 if TYPE_CHECKING:
@@ -371,7 +371,9 @@ def new_node(
     node.call = node.detached = None
     node.type = type_
     node.recipe = recipe
-    return node
+    # attributes are plain values, inputs are older; the only cycle is that of `detached`, which is broken when nodes
+    # are dropped (phonograd.core.plan.cache)
+    return untracked(node)
 
 
 _new = Node.__new__

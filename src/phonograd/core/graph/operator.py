@@ -64,7 +64,7 @@ import numpy as np
 from ..base.devices import Context
 from ..base.dtypes import DType
 from ..base.errors import MXNetError, TooLarge, nearest
-from ..base.hot import hot, slotted
+from ..base.hot import hot, slotted, untracked
 from ..base.signals import Signal
 from .interface import Interface, Onnx, Quantizes
 from .node import (
@@ -373,7 +373,7 @@ class Operator:
         key = (inputs, attributes)
         found = self.table.get(key)
         if found is None:
-            found = self.table.setdefault(key, self._make(inputs, attributes))
+            found = self.table.setdefault(untracked(key), self._make(untracked(inputs), attributes))
         return found
 
     def _complete(self, inputs: tuple[Node | None, ...]) -> tuple[Node | None, ...]:
@@ -595,8 +595,8 @@ def items_of(whole: Node) -> Nodes:
     line, gradient_of, table = whole.origin, whole.gradient_of, _ITEM.table
     found = []
     for index, type_ in enumerate(type_of(whole).items):
-        inputs, attributes = (whole,), (index,)
-        key = (inputs, attributes)
+        inputs, attributes = untracked((whole,)), (index,)
+        key = untracked((inputs, attributes))
         item = table.get(key)
         if item is None:
             statistics.nodes += 1
@@ -620,8 +620,8 @@ def label_results(result: Any, call: tuple[Operator, Nodes, tuple[Any, ...]]) ->
     found = []
     is_one = isinstance(result, Node)
     for index, node in enumerate((result,) if is_one else result):
-        inputs, attributes = (node,), (call, index)
-        key = (inputs, attributes)
+        inputs, attributes = untracked((node,)), untracked((call, index))
+        key = untracked((inputs, attributes))
         label: Any = table.get(key)
         if label is None:
             statistics.nodes += 1

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..base.hot import hot, slotted
+from ..base.hot import hot, slotted, untracked
 from .extents import is_tracing
 from .generic import GenericTemplate, Learned, Pattern, generalize, pattern_of, shapes_of
 from .guards import Guards, guards_for
@@ -109,7 +109,7 @@ class Template:
         line, gradient_of = creation_facts()
         made = 0
         for operator, places, attributes, type_, item, recipe in self.steps:
-            inputs = tuple([values[place] for place in places])
+            inputs = untracked(tuple([values[place] for place in places]))
             if item is not None:
                 if item.__class__ is int:
                     # one output of an operator with several
@@ -117,11 +117,11 @@ class Template:
                     continue
                 if item.__class__ is Label:
                     call = item.operator, tuple([values[place] for place in item.places]), item.attributes
-                    attributes = call, item.index
+                    attributes = untracked((untracked(call), item.index))
                 else:
                     values.append(operator.apply(inputs, attributes))
                     continue
-            key = (inputs, attributes)
+            key = untracked((inputs, attributes))
             table = operator.table
             found = table.get(key)
             if found is None:

@@ -17,7 +17,7 @@ from ..base import fork, processor, settings
 from ..base.signals import Signal
 from ..graph.node import FORGOTTEN, Node, statistics
 from ..graph.operator import REGISTRY
-from ..ops.math.structural import LEAF, VARIABLE
+from ..ops.math.structural import DETACH, LEAF, VARIABLE
 from ..run import memory_pool
 from ..run.background import Queue, run_apart
 from ..run.gc_pause import gc_paused
@@ -527,6 +527,10 @@ def _forget_except(keep: set[Node]) -> None:
     def kept(entry: Any) -> bool:
         return all([node in keep for node in entry]) if isinstance(entry, tuple) else entry in keep
 
+    for detached in list(DETACH.table.values()):
+        if detached not in keep and isinstance(detached, Node):
+            # a cycle of references, which the garbage collector does not see
+            detached.inputs[0].detached = None
     for declared in set(REGISTRY.values()):
         declared.table = {key: entry for key, entry in declared.table.copy().items() if kept(entry)}
         # the dictionary object is part of generated code, so it is emptied in place

@@ -31,6 +31,7 @@ __all__ = ["HotFunctions", "are_possible", "module_text"]
 
 _CONSEQUENCE = "The loops of programs that are always new stay Python functions, which take about twice the time"
 _PACKAGE = "phonograd.core."
+_KEPT: list[HotFunctions] = []
 
 
 def are_possible() -> bool:
@@ -188,6 +189,9 @@ class HotFunctions:
             function: make_function(function, address, ())
             for function, address in zip(self._python, words[3:], strict=True)
         }
+
+        # callers may keep functions, which refer to the code and its objects
+        _KEPT.append(self)
 
     def function(self, function: FunctionType) -> Any:
         """Return the machine code of a function."""

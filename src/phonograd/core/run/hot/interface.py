@@ -52,6 +52,7 @@ API = {
     "PyObject_DelItem": ("i32", "ptr, ptr"),
     "PySlice_New": ("ptr", "ptr, ptr, ptr"),
     "PySet_Add": ("i32", "ptr, ptr"),
+    "PyObject_GC_UnTrack": ("void", "ptr"),
     "PyType_GenericAlloc": ("ptr", "ptr, i64"),
 }
 #: objects that the helpers refer to, as the loader finds them

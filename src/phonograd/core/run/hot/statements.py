@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from types import FunctionType
 from typing import Any, NamedTuple
 
+from ...base.hot import untracked
 from .interface import ARGUMENTS_OFFSET, VALUE_ERROR, ModuleText
 from .translation import MOST_ARGUMENTS, Expressions, Untranslatable, Value
 
@@ -403,6 +404,10 @@ class Translation(Expressions):
             size = self._status("PyObject_Size", base.text)
             self._release(base)
             return self._object_of("PyLong_FromSsize_t", size)
+        if known is untracked:
+            value = self.value(expression.args[0])
+            self.api("PyObject_GC_UnTrack", value.text)
+            return value
         if known is isinstance and len(expression.args) == 2:
             return self._truth_value(expression)
         if known is type and len(expression.args) == 1:
