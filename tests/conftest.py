@@ -12,6 +12,7 @@ os.environ.setdefault("PHONOGRAD_TUNING", "off")
 
 import phonograd as mx
 from phonograd.core.array import single
+from phonograd.core.backward import machine_code
 from phonograd.core.graph import generic
 from phonograd.core.trace.novelty import NOVELTY
 from phonograd.core.trace.trace import LOCAL, Trace, ready_trace
@@ -41,6 +42,18 @@ def planned() -> Iterator[None]:
     """Plan every graph at its first evaluation: for tests about plans."""
     with mx.settings.override(tiers="plan"):
         yield
+
+
+@pytest.fixture
+def python_functions() -> Iterator[None]:
+    """Run hot functions as Python: for tests that replace functions which these call."""
+    code = machine_code.install()
+    if code is None:
+        yield
+        return
+    code.uninstall()
+    yield
+    code.install()
 
 
 @pytest.fixture(autouse=True)

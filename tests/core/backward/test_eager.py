@@ -249,6 +249,7 @@ def test_an_error_in_the_record_is_raised_where_its_value_is_needed() -> None:
         y.asnumpy()
 
 
+@pytest.mark.usefixtures("python_functions")
 def test_rules_that_look_at_expressions_run_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
     extent = next(_extents)
     expected = gradients(normalized, extent)

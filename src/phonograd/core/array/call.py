@@ -17,6 +17,7 @@ import numpy as np
 
 from ..base.devices import CPU, as_context
 from ..base.errors import MXNetError, format_shape, nearest
+from ..base.hot import hot, untracked
 from ..base.settings import active
 from ..graph.documentation import document
 from ..graph.extension import extend, learn
@@ -130,19 +131,10 @@ def _recall(declared: Operator, inputs: tuple[Any, ...], given: tuple[Any, ...],
     An equal call is remembered, or a call with the same parameters and as many arrays.
     """
     trace = ready_trace()
-    array_class = plain = DENSE[0]
     parts: list[Any] = []
-    for value in inputs:
-        kind = type(value)
-        if kind is plain:
-            parts.append(node_in(value, trace))
-        elif value is None:
-            parts.append(None)
-        elif kind in DENSE:
-            parts.append(node_in(value, trace))
-            array_class = kind
-        else:
-            return None
+    array_class = _enter_all(inputs, trace, parts)
+    if array_class is None:
+        return None
     first = len(parts)
     parts += given
     try:
@@ -155,10 +147,34 @@ def _recall(declared: Operator, inputs: tuple[Any, ...], given: tuple[Any, ...],
         return None
     if node is not None:
         return new_result(node, trace, array_class)
+    return _recall_kind(declared, key, first, trace, array_class)
+
+
+@hot
+def _enter_all(inputs: tuple[Any, ...], trace: Trace, parts: list[Any]) -> type[Any] | None:
+    """Append the nodes of arrays to a list, and return the class of the result; None if one is no dense array."""
+    array_class = plain = DENSE[0]
+    for value in inputs:
+        kind = type(value)
+        if kind is plain:
+            parts.append(node_in(value, trace))
+        elif value is None:
+            parts.append(None)
+        elif kind in DENSE:
+            parts.append(node_in(value, trace))
+            array_class = kind
+        else:
+            return None
+    return array_class
+
+
+@hot
+def _recall_kind(declared: Operator, key: tuple[Any, ...], first: int, trace: Trace, array_class: type[Any]) -> Any:
+    """Return the result of a call of several outputs, or of a new one of a known kind; None for others."""
     several = declared.several.get(key)
     if several is not None:
         return _make_several(several, trace, array_class)
-    nodes, parameters = key[:first], key[first:]
+    nodes, parameters = untracked(key[:first]), key[first:]
     attributes = declared.accepted_parameters.get((first, parameters))
     if attributes is None or None in nodes or declared.autocast is not None:
         return None
@@ -169,9 +185,9 @@ def _recall(declared: Operator, inputs: tuple[Any, ...], given: tuple[Any, ...],
             return None
         learn(declared, nodes, parameters, attributes, result)
     if type(result) is Node:
-        declared.calls[key] = result
+        declared.calls[untracked(key)] = result
         return new_result(result, trace, array_class)
-    several = declared.several[key] = _several(declared, result, attributes)
+    several = declared.several[untracked(key)] = _several(declared, untracked(result), attributes)
     return _make_several(several, trace, array_class)
 
 
@@ -316,6 +332,7 @@ def _several(declared: Operator, nodes: tuple[Node, ...], attributes: tuple[Any,
     return _Several(nodes, _visible_outputs(declared, len(nodes), attributes), declared.visible)
 
 
+@hot
 def _make_several(call: _Several, trace: Trace, array_class: type[Any]) -> Any:
     """Return the arrays of a remembered call."""
     if FLAGS.get() & RECORDING:

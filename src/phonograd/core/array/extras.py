@@ -11,6 +11,7 @@ import weakref
 from typing import Any, Generic, TypeVar
 
 from ..base.devices import CPU
+from ..base.hot import hot, slotted
 from ..graph.node import Node, Shape
 from ..trace.owner import HANDOVER
 from ..trace.trace import LOCAL
@@ -35,6 +36,7 @@ class RowsHeld:
         self.parts = parts
 
 
+@slotted
 class ArrayExtras:
     """The attributes that only some arrays have."""
 
@@ -75,6 +77,7 @@ class Seldom(Generic[Kind]):
         setattr(extras, self._name, value)
 
 
+@hot
 def note_view(root: Any, view: Any) -> None:
     """Add a view, which has read its base, to the list of the array that owns the memory."""
     extras = root._extras

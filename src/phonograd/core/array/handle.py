@@ -167,6 +167,7 @@ DENSE: list[type[Any]] = []
 _new: Any = object.__new__
 
 
+@hot
 def make(node: Node, trace: Trace, array_class: type[Any] | None = None) -> Any:
     """Return a new array that names a node of a trace; an NDArray unless another class is given."""
     handle = _new(array_class or DENSE[0])
@@ -503,6 +504,7 @@ def replace(handle: Handle, value: Array | None) -> None:
         handle._buffer = value
 
 
+@hot
 def known_value(handle: Handle) -> Array | None:
     """Return the value of an array if it is computed and the record does not depend on the array, else None.
 
@@ -518,6 +520,7 @@ def known_value(handle: Handle) -> Array | None:
     return None if handle._variable is not None or (node is not None and node.marked) else value
 
 
+@hot
 def make_view(base: Handle, start: int, shape: Shape) -> Any:
     """Return an array that shares a contiguous piece of another array: a write to either shows in both."""
     value, extras = known_value(base), base._extras
@@ -533,7 +536,8 @@ def make_view(base: Handle, start: int, shape: Shape) -> Any:
             return view
     else:
         trace = ready_trace()
-        view = make(record_or_detach(view_flat(node_in(base, trace), start, shape), trace), trace, base._result_class)
+        node = view_flat(node_in(base, trace), start, shape)
+        view = make(record_or_detach(node, trace), trace, base._result_class)
         extras = base._extras
     linked = bool(FLAGS.get() & RECORDING)
     root = base
@@ -585,6 +589,7 @@ def _offset(view: Handle) -> int:
     return start
 
 
+@hot
 def record_or_detach(node: Node, trace: Trace) -> Node:
     """Return the node of a result in a trace as the recording flag wants it: a record of its own, or detached."""
     if not node.marked:

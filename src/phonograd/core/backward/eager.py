@@ -9,8 +9,8 @@ so the bits are the same. See docs/decisions/0018.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -79,11 +79,10 @@ def differentiate_at_once(trace: Trace, head: Node, is_fit: Callable[[list[Node]
     if not _applies(head):
         return None
     visited = order_users_first((head,))
-    variables = [node for node in visited if node.operator is VARIABLE]
+    variables, numbers = _survey(visited)
     if not variables or not is_fit(variables):
         return None
     _seen.add(head)
-    numbers = sum([math.prod(node.shape) for node in visited])
     if numbers > processor.choices().numbers_per_node * len(visited) or exceeds_limit(visited):
         return None
     with trace.lock:
@@ -98,6 +97,17 @@ def differentiate_at_once(trace: Trace, head: Node, is_fit: Callable[[list[Node]
             except (_Unknown, _Failed, kernel_cache.CompilerLost):
                 # an error is raised where the value is needed
                 return None
+
+
+@hot
+def _survey(visited: list[Node]) -> tuple[list[Node], int]:
+    """Return the variables among the nodes of a pass, and the number of elements of all nodes."""
+    variables, numbers = [], 0
+    for node in visited:
+        if node.operator is VARIABLE:
+            variables.append(node)
+        numbers += prod(node.shape)
+    return variables, numbers
 
 
 def _applies(head: Node) -> bool:

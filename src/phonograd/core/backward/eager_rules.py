@@ -429,6 +429,7 @@ def passes_through(node: Node) -> bool:
     return passes is not None and passes[0] and not any(passes[1:])
 
 
+@hot
 def _passes_of(node: Node) -> list[bool] | None:
     """Return to which inputs of a node that stands for an input its gradient passes; None if not unchanged."""
     declared = node.operator
@@ -437,6 +438,7 @@ def _passes_of(node: Node) -> list[bool] | None:
     return _passing[declared]
 
 
+@hot
 def _rule_of(node: Node, out_grads: Sequence[Any]) -> Any:
     """Return the rule of a node, or the mark for none, given which of its outputs have gradients."""
     declared, inputs, recipe = node.operator, node.inputs, node.recipe
@@ -484,6 +486,7 @@ _guards: dict[Any, Guards[_Rule]] = {}
 FORGOTTEN.connect(_guards.clear)
 
 
+@hot
 def _from_pattern(node: Node) -> _Rule | None:
     """Return the rule of a node if one for any extents is known that fits."""
     declared, inputs = node.operator, node.inputs
@@ -495,8 +498,10 @@ def _from_pattern(node: Node) -> _Rule | None:
     # it takes nothing but shapes from the arguments, and the gradient has that of the node
     shapes = [node.shape, node.shape, *[source.shape for source in inputs]]
     guards = guards_for(_guards, (declared, attributes), (node, *inputs))
-    if guards is not None and (known := guards.find(shapes)) is not None:
-        return known
+    if guards is not None:
+        known = guards.find(shapes)
+        if known is not None:
+            return known
     pattern = pattern_of((node, *inputs), attributes)
     generic = None if pattern is None else _of_patterns.get((declared, attributes, pattern.key))
     if generic is None or not generic.condition(shapes):

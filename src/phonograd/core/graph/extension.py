@@ -64,6 +64,7 @@ def extend(declared: Operator, nodes: tuple[Node, ...], parameters: tuple[Any, .
     return found
 
 
+@hot
 def _extend_by_new_kind(
     declared: Operator, nodes: tuple[Node, ...], parameters: tuple[Any, ...], kind: tuple[Any, ...]
 ) -> Any:
@@ -94,6 +95,7 @@ def _extend_by_new_kind(
     return found if first.context is context else None
 
 
+@hot
 def _extend_by_new_type(
     declared: Operator, nodes: tuple[Node, ...], attributes: tuple[Any, ...], kind: tuple[Any, ...]
 ) -> Node | None:
@@ -104,8 +106,9 @@ def _extend_by_new_type(
     recipe = Recipe(attributes, type_)
     declared.recipes.remember(kind, recipe)
     statistics.nodes += 1
-    made = new_node(declared, nodes, attributes, type_, *creation_facts(), recipe)
-    return declared.table.setdefault((nodes, attributes), made)  # type: ignore[return-value]
+    line, gradient_of = creation_facts()
+    made = new_node(declared, nodes, attributes, type_, line, gradient_of, recipe)
+    return declared.table.setdefault(untracked((nodes, attributes)), made)  # type: ignore[return-value]
 
 
 @hot

@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 
 from ..base.dtypes import DType, convert_scalar
 from ..base.errors import MXNetError
+from ..base.hot import hot, slotted, untracked
 from .extents import Condition, Formula, Questions, is_traced, is_tracing, numbers_of, traced_shapes, tracing
 from .node import Node, Recipe, Shape, TensorType, creation_facts, new_node, statistics, tensor_type, type_of
 
@@ -77,6 +78,7 @@ class Pattern(NamedTuple):
     """The largest extent that the pattern allows."""
 
 
+@hot
 def pattern_of(arguments: Arguments, attributes: tuple[Any, ...]) -> Pattern | None:
     """Return the pattern of the arguments of a call with attributes.
 
@@ -95,6 +97,7 @@ def pattern_of(arguments: Arguments, attributes: tuple[Any, ...]) -> Pattern | N
     return pattern_of_shapes(parts, attributes, others)
 
 
+@hot
 def pattern_of_shapes(
     parts: Sequence[tuple[Any, Shape]], attributes: tuple[Any, ...], others: Sequence[int] = ()
 ) -> Pattern | None:
@@ -123,11 +126,13 @@ def pattern_of_shapes(
     return Pattern(tuple(key), extents, limit)
 
 
+@hot
 def shapes_of(arguments: Sequence[Any]) -> list[Shape]:
     """Return the shapes of nodes or arrays, of which some may be left out."""
     return [() if each is None else each.shape for each in arguments]
 
 
+@hot
 def insert(value: Any, shapes: Sequence[Shape]) -> Any:
     """Return attributes, or a shape, for arguments of certain shapes."""
     return value(shapes) if value.__class__ is Formula else value
@@ -184,6 +189,7 @@ class Differ(Exception):
     """Two templates differ in more than extents."""
 
 
+@slotted
 class GenericTemplate:
     """A template whose attributes are numbers, or products of extents of its arguments."""
 
@@ -240,6 +246,7 @@ class GenericTemplate:
         made.generic = self
         return made
 
+    @hot
     def apply(self, arguments: Arguments) -> Any:
         """Return the results of the rule for arguments, as the template for their extents does."""
         values: list[Any] = [*arguments, *self.constants(arguments)]
@@ -247,7 +254,7 @@ class GenericTemplate:
         shapes = shapes_of(arguments)
         made = 0
         for declared, places, attributes, item, shape, facts in self._steps:
-            inputs = tuple([values[place] for place in places])
+            inputs = untracked(tuple([values[place] for place in places]))
             if item is None:
                 attributes = insert(attributes, shapes)
             elif item.__class__ is int:
@@ -259,13 +266,13 @@ class GenericTemplate:
                 continue
             else:
                 call = item.operator, tuple([values[place] for place in item.places]), item.attributes
-                attributes = call, item.index
-            key, table = (inputs, attributes), declared.table
+                attributes = untracked((untracked(call), item.index))
+            key, table = untracked((inputs, attributes)), declared.table
             found = table.get(key)
             if found is None:
                 made += 1
                 type_ = _type(declared, inputs, attributes, insert(shape, shapes), facts)
-                found = new_node(declared, inputs, attributes, type_, line, gradient_of)
+                found = new_node(declared, inputs, attributes, type_, line, gradient_of, None)
                 if item is not None:
                     found.call = attributes[0]
                 found = table.setdefault(key, found)
@@ -277,11 +284,12 @@ class GenericTemplate:
         return None if results is None else values[results]
 
 
+@hot
 def _type(
     declared: Operator, inputs: tuple[Node, ...], attributes: Any, shape: Shape | None, facts: tuple[Any, ...]
 ) -> TensorType:
     """Return the type of a step's result; its shape is None if it is not made of extents in a simple way."""
-    return declared.result_type(inputs, attributes) if shape is None else tensor_type(shape, *facts)
+    return declared.result_type(inputs, attributes) if shape is None else tensor_type(*(shape, *facts))
 
 
 def generalize(

@@ -11,6 +11,7 @@ from typing import Any
 
 from ..base.dtypes import name_of
 from ..base.errors import MXNetError, format_shape
+from ..base.hot import hot
 from .node import Node, statistics
 from .operator import ABSENT, Operator, items_of
 
@@ -36,12 +37,29 @@ def differentiate(node: Node, out_grad: Any) -> Gradients:
     return rule(arguments)
 
 
+@hot
 def gradient_attributes(node: Node) -> tuple[Any, ...]:
     """Return those attributes of a node on which its gradient rule depends."""
     rule = node.operator.gradient_rule
     if rule is None or not node.attributes:
         return ()
-    return tuple(node.operator.accepted(rule, node.attributes).values())
+    if node.operator not in _all_or_none:
+        _all_or_none[node.operator] = _uses_all_or_none(node.operator, rule)
+    uses = _all_or_none[node.operator]
+    if uses is None:
+        return tuple(node.operator.accepted(rule, node.attributes).values())
+    return node.attributes if uses else ()
+
+
+#: whether the rule of an operator depends on all attributes, or on none; None for others
+_all_or_none: dict[Operator, bool | None] = {}
+
+
+def _uses_all_or_none(declared: Operator, rule: Callable[..., Any]) -> bool | None:
+    names = declared.accepted(rule, declared.parameter_names)
+    if not names:
+        return False
+    return True if len(names) == len(declared.parameter_names) else None
 
 
 def gradient_call(node: Node) -> tuple[Gradients, Callable[[Sequence[Node | None]], Gradients]]:

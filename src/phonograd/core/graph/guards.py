@@ -11,6 +11,7 @@ import itertools
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
 
+from ..base.hot import hot, slotted
 from .extents import Condition, numbers_of
 from .generic import Pattern
 from .node import Node, Shape, type_of
@@ -26,6 +27,7 @@ Test = Callable[[Sequence[Shape]], bool]
 _T = TypeVar("_T")
 
 
+@slotted
 class Guards(Generic[_T]):
     """What was learned for some patterns of calls that differ in nothing but their extents, each with its test."""
 
@@ -34,6 +36,7 @@ class Guards(Generic[_T]):
     def __init__(self) -> None:
         self._known: tuple[tuple[Test, Condition, _T], ...] = ()
 
+    @hot
     def find(self, shapes: Sequence[Shape]) -> _T | None:
         """Return what was learned for calls with arguments of these shapes; None if their pattern is not known."""
         for test, condition, found in self._known:
@@ -54,6 +57,7 @@ class Guards(Generic[_T]):
             self._known = (*self._known, (_compiled(_text(shapes, attributes, pattern)), condition, found))
 
 
+@hot
 def guards_for(known: dict[Any, Guards[_T]], attributes: Any, arguments: Sequence[Node | None]) -> Guards[_T] | None:
     """Return the guards of calls like one, new ones if there are none; None if its pattern is not told by shapes alone.
 

@@ -312,6 +312,7 @@ def type_of(node: Node) -> TensorType:
     return found
 
 
+@hot
 def tensor_type(shape: Shape, dtype: DType, context: Context, marked: bool, outputs: Any) -> TensorType:
     """Return the type with these properties."""
     # a context is hashed by a Python function

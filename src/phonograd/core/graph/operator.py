@@ -131,12 +131,16 @@ class Operator:
         "autocast",
         "calls",
         "composite",
+        "gradient_rule",
         "input_names",
         "is_loss",
         "is_view",
         "marks",
+        "numbers",
         "recipes",
         "recipes_by_type",
+        "required_inputs",
+        "several",
         "table",
         "variadic",
     )
@@ -427,6 +431,7 @@ class Operator:
             found = self.table.setdefault(key, Node(self, (), attributes, shape, dtype, context=context))
         return single(found)
 
+    @hot
     def result_type(self, inputs: Nodes, attributes: tuple[Any, ...]) -> TensorType:
         """Return the type of the result of this operator, which is not a composite, for some inputs."""
         types = self._types_of(inputs, attributes)

@@ -352,6 +352,7 @@ def function_for(node: Node) -> Function:
     return recipe.function  # type: ignore[no-any-return]
 
 
+@hot
 def function_of(node: Node, sources: Sequence[Node]) -> Function:
     """Return the function that computes a node from the values of others; make it if there is none."""
     kinds = (node.operator, node.attributes, node.kind, *[source.kind for source in sources])

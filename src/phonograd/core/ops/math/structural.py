@@ -14,6 +14,7 @@ import numpy as np
 
 from ...base.devices import CPU, Context
 from ...base.dtypes import DType, convert_scalar, widen
+from ...base.hot import hot
 from ...graph.node import FORGOTTEN, Node, Shape, statistics
 from ...graph.operator import REGISTRY, Array, nothing, operator, single
 from ...lower.lowering import SUPPORTED, Constant, Elementwise
@@ -107,6 +108,7 @@ def leaf(index: int, shape: Shape, dtype: DType, context: Context = CPU) -> Node
 LATEST: list[Node | None] = [None] * 256
 
 
+@hot
 def leaf_like(number: int, data: Array, context: Context) -> Node:
     """Return the leaf with an index for an array in memory."""
     if number >= len(LATEST):
@@ -180,6 +182,7 @@ def copy_to_context(node: Node, context: Context) -> Node:
     return single(found)
 
 
+@hot
 def detach(node: Node) -> Node:
     """Return a node with the same value and no gradient."""
     if not node.marked:
@@ -190,6 +193,7 @@ def detach(node: Node) -> Node:
     return found
 
 
+@hot
 def variable(node: Node, slot: int) -> Node:
     """Return the node of a gradient target; the trace maps ``slot`` to its variable."""
     key = (detach(node) if node.marked else node,), (slot,)

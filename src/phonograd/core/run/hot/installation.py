@@ -14,7 +14,7 @@ import hashlib
 import importlib
 import inspect
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import FunctionType, MemberDescriptorType
 from typing import Any
@@ -94,16 +94,21 @@ def _slot_offset(class_: type[Any], name: str) -> int:
 def _layout() -> Layout:
     """Return the layout of objects in this interpreter."""
     slots = [
-        (f"{class_.__module__}:{class_.__qualname__}", name, _slot_offset(class_, name))
-        for class_ in SLOTTED
+        (_place(class_), name, _slot_offset(class_, name))
+        for class_ in sorted(SLOTTED, key=_place)
         for name in _slots(class_)
     ]
     tables = [
-        f"{class_.__module__}:{class_.__qualname__}"
-        for class_ in SLOTTED
+        _place(class_)
+        for class_ in sorted(SLOTTED, key=_place)
         if issubclass(class_, dict) and class_.get is dict.get and class_.__getitem__ is dict.__getitem__
     ]
     return Layout(sys.version_info < (3, 12), tuple(tables), tuple(slots))
+
+
+def _place(class_: type[Any]) -> str:
+    """Return how the loader finds a class."""
+    return f"{class_.__module__}:{class_.__qualname__}"
 
 
 def _slots(class_: type[Any]) -> list[str]:
@@ -170,11 +175,12 @@ class HotFunctions:
     """The machine code of some functions, by default of all hot ones that are defined by now."""
 
     def __init__(self, functions: Sequence[FunctionType] = HOT) -> None:
-        self._python = [*functions]
+        # whatever the order of imports, the text is the same
+        self._python = sorted(functions, key=lambda each: (each.__module__, each.__code__.co_firstlineno))
         digests = {name: _digest(name) for name in {function.__module__ for function in self._python}}
         described = tuple([(each.__module__, each.__qualname__, digests[each.__module__]) for each in self._python])
         arguments = (tuple(_layout()), described)
-        self._kernel = kernel_cache.compile_module(module_text, arguments, "hot_directory")
+        self._kernel = kernel_cache.compile_module(module_text, arguments, "hot_directory", quick=True)
         directory = ctypes.CFUNCTYPE(ctypes.c_void_p)(self._kernel.address)()
         words = [int(word) for word in (ctypes.c_size_t * (3 + len(described))).from_address(directory)]
         places = ctypes.string_at(words[2]).decode().splitlines()
@@ -199,29 +205,25 @@ class HotFunctions:
 
     def install(self) -> None:
         """Replace the Python functions."""
-        for function, made in self._made.items():
-            class_, _, name = function.__qualname__.rpartition(".")
-            if class_:
-                setattr(_find(f"{function.__module__}:{class_}"), name, made)
-        names = {id(function): made for function, made in self._made.items()}
-        for module_name, module in list(sys.modules.items()):
-            if module_name.startswith(_PACKAGE):
-                for name, value in list(vars(module).items()):
-                    if isinstance(value, FunctionType) and id(value) in names:
-                        setattr(module, name, names[id(value)])
+        _exchange(self._made)
 
     def uninstall(self) -> None:
-        """Bring the Python functions back."""
-        for function in self._made:
-            class_, _, name = function.__qualname__.rpartition(".")
-            if class_:
-                setattr(_find(f"{function.__module__}:{class_}"), name, function)
-        names = {id(made): function for function, made in self._made.items()}
-        for module_name, module in list(sys.modules.items()):
-            if module_name.startswith(_PACKAGE):
-                for name, value in list(vars(module).items()):
-                    if id(value) in names:
-                        setattr(module, name, names[id(value)])
+        """Bring the Python functions back: tests replace functions that hot ones call."""
+        _exchange({made: function for function, made in self._made.items()})
+
+
+def _exchange(functions: Mapping[Any, Any]) -> None:
+    """Replace functions by others of the same place, in classes and in all modules of the engine."""
+    others = {id(function): other for function, other in functions.items()}
+    for function, other in functions.items():
+        class_, _, name = function.__qualname__.rpartition(".")
+        if class_:
+            setattr(_find(f"{function.__module__}:{class_}"), name, other)
+    for module_name, module in list(sys.modules.items()):
+        if module_name.startswith(_PACKAGE):
+            for name, value in list(vars(module).items()):
+                if id(value) in others:
+                    setattr(module, name, others[id(value)])
 
 
 def _digest(module: str) -> str:

@@ -53,6 +53,7 @@ class Translation(Expressions):
         self._loops: list[_Loop] = []
         for argument in self._arguments:
             self._cell(argument)
+        self._bound.update(self._arguments)
         for variable in _variables(self._definition):
             self._cell(variable)
         self._result = self._room(1)
@@ -153,7 +154,9 @@ class Translation(Expressions):
     def _assign(self, target: ast.expr, value: Value) -> None:
         """Assign a value, which is given up."""
         if isinstance(target, ast.Name):
-            self._set(self._cell(self._renamed.get(target.id, target.id)), value)
+            variable = self._renamed.get(target.id, target.id)
+            self._set(self._cell(variable), value)
+            self._bound.add(variable)
         elif isinstance(target, ast.Attribute):
             base = self.value(target.value)
             self._put(base, target.attr, value)
@@ -212,13 +215,16 @@ class Translation(Expressions):
     def _do_if(self, statement: ast.If) -> None:
         yes, no, done = self.new_name("then"), self.new_name("else"), self.new_name("done")
         self._branch(self.condition(statement.test), yes, no if statement.orelse else done)
+        before = self._bound.copy()
         self.label(yes)
         self._write_all(statement.body)
         self._go(done)
+        then, self._bound = self._bound, before
         if statement.orelse:
             self.label(no)
             self._write_all(statement.orelse)
             self._go(done)
+        self._bound &= then
         self.label(done)
 
     def _do_while(self, statement: ast.While) -> None:
@@ -229,22 +235,29 @@ class Translation(Expressions):
         self._branch(self.condition(statement.test), body, end)
         self.label(body)
         self._loops.append(_Loop(head, end))
+        before = self._bound.copy()
         self._write_all(statement.body)
+        self._bound = before
         self._loops.pop()
         self._go(head)
         self.label(end)
 
     def _do_break(self, statement: ast.Break) -> None:
         self._go(self._loops[-1].end)
-        self.label(self.new_name("dead"))
+        self._begin_dead_code()
 
     def _do_continue(self, statement: ast.Continue) -> None:
         self._go(self._loops[-1].following)
-        self.label(self.new_name("dead"))
+        self._begin_dead_code()
 
     def _do_return(self, statement: ast.Return) -> None:
         self._return(self.none() if statement.value is None else self.value(statement.value))
+        self._begin_dead_code()
+
+    def _begin_dead_code(self) -> None:
+        """Begin a block that is never reached: all variables have a value there."""
         self.label(self.new_name("dead"))
+        self._bound = set(self._cells)
 
     def _return(self, value: Value) -> None:
         owned = self._own(value)
@@ -298,9 +311,11 @@ class Translation(Expressions):
         items = [Value(self.assign(f"call ptr @item(ptr {row_text}, i64 {number})"), False) for row_text in rows]
         if is_numbered:
             items.insert(0, self._object_of("PyLong_FromSsize_t", number))
+        before = self._bound.copy()
         self._assign_items(target, items)
         self._loops.append(_Loop(following, end))
         write_body()
+        self._bound = before
         self._loops.pop()
         self._go(following)
         self.label(following)
@@ -414,7 +429,9 @@ class Translation(Expressions):
             return self._type(expression.args[0])
         if known is _NEW or getattr(known, "__name__", "") == "__new__":
             class_ = self.value(expression.args[0])
-            return self._object_of("PyType_GenericAlloc", class_.text, "0")
+            made = self._object_of("PyType_GenericAlloc", class_.text, "0")
+            self._release(class_)
+            return made
         symbol = self._symbols.get(known) if isinstance(known, FunctionType) else None
         if symbol is not None and known.__code__.co_argcount != len(expression.args):
             # defaults are left to Python

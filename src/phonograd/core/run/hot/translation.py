@@ -64,6 +64,8 @@ class Expressions(FunctionBuilder):
         self._rooms: list[str] = []
         self._live: list[str] = []
         self._endings: dict[tuple[str, ...], str] = {}
+        #: variables that have a value wherever the code that is being written runs
+        self._bound: set[str] = set()
         #: other names of variables inside of comprehensions
         self._renamed: dict[str, str] = {}
 
@@ -261,7 +263,8 @@ class Expressions(FunctionBuilder):
         variable = self._renamed.get(expression.id, expression.id)
         if variable in self._cells:
             found = self.assign(f"load ptr, ptr {self._cells[variable]}, align 8")
-            self._check_bound(found)
+            if variable not in self._bound:
+                self._check_bound(found)
             return Value(found, False)
         return Value(self._known(self._place_of(expression)), False)
 
