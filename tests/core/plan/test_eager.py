@@ -334,6 +334,7 @@ def test_memory_does_not_grow() -> None:
         assert len(gc.get_objects()) < 1.3 * before
 
 
+@pytest.mark.usefixtures("python_functions")
 def test_functions_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(eager, "MOST_FUNCTIONS", 5)
     monkeypatch.setattr(eager, "_special", {})

@@ -1,31 +1,50 @@
 """The hot functions of all layers up to this one, as machine code.
 
-Takes functions from :mod:`phonograd.core.base.hot`, which the modules of nodes, tier 0 and gradient rules have marked;
-:mod:`phonograd.core.run.hot` translates them. :mod:`phonograd.ndarray` installs them with the machine code of operator
-calls. See docs/decisions/0053.
+Takes functions from :mod:`phonograd.core.base.hot`, which the modules of nodes, arrays, tier 0 and gradient rules have
+marked; :mod:`phonograd.core.run.hot` translates them. :mod:`phonograd.ndarray` installs them with the machine code of
+operator calls. Programs whose plans are on disk never import tier 0. So there are two modules of machine code: one
+without the functions of tier 0, and one with all functions, which takes its place. See docs/decisions/0053.
 """
 
 from __future__ import annotations
 
-from ..run.hot.installation import HotFunctions, are_possible
+import sys
+from typing import TYPE_CHECKING
 
-__all__ = ["install"]
+from ..base.hot import HOT
 
-#: the machine code, once it is installed
-_installed: list[HotFunctions] = []
+if TYPE_CHECKING:
+    from ..run.hot.installation import HotFunctions
+
+__all__ = ["complete", "install"]
+
+#: the module that imports all of tier 0, and how the names of its modules begin
+_LAST = "phonograd.core.backward.eager"
+_TIER_0 = (_LAST, "phonograd.core.plan.eager")
+
+#: the machine code that is installed, and whether it has all functions
+_installed: list[tuple[HotFunctions, bool]] = []
 
 
 def install() -> HotFunctions | None:
-    """Replace all hot functions by machine code, once, and return it; None if this interpreter does not allow it.
+    """Replace hot functions by machine code, and return it; None if this interpreter does not allow it.
 
     A helper may do this at any time: both forms of a function do the same.
     """
-    # the text of the code is always that of the same functions, in the same order
-    from . import eager
+    from ..run.hot.installation import HotFunctions, are_possible
 
-    del eager
-    if not _installed and are_possible():
-        functions = HotFunctions()
+    is_whole = _LAST in sys.modules
+    if not (_installed and _installed[0][1] >= is_whole) and are_possible():
+        # the text of the code is always that of the same functions
+        functions = HotFunctions([each for each in HOT if is_whole or not each.__module__.startswith(_TIER_0)])
+        if _installed:
+            _installed[0][0].uninstall()
         functions.install()
-        _installed.append(functions)
-    return _installed[0] if _installed else None
+        _installed[:] = [(functions, is_whole)]
+    return _installed[0][0] if _installed else None
+
+
+def complete() -> None:
+    """Install the functions of tier 0, which has been imported, if other hot functions are installed."""
+    if _installed:
+        install()

@@ -25,7 +25,6 @@ from ...base.hot import HOT, SLOTTED
 from .. import kernel_cache
 from ..native_function import FUNCTION_API, has_declared_layout, make_function
 from .interface import API, Layout, ModuleText, helpers
-from .statements import Translation, arguments_of, definition_of
 
 __all__ = ["HotFunctions", "are_possible", "module_text"]
 
@@ -120,6 +119,9 @@ def _slots(class_: type[Any]) -> list[str]:
 
 def module_text(layout: Sequence[Any], functions: Sequence[tuple[str, str, str]]) -> str:
     """Return the text of the module of some functions, given by module, name and the digest of their sources."""
+    # needed only where the machine code is not found
+    from .statements import Translation, arguments_of, definition_of
+
     module = ModuleText(Layout(*layout))
     helpers(module)
     found = {_find(f"{place}:{name}"): f"hot{number}" for number, (place, name, _) in enumerate(functions)}
@@ -161,14 +163,15 @@ def _entry(module: ModuleText, symbol: str, place: str, count: int) -> str:
 
 
 def _find(place: str) -> Any:
-    """Return an object by its place: ``module:name``, or ``=`` and a literal."""
+    """Return an object by its place: ``module:name``, or ``=`` and a literal. Hot functions are Python functions."""
     if place.startswith("="):
         return ast.literal_eval(place[1:])
     name, _, path = place.partition(":")
     found: Any = importlib.import_module(name)
     for part in path.split("."):
         found = found.__dict__[part] if isinstance(found, type) else getattr(found, part)
-    return found
+    python = getattr(found, "__wrapped__", None)
+    return found if python is None or python not in HOT else python
 
 
 class HotFunctions:

@@ -16,6 +16,7 @@ API = {
     "Py_IncRef": ("void", "ptr"),
     "Py_DecRef": ("void", "ptr"),
     "PyErr_Occurred": ("ptr", ""),
+    "PyErr_Clear": ("void", ""),
     "PyErr_SetString": ("void", "ptr, ptr"),
     "PyErr_CheckSignals": ("i32", ""),
     "PyObject_GetAttr": ("ptr", "ptr, ptr"),
@@ -412,7 +413,7 @@ index:
   %given = call i64 [PyLong_AsSsize_t](ptr %place)
   %total = call i64 @size(ptr %values)
   %inside = icmp ult i64 %given, %total
-  br i1 %inside, label %found, label %other
+  br i1 %inside, label %found, label %outside
 found:
   %item = call ptr @item(ptr %values, i64 %given)
   %word = getelementptr ptr, ptr %room, i64 %number
@@ -421,6 +422,9 @@ found:
   br label %loop
 done:
   ret i64 %count
+outside:
+  call void [PyErr_Clear]()
+  br label %other
 other:
   ret i64 -1
 }

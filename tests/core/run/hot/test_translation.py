@@ -1,0 +1,169 @@
+"""Hot functions as machine code: the results, errors and references of the Python functions."""
+
+from __future__ import annotations
+
+import gc
+import inspect
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from types import FunctionType
+from typing import Any
+
+import pytest
+
+from phonograd.core.backward import eager, machine_code
+from phonograd.core.base import hot
+from phonograd.core.run.hot import installation
+from phonograd.core.run.hot.interface import Layout, ModuleText
+from phonograd.core.run.hot.statements import Translation
+from phonograd.core.run.hot.translation import Untranslatable
+
+from . import samples
+
+pytestmark = pytest.mark.skipif(not installation.are_possible(), reason="this interpreter runs hot functions as Python")
+
+Arguments = Callable[[], tuple[Any, ...]]
+
+
+@pytest.fixture(scope="module")
+def code() -> Iterator[installation.HotFunctions]:
+    """The functions of the samples as machine code."""
+    functions = [
+        each for each in vars(samples).values() if isinstance(each, FunctionType) and each is not hot.untracked
+    ]
+    functions.append(samples.Pair.total)  # type: ignore[arg-type]
+    hot.SLOTTED.extend([samples.Pair, samples.Table])
+    try:
+        yield installation.HotFunctions(functions)
+    finally:
+        for class_ in (samples.Pair, samples.Table):
+            hot.SLOTTED.remove(class_)
+
+
+def outcome(function: Any, arguments: tuple[Any, ...]) -> Any:
+    """Return the result of a call and its arguments afterwards, or the class of the error."""
+    try:
+        return function(*arguments), [each for each in arguments if isinstance(each, list | dict | samples.Pair)]
+    except Exception as error:
+        return type(error)
+
+
+@pytest.mark.parametrize("number", range(len(samples.CASES)))
+def test_results_are_those_of_python(code: installation.HotFunctions, number: int) -> None:
+    function, arguments = samples.CASES[number]
+    assert not isinstance(outcome(function, arguments()), type)
+    assert outcome(code.function(function), arguments()) == outcome(function, arguments())  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("number", range(len(samples.FAILURES)))
+def test_errors_are_those_of_python(code: installation.HotFunctions, number: int) -> None:
+    function, arguments = samples.FAILURES[number]
+    found = outcome(code.function(function), arguments())  # type: ignore[arg-type]
+    assert isinstance(found, type)
+    assert found is outcome(function, arguments())
+
+
+@pytest.mark.parametrize("number", range(len(samples.CASES) + len(samples.FAILURES)))
+def test_no_reference_is_lost_or_kept(code: installation.HotFunctions, number: int) -> None:
+    function, arguments = [*samples.CASES, *samples.FAILURES][number]
+    made = code.function(function)  # type: ignore[arg-type]
+    given = arguments()
+    # small numbers have one object each, to which other threads refer, too
+    held = [value for value in given if not isinstance(value, int)]
+    outcome(made, given)
+    before = [sys.getrefcount(each) for each in held]
+    growth = []
+    for _ in range(5):
+        blocks = sys.getallocatedblocks()
+        for _ in range(200):
+            outcome(made, given)
+        growth.append(sys.getallocatedblocks() - blocks)
+    assert [sys.getrefcount(each) for each in held] == before
+    # a lost block for each call would be two hundred each time; helpers of other tests allocate, too
+    assert min(growth) < 100
+
+
+def test_keywords_and_other_counts_are_left_to_python(code: installation.HotFunctions) -> None:
+    made = code.function(samples.numbers)  # type: ignore[arg-type]
+    assert made(first=2, second=3) == samples.numbers(2, 3)
+    with pytest.raises(TypeError, match="missing 1 required positional argument"):
+        made(1)
+    assert inspect.signature(made) == inspect.signature(samples.numbers)
+
+
+def test_loops_see_signals(code: installation.HotFunctions) -> None:
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, stop)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.05)
+        with pytest.raises(KeyboardInterrupt):
+            code.function(samples.zips)(range(10**8), range(10**8))  # type: ignore[arg-type]
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def test_threads_call_the_same_code(code: installation.HotFunctions) -> None:
+    made, found = code.function(samples.stack), list[Any]()  # type: ignore[arg-type]
+
+    def run() -> None:
+        end = time.monotonic() + 0.2
+        while time.monotonic() < end:
+            result = made([1, (2, 3), 4, 4])
+            if not found or found[-1] != result:
+                found.append(result)
+
+    threads = [threading.Thread(target=run) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == [samples.stack([1, (2, 3), 4, 4])]
+
+
+def test_other_constructs_are_refused() -> None:
+    def generator(values: Any) -> Any:
+        return any(each for each in values)
+
+    module = ModuleText(Layout(False, (), ()))
+    with pytest.raises(Untranslatable, match="generator"):
+        Translation("hot0", generator, module, {}).text()  # type: ignore[arg-type]
+
+
+def test_all_hot_functions_are_translated_and_replaced() -> None:
+    assert eager
+    code = machine_code.install()
+    assert code is not None
+    for function in hot.HOT:
+        place = f"{function.__module__}:{function.__qualname__}"
+        module, _, path = place.partition(":")
+        found: Any = sys.modules[module]
+        for part in path.split("."):
+            found = found.__dict__[part]
+        assert type(found).__name__.startswith("OperatorFunction"), place
+        assert found.__wrapped__ is function
+    code.uninstall()
+    try:
+        assert isinstance(eager.order_users_first, FunctionType)
+    finally:
+        code.install()
+    assert not isinstance(eager.order_users_first, FunctionType)
+
+
+def test_nodes_are_not_tracked() -> None:
+    from phonograd import nd
+
+    assert machine_code.install() is not None
+    y = nd.ones((3, 7))
+    for _ in range(8):
+        # the first calls of a kind go through rules
+        y = nd.tanh(y)
+    node = y._node
+    assert node is not None
+    assert not gc.is_tracked(node)
+    assert not gc.is_tracked(node.inputs)
