@@ -93,6 +93,7 @@ def expected(cache: str) -> Outcome:
 LIVE = "sys.getrefcount sees one reference more"
 EXACT = "sys.getrefcount is exact"
 CALLS = "Operator calls stay Python functions"
+HOT = "The loops of programs that are always new stay Python functions"
 
 COUNTS = {
     "counts": (
@@ -170,7 +171,20 @@ KERNELS = {
         "from phonograd.core.array.fastcall import native_call\n"
         "from phonograd.core.run import native_function\n"
         "native_function.vectorcall_offset = lambda kind: 0",
-        {"a type made by Python's C interface": CALLS},
+        {"a type made by Python's C interface": HOT},
+    ),
+    "C interface of hot functions": (
+        "from phonograd.core.run.hot import installation\n"
+        "installation.API = {**installation.API, 'PyNothing_OfThisName': ('ptr', '')}",
+        {"the C interface of Python": HOT},
+    ),
+    "rows": (
+        "from phonograd.core.run.hot import installation; installation.list = tuple",
+        {"lists and tuples keep their length": HOT},
+    ),
+    "descriptors": (
+        "from phonograd.core.run.hot import installation; installation._slot_offset = lambda class_, name: 8",
+        {"descriptors of slots": HOT},
     ),
     "place of counts": (
         "from phonograd.core.trace import liveness; from phonograd.core.array.fastcall import native_install\n"

@@ -27,8 +27,9 @@ from ..ops.math.arithmetic import add
 from ..ops.math.structural import LEAF, VARIABLE, leaf
 from ..ops.reduce.accumulation import FEW_PARTS, FEW_PRODUCTS, total
 from ..plan.cache import EVALUATED, exceeds_limit, is_numbered_leaf, note_plans
-from ..plan.eager import Function, compute_into, compute_sparingly, function_of
+from ..plan.eager import Function, function_of
 from ..plan.eager_batches import MANY_NUMBERS, Batches, Policy
+from ..plan.eager_graph import compute_into, compute_sparingly
 from ..plan.eager_results import memory_of, own
 from ..run import kernel_cache
 from ..run.reference import locate_error, resolve

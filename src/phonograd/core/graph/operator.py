@@ -63,7 +63,7 @@ import numpy as np
 
 from ..base.devices import Context
 from ..base.dtypes import DType
-from ..base.errors import MXNetError, TooLarge, nearest
+from ..base.errors import MXNetError, TooLarge
 from ..base.hot import hot, slotted, untracked
 from ..base.signals import Signal
 from .interface import Interface, Onnx, Quantizes
@@ -79,8 +79,8 @@ from .node import (
     statistics,
     type_of,
 )
-from .parameters import REQUIRED, Parameter
-from .recipes import Recipes
+from .parameters import REQUIRED, Parameter, attributes_of, reject_unknown
+from .recipes import Recipes, are_repeated, types_of
 from .templates import Templates
 
 if TYPE_CHECKING:
@@ -105,9 +105,6 @@ __all__ = [
 Array = np.ndarray[Any, Any]
 Spec = tuple[Shape, DType]
 Nodes = tuple[Node, ...]
-
-#: types of results that are remembered for each operator
-_MOST_TYPES = 4096
 
 #: every operator by each of its names
 REGISTRY: dict[str, Operator] = {}
@@ -138,7 +135,6 @@ class Operator:
         "marks",
         "numbers",
         "recipes",
-        "recipes_by_type",
         "required_inputs",
         "several",
         "table",
@@ -249,8 +245,6 @@ class Operator:
         self.at_once: list[bool] = []
         #: attributes by parameters as users passed them
         self.arguments: dict[Any, tuple[Any, ...]] = {}
-        #: recipes by attributes and types of inputs
-        self.recipes_by_type: dict[Any, Recipe] = {}
         #: the nodes that the body of a composite makes, and those that the gradient rule makes
         self.body_templates, self.gradient_templates = Templates(), Templates()
         #: those of the gradient rule, given leaves as gradients of the outputs
@@ -339,31 +333,11 @@ class Operator:
 
     def attributes_of(self, given: dict[str, Any]) -> tuple[Any, ...]:
         """Return the attributes of a call: every parameter in order, converted, with defaults filled in."""
-        attributes = []
-        used = 0
-        for parameter in self.parameters:
-            if parameter.name in given:
-                used += 1
-                attributes.append(parameter.accept(given[parameter.name], self.name))
-            elif parameter.default is REQUIRED:
-                raise MXNetError(
-                    f"Required parameter {parameter.name} of {parameter.description} is not presented, "
-                    f'in operator {self.name}(name="")'
-                )
-            else:
-                attributes.append(parameter.default)
-        if used != len(given):
-            self.reject_unknown(given)
-        return tuple(attributes)
+        return attributes_of(self.name, self.parameters, given)
 
     def reject_unknown(self, given: Iterable[str]) -> None:
         """Raise for the first name in ``given`` that is no parameter."""
-        for name in given:
-            if name not in self.parameter_names:
-                raise MXNetError(
-                    f"Cannot find argument '{name}', Possible Arguments: {', '.join(self.parameter_names)}, "
-                    f'in operator {self.name}(name=""){nearest(name, list(self.parameter_names))}'
-                )
+        reject_unknown(self.name, self.parameters, given)
 
     def more_descriptions(self) -> Mapping[str, str]:
         """Return descriptions of arguments, by name, that take precedence over the shared ones."""
@@ -391,20 +365,14 @@ class Operator:
     def _make(self, inputs: tuple[Node | None, ...], attributes: tuple[Any, ...]) -> Any:
         if self.composite:
             return self._expand(inputs, attributes)
-        known = self.recipes_by_type.get(self._types_of(inputs, attributes))
+        known = self.recipes.by_type.get(types_of(self.is_view, inputs, attributes))
         if known is None:
             return self._make_new(inputs, attributes)
         statistics.nodes += 1
         line, gradient_of = creation_facts()
-        recipe = None if self.is_view or _are_repeated(inputs) else known
+        recipe = None if self.is_view or are_repeated(inputs) else known
         made = new_node(self, inputs, attributes, known.type, line, gradient_of, recipe)  # type: ignore[arg-type]
         return made if made.outputs is None else items_of(made)
-
-    @hot
-    def _types_of(self, inputs: tuple[Node | None, ...], attributes: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Return the key of a recipe: the attributes of a view do not change it, and those of labels are always new."""
-        types = [None if node is None else node.type or type_of(node) for node in inputs]
-        return (() if self.is_view else attributes, *types)
 
     def _make_new(self, inputs: tuple[Node | None, ...], attributes: tuple[Any, ...]) -> Node | Nodes:
         """Return the node (or nodes) of a call whose kind is new, and remember the kind."""
@@ -418,8 +386,9 @@ class Operator:
             made = Node(self, sources, attributes, spec[0], spec[1])
         statistics.nodes += 1
         if sources is inputs:
-            recipe = self._remember_type(self._types_of(inputs, attributes), attributes, type_of(made))
-            made.recipe = None if self.is_view or _are_repeated(inputs) else recipe
+            types = types_of(self.is_view, inputs, attributes)
+            recipe = self.recipes.remember_types(types, Recipe(attributes, type_of(made)))
+            made.recipe = None if self.is_view or are_repeated(inputs) else recipe
         return made if made.outputs is None else items_of(made)
 
     def source(self, attributes: tuple[Any, ...], shape: Shape, dtype: DType, context: Context) -> Node:
@@ -434,19 +403,13 @@ class Operator:
     @hot
     def result_type(self, inputs: Nodes, attributes: tuple[Any, ...]) -> TensorType:
         """Return the type of the result of this operator, which is not a composite, for some inputs."""
-        types = self._types_of(inputs, attributes)
-        known = self.recipes_by_type.get(types)
+        types = types_of(self.is_view, inputs, attributes)
+        known = self.recipes.by_type.get(types)
         if known is None:
             given = tuple([None if node.operator is _ABSENT else node for node in inputs])
             spec = self._infer(given, attributes)
-            known = self._remember_type(types, attributes, inferred_type(self, inputs, spec))
+            known = self.recipes.remember_types(types, Recipe(attributes, inferred_type(self, inputs, spec)))
         return known.type
-
-    def _remember_type(self, types: tuple[Any, ...], attributes: tuple[Any, ...], type_: TensorType) -> Recipe:
-        if len(self.recipes_by_type) >= _MOST_TYPES:
-            self.recipes_by_type.clear()
-        found = self.recipes_by_type[types] = Recipe(attributes, type_)
-        return found
 
     def _infer(self, inputs: tuple[Node | None, ...], attributes: tuple[Any, ...]) -> Any:
         if self.infer_rule is None:
@@ -608,13 +571,6 @@ def items_of(whole: Node) -> Nodes:
             item = table.setdefault(key, new_node(_ITEM, inputs, attributes, type_, line, gradient_of, None))
         found.append(item)
     return tuple(found)  # type: ignore[arg-type]
-
-
-@hot
-def _are_repeated(inputs: tuple[Node | None, ...]) -> bool:
-    """Return whether an input occurs twice: the gradients of such calls are of another kind."""
-    count = len(inputs)
-    return count > 1 and (inputs[0] is inputs[1] if count == 2 else len(set(inputs)) != count)
 
 
 @hot

@@ -27,17 +27,18 @@ from __future__ import annotations
 import ast
 import math
 import operator as _operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from ..base.dtypes import as_dtype
-from ..base.errors import MXNetError
+from ..base.errors import MXNetError, nearest
 from .extents import Extent, TracedFloat
 from .parameter_text import read_bool, read_float, read_floats, read_int, read_optional_ints, read_shape
 
 __all__ = ["REQUIRED", "Axis", "Count", "Counts", "Floats", "Number", "Numbers", "OptionalInts", "Parameter"]
+__all__ += ["attributes_of", "reject_unknown"]
 
 Axis = int | tuple[int, ...] | None
 Floats = tuple[float, ...]
@@ -245,3 +246,34 @@ class Parameter:
             f"Invalid Parameter format for {self.name} expect {self.description} but value='{value}', "
             f'in operator {operator_name}(name="", {self.name}="{value}")'
         )
+
+
+def attributes_of(name: str, parameters: Sequence[Parameter], given: dict[str, Any]) -> tuple[Any, ...]:
+    """Return the attributes of a call of an operator: every parameter in order, converted, with defaults filled in."""
+    attributes = []
+    used = 0
+    for parameter in parameters:
+        if parameter.name in given:
+            used += 1
+            attributes.append(parameter.accept(given[parameter.name], name))
+        elif parameter.default is REQUIRED:
+            raise MXNetError(
+                f"Required parameter {parameter.name} of {parameter.description} is not presented, "
+                f'in operator {name}(name="")'
+            )
+        else:
+            attributes.append(parameter.default)
+    if used != len(given):
+        reject_unknown(name, parameters, given)
+    return tuple(attributes)
+
+
+def reject_unknown(name: str, parameters: Sequence[Parameter], given: Iterable[str]) -> None:
+    """Raise for the first name in ``given`` that is no parameter of an operator."""
+    names = [parameter.name for parameter in parameters]
+    for each in given:
+        if each not in names:
+            raise MXNetError(
+                f"Cannot find argument '{each}', Possible Arguments: {', '.join(names)}, "
+                f'in operator {name}(name=""){nearest(each, names)}'
+            )

@@ -12,7 +12,7 @@ from ..base.hot import hot, slotted
 from .node import Node, Recipe, type_of
 from .templates import Places
 
-__all__ = ["Recipes"]
+__all__ = ["Recipes", "are_repeated", "types_of"]
 
 #: kinds that are remembered for each operator
 MOST_KINDS = 4096
@@ -22,10 +22,12 @@ MOST_KINDS = 4096
 class Recipes:
     """The recipes of one operator, by kind of call: parameters, types of inputs, and which inputs are the same."""
 
-    __slots__ = ("_asked", "_seen", "known")
+    __slots__ = ("_asked", "_seen", "by_type", "known")
 
     def __init__(self) -> None:
         self.known: dict[Any, Recipe] = {}
+        #: the recipes of nodes that are made by rules, by attributes and types of inputs
+        self.by_type: dict[Any, Recipe] = {}
         #: kinds that were met once
         self._seen: set[Any] = set()
         #: the places of inputs whose operators matter
@@ -44,6 +46,13 @@ class Recipes:
             self.known.clear()
         self.known[kind] = recipe
 
+    def remember_types(self, types: tuple[Any, ...], recipe: Recipe) -> Recipe:
+        """Remember the recipe of nodes with certain types of inputs, and return it."""
+        if len(self.by_type) >= MOST_KINDS:
+            self.by_type.clear()
+        self.by_type[types] = recipe
+        return recipe
+
     def is_new(self, kind: tuple[Any, ...]) -> bool:
         """Return whether a kind is asked for the first time."""
         if kind in self._seen:
@@ -56,15 +65,29 @@ class Recipes:
     def clear(self) -> None:
         """Forget all recipes."""
         self.known.clear()
+        self.by_type.clear()
         self._seen.clear()
 
     @hot
     def kind(self, nodes: tuple[Node, ...], parameters: tuple[Any, ...]) -> tuple[Any, ...]:
         """Return the kind of a call."""
         kind = (*parameters, *[node.type or type_of(node) for node in nodes])
-        count = len(nodes)
-        if count > 1 and (nodes[0] is nodes[1] if count == 2 else len(set(nodes)) != count):
+        if are_repeated(nodes):
             kind += tuple([nodes.index(node) for node in nodes])
         if self._asked:
-            kind += tuple([nodes[place].operator for place in self._asked if place < count])
+            kind += tuple([nodes[place].operator for place in self._asked if place < len(nodes)])
         return kind
+
+
+@hot
+def types_of(is_view: bool, inputs: tuple[Node | None, ...], attributes: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return the types of the inputs of a node and its attributes, which are always new for views such as labels."""
+    types = [None if node is None else node.type or type_of(node) for node in inputs]
+    return (() if is_view else attributes, *types)
+
+
+@hot
+def are_repeated(inputs: tuple[Node | None, ...]) -> bool:
+    """Return whether an input occurs twice: the gradients of such calls are of another kind."""
+    count = len(inputs)
+    return count > 1 and (inputs[0] is inputs[1] if count == 2 else len(set(inputs)) != count)

@@ -538,7 +538,6 @@ def _forget_except(keep: set[Node]) -> None:
         declared.several.clear()
         # templates refer to interned constants
         declared.recipes.clear()
-        declared.recipes_by_type.clear()
         declared.consequences.clear()
     FORGOTTEN.emit()
 

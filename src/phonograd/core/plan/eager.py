@@ -36,7 +36,7 @@ from ..kernels.launch import Plan
 from ..kernels.target import Machine
 from ..lower.lowering import Fused, Gather, Lowering, Random, alternatives, lowering_of_kind
 from ..lower.pattern import Pattern
-from ..ops.math.structural import LEAF, leaf
+from ..ops.math.structural import leaf
 from ..run import kernel_cache
 from ..run.background import run_apart
 from ..run.called import function_of_node
@@ -53,8 +53,7 @@ from .eager_results import own_all, repeated
 from .eager_stacks import WithNumbers
 from .expansion import Order, lowerings_of
 
-__all__ = ["SIMPLE", "EagerProgram", "Function", "compute_into", "function_for", "function_for_any_shapes"]
-__all__ += ["function_of"]
+__all__ = ["SIMPLE", "EagerProgram", "Function", "function_for", "function_for_any_shapes", "function_of", "source_of"]
 
 #: functions to keep, of either kind: a slice of other elements is another function
 MOST_FUNCTIONS = 8192
@@ -248,85 +247,7 @@ class EagerProgram:
             note(_part(node), start, perf_counter_ns())
 
 
-def compute_into(values: dict[Node, Any], wanted: Iterable[Node], leaves: Sequence[Any]) -> None:
-    """Compute resolved nodes and all nodes below them, and add their values, some of which may be views of others.
-
-    This is an :class:`EagerProgram` that runs once and drops nothing. ``leaves`` has values of leaves by number.
-    """
-    stack = list(wanted)
-    token = float_errors.ignore()
-    try:
-        _compute_all(values, stack, leaves)
-    except kernel_cache.CompilerLost:
-        raise
-    except Exception as error:
-        if is_from_outside(error) or not stack:
-            raise
-        raise locate_error(error, stack[-1]) from error
-    finally:
-        float_errors.restore(token)
-
-
-@hot
-def _compute_all(values: dict[Node, Any], stack: list[Node], leaves: Sequence[Any]) -> None:
-    """Compute the nodes of a stack; if one fails, it is the last one there."""
-    while stack:
-        node = stack[-1]
-        if node in values:
-            stack.pop()
-            continue
-        arrays = []
-        for source in node.inputs:
-            while source.operator.is_view:
-                source = source.inputs[0]
-            array = values.get(source)
-            if array is None:
-                if source.operator is LEAF:
-                    array = values[source] = leaves[source.attributes[0]]
-                elif source.operator is not _ABSENT:
-                    stack.append(source)
-                    continue
-            arrays.append(array)
-        if len(arrays) == len(node.inputs):
-            recipe = node.recipe
-            function = None if recipe is None else recipe.function
-            if function is None:
-                function = function_for(node)
-            values[node] = function(*arrays)
-            stack.pop()
-
-
-def compute_sparingly(
-    values: dict[Node, Any], wanted: list[Node], leaves: Sequence[Any], kept: Container[Node]
-) -> None:
-    """Compute resolved nodes as :func:`compute_into` does, and drop each value but kept ones after its last use."""
-    given, computed = order(wanted, values.__contains__)
-    for node in given:
-        if node.operator is LEAF and node not in values:
-            values[node] = leaves[node.attributes[0]]
-    last_uses: dict[Node, Node] = {}
-    for node in computed:
-        for source in node.inputs:
-            last_uses[_source(source)] = node
-    made = set(computed)
-    with np.errstate(all="ignore"):
-        for node in computed:
-            sources = [_source(source) for source in node.inputs]
-            try:
-                values[node] = function_for(node)(*[values[source] for source in sources])
-            except kernel_cache.CompilerLost:
-                raise
-            except Exception as error:
-                if is_from_outside(error):
-                    raise
-                raise locate_error(error, node) from error
-            for source in sources:
-                if last_uses[source] is node and source in made and source not in kept:
-                    # an input may occur twice
-                    values.pop(source, None)
-
-
-def _source(node: Node) -> Node:
+def source_of(node: Node) -> Node:
     """Return the node whose value a node has."""
     while node.operator.is_view:
         node = node.inputs[0]
@@ -346,9 +267,9 @@ def function_for(node: Node) -> Function:
     """Return the function that computes a node."""
     recipe = node.recipe
     if recipe is None:
-        return function_of(node, [_source(source) for source in node.inputs])
+        return function_of(node, [source_of(source) for source in node.inputs])
     if recipe.function is None:
-        recipe.function = function_of(node, [_source(source) for source in node.inputs])
+        recipe.function = function_of(node, [source_of(source) for source in node.inputs])
     return recipe.function  # type: ignore[no-any-return]
 
 

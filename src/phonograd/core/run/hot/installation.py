@@ -179,7 +179,7 @@ class HotFunctions:
 
     def __init__(self, functions: Sequence[FunctionType] = HOT) -> None:
         # whatever the order of imports, the text is the same
-        self._python = sorted(functions, key=lambda each: (each.__module__, each.__code__.co_firstlineno))
+        self._python = sorted(functions, key=lambda each: (each.__module__, each.__qualname__))
         digests = {name: _digest(name) for name in {function.__module__ for function in self._python}}
         described = tuple([(each.__module__, each.__qualname__, digests[each.__module__]) for each in self._python])
         arguments = (tuple(_layout()), described)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import inspect
 import textwrap
 from collections.abc import Callable, Sequence
@@ -28,6 +29,7 @@ class _Loop(NamedTuple):
     end: str
 
 
+@functools.cache
 def definition_of(function: FunctionType) -> ast.FunctionDef:
     """Return the syntax tree of a function."""
     found = ast.parse(textwrap.dedent(inspect.getsource(function))).body[0]
@@ -433,7 +435,7 @@ class Translation(Expressions):
             self._release(class_)
             return made
         symbol = self._symbols.get(known) if isinstance(known, FunctionType) else None
-        if symbol is not None and known.__code__.co_argcount != len(expression.args):
+        if symbol is not None and len(arguments_of(definition_of(known))) != len(expression.args):
             # defaults are left to Python
             return None
         return None if symbol is None else self._call_symbol(symbol, [self.value(each) for each in expression.args])
