@@ -155,11 +155,11 @@ class Learned(Generic[_T]):
 
     def find(self, arguments: Sequence[Any]) -> _T | None:
         """Return what was learned for arguments like these, which are nodes or arrays."""
-        variants = self.variants
-        if not variants:
-            return None
-        shapes = [() if each is None else each.shape for each in arguments]
-        for each in variants:
+        return self.find_for(shapes_of(arguments)) if self.variants else None
+
+    def find_for(self, shapes: Sequence[Shape]) -> _T | None:
+        """Return what was learned for arguments of these shapes."""
+        for each in self.variants:
             if each.condition(shapes):
                 return each
         return None

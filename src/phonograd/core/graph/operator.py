@@ -50,6 +50,7 @@ that no other file lists operators by name. A new operator is at home everywhere
 ``is_loss``     whether its gradient ignores that of its output, and exists without one
 ``keeps_zero``  whether a sparse array gives a sparse one, as in MXNet: zero stays zero
 ``moves``       whether it only chooses, places or converts elements, so that no arithmetic is counted
+``sizes``       the parameters that count elements; what is learned of a call holds for others, as it does for extents
 ==============  ======================================================================================================
 """
 
@@ -146,6 +147,7 @@ class Operator:
         family: str = "",
         keeps_zero: bool = False,
         moves: bool = False,
+        sizes: tuple[str, ...] = (),
         precision: str = "",
         cost: float | Callable[[Node], float] = 1.0,
         marks: bool | None = None,
@@ -212,6 +214,7 @@ class Operator:
         # as written: :mod:`.documentation` completes it when a public function is made
         self.__doc__ = function.__doc__ or ""
         self._read_signature(function)
+        self.sizes = tuple([self.parameter_names.index(each) for each in sizes])
         if numpy and (len(self.input_names) != 1 or self.parameters):
             raise ValueError(f"{self.name}: numpy= is for functions of one array; declare others in phonograd.numpy")
         self._accepted: dict[Callable[..., Any], tuple[str, ...] | None] = {}
