@@ -87,8 +87,8 @@ def invoke(
         trace = ready_trace()
         if trace.is_immediate and immediate.is_possible(trace):
             key = given if not form else _converted(given, form)
-            attributes = functools.partial(_new_attributes, declared, given)
-            result = immediate.call(declared, inputs, key, attributes, _shown_outputs, trace)
+            new_attributes = functools.partial(_new_attributes, declared, given)
+            result = immediate.call(declared, inputs, key, new_attributes, _shown_outputs, trace)
             if result is not None:
                 return result
         result = _recall(declared, inputs, given, form)
