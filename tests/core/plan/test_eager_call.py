@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import random
 from typing import Any
 from unittest import mock
 
@@ -158,3 +160,45 @@ def test_parameters_that_are_new_are_checked() -> None:
             assert type(found._buffer) is np.ndarray
         with pytest.raises(MXNetError, match="Invalid Parameter format for k"):
             nd.topk(data, k="many")
+
+
+def _random_call(chance: random.Random) -> Any:
+    """Return a call with sizes of all kinds: negative, zero, one, an extent, more than that."""
+    shape = [chance.choice([1, 2, 5, 13, chance.randint(1, 60)]) for _ in range(chance.randint(1, 2))]
+    values = np.random.default_rng(chance.randrange(1 << 30)).permutation(math.prod(shape)).reshape(shape)
+    data, axis = values.astype("float32"), chance.randrange(-len(shape), len(shape))
+    extent = shape[axis]
+    one, two = [
+        chance.choice([-2, -1, 0, 1, 2, 3, extent, extent - 1, extent // 2, extent + 1, chance.randint(1, 70)])
+        for _ in range(2)
+    ]
+    calls = [
+        lambda: nd.topk(nd.array(data), axis=axis, k=one, ret_typ="indices"),
+        lambda: nd.topk(nd.array(data), axis=None, k=one, ret_typ="value", is_ascend=True),
+        lambda: nd.slice_axis(nd.array(data), axis=axis, begin=one, end=two),
+        lambda: nd.slice_axis(nd.array(data), axis=axis, begin=one, end=None),
+        lambda: nd.one_hot(nd.array(data % 7), depth=one),
+        lambda: nd.repeat(nd.array(data), repeats=one, axis=axis),
+    ]
+    return chance.choice(calls)
+
+
+def _outcome(call: Any) -> Any:
+    """Return the values of a call, or its error."""
+    try:
+        found = call()
+        return found.shape, found.dtype, found.asnumpy().tobytes()
+    except MXNetError as error:
+        return str(error).partition("\n")[0]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_sizes_of_all_kinds_have_the_results_of_nodes(seed: int) -> None:
+    chance = random.Random(seed)
+    calls = [_random_call(chance) for _ in range(800)]
+    expected = [_outcome(call) for call in calls]
+    with ways.immediate():
+        forget()
+        for _ in range(2):
+            assert [_outcome(call) for call in calls] == expected
+        assert any([learned.variants for learned in immediate._patterns.values()])

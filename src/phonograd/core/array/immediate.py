@@ -450,7 +450,8 @@ def without_sizes(declared: Operator, attributes: tuple[Any, ...]) -> tuple[tupl
     """Return the attributes with marks in the place of parameters that count elements, and these numbers."""
     if not declared.sizes:
         return attributes, ()
-    places = [place for place in declared.sizes if attributes[place].__class__ is int]
+    # a negative number counts nothing, and would stand for an extent in the key of a pattern
+    places = [place for place in declared.sizes if attributes[place].__class__ is int and attributes[place] >= 0]
     others = [... if place in places else value for place, value in enumerate(attributes)]
     return tuple(others), tuple([attributes[place] for place in places])
 
