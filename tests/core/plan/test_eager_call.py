@@ -152,6 +152,12 @@ def test_sizes_are_checked() -> None:
             nd.topk(nd.ones((21,)), k=22)
 
 
+def test_sparse_results_of_new_parameters_are_sparse() -> None:
+    with ways.immediate():
+        for stype in ("csr", "row_sparse", "default"):
+            assert nd.cast_storage(nd.array([[0, 1], [0, 0]]), stype=stype).stype == stype
+
+
 def test_parameters_that_are_new_are_checked() -> None:
     data = nd.array([3.0, 1.0, 2.0])
     with ways.immediate():

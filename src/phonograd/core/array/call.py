@@ -284,7 +284,9 @@ def _attributes(declared: Operator, given: tuple[Any, ...]) -> tuple[Any, ...]:
 
 def _new_attributes(declared: Operator, given: tuple[Any, ...]) -> tuple[Any, ...] | None:
     """Return the attributes of calls with parameters that are new; None if such calls are not remembered."""
-    return _attributes(declared, given) if _repeatable(declared) else None
+    # results of cast_storage may be sparse
+    is_dense = declared.name != "cast_storage"
+    return _attributes(declared, given) if is_dense and _repeatable(declared) else None
 
 
 def _remember(

@@ -213,8 +213,7 @@ class Operator:
         self.tolerates: Callable[[str, Any], bool] | None = None
         # as written: :mod:`.documentation` completes it when a public function is made
         self.__doc__ = function.__doc__ or ""
-        self._read_signature(function)
-        self.sizes = tuple([self.parameter_names.index(each) for each in sizes])
+        self._read_signature(function, sizes)
         if numpy and (len(self.input_names) != 1 or self.parameters):
             raise ValueError(f"{self.name}: numpy= is for functions of one array; declare others in phonograd.numpy")
         self._accepted: dict[Callable[..., Any], tuple[str, ...] | None] = {}
@@ -240,7 +239,7 @@ class Operator:
         #: what calls change in their arguments, by (inputs, attributes)
         self.consequences: dict[Any, Any] = {}
 
-    def _read_signature(self, function: Callable[..., Any]) -> None:
+    def _read_signature(self, function: Callable[..., Any], sizes: tuple[str, ...]) -> None:
         names: list[str] = []
         parameters: list[Parameter] = []
         self.variadic = False
@@ -266,6 +265,8 @@ class Operator:
         self.training = "training" in self.parameter_names
         #: which of the parameters are data, each with its kind
         self.numbers = tuple((place, p.kind) for place, p in enumerate(parameters) if p.is_data)
+        #: which of them count elements
+        self.sizes = tuple(self.parameter_names.index(name) for name in sizes)
 
     def __repr__(self) -> str:
         return f"<operator {self.name}>"
