@@ -37,6 +37,8 @@ def ask(python: str, library: str, name: str, steps: int, threads: int, director
     """Return the times of a workload in a new process."""
     counts = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "PHONOGRAD_NUM_THREADS"), str(threads))
     environment = {**os.environ, **counts, "PHONOGRAD_CACHE_DIRECTORY": directory}
+    # an installed package has byte code: without it, a process compiles each module that it imports
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
     command = [python, "-W", "ignore", str(HERE / "novel_worker.py"), library, name, str(steps), str(threads), clock]
     found = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     first, *others = json.loads(found.stdout)

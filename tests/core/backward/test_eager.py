@@ -14,7 +14,8 @@ import pytest
 import phonograd as mx
 from phonograd import autograd, nd
 from phonograd.core.backward import eager, eager_rules
-from phonograd.core.graph.node import statistics
+from phonograd.core.graph import generic
+from phonograd.core.graph.node import FORGOTTEN, statistics
 from phonograd.core.graph.templates import Templates
 from phonograd.core.plan import cache
 
@@ -150,6 +151,28 @@ def test_the_bits_are_those_of_a_plan_for_other_extents(program: Program, passes
         planned = [gradients(program, extent, rows) for rows, extent in enumerate(extents, 9)]
     for one, two in zip(itertools.chain(*found), itertools.chain(*planned), strict=True):
         assert one.tobytes() == two.tobytes()
+
+
+def test_a_rule_that_is_learned_holds_for_any_extents_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    def softsign_of_softsign(x: nd.NDArray, w: nd.NDArray) -> nd.NDArray:
+        return nd.softsign(nd.softsign(x)) + nd.dot(w, w).sum()
+
+    made: list[str] = []
+    whole = eager_rules._make_rule
+
+    def make(node: Any, out_grads: Any) -> Any:
+        made.append(node.operator.name)
+        return whole(node, out_grads)
+
+    monkeypatch.setattr(eager_rules, "_make_rule", make)
+    FORGOTTEN.emit()
+    counts = []
+    for rows in range(9, 14):
+        gradients(softsign_of_softsign, next(_extents), rows)
+        counts.append(len(made))
+    # tests learn from the second combination of extents
+    assert generic.LEAST_EXTENTS == 2
+    assert 0 < counts[0] < counts[1] == counts[2] == counts[4]
 
 
 def test_values_that_no_rule_reads_are_dropped() -> None:

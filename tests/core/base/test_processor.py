@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -125,6 +126,19 @@ def test_no_combination_of_rates_changes_a_bit(tmp_path: Path) -> None:
         assert found == digest, rates
         seen.add(choices)
     assert len(seen) == 2 + len(Rates._fields)
+
+
+def test_no_process_is_started_where_a_file_names_the_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse() -> str:
+        raise AssertionError("platform.processor starts a process")
+
+    monkeypatch.setattr(platform, "processor", refuse)
+    lines = {"/proc/cpuinfo": ["processor : 0", "model name\t: A Model 3: fast", "model name : another"]}
+    monkeypatch.setattr(processor, "_lines", lambda name: lines.get(name, []))
+    assert processor.facts.__wrapped__().model == "A Model 3: fast"
+    lines.clear()
+    monkeypatch.setattr(platform, "processor", lambda: "")
+    assert processor.facts.__wrapped__().model == platform.machine()
 
 
 def test_choices_follow_the_processor() -> None:

@@ -72,7 +72,7 @@ def _check(rule: Callable[[Any], Any], arguments: Sequence[Any], attributes: tup
     pattern = generic.pattern_of(arguments, attributes)
     if not isinstance(first, Template) or pattern is None:
         return False
-    found = generic.generalize(rule, arguments, attributes, first, templates.record, asked)
+    found = generic.generalize(rule, arguments, attributes, templates.record, asked)
     if found is None:
         return False
     for extents in OTHERS:

@@ -21,6 +21,7 @@ from phonograd import autograd, nd, profiler, settings
 from phonograd.core.base import processor
 from phonograd.core.base.dtypes import FLOAT32
 from phonograd.core.base.errors import MXNetError
+from phonograd.core.base.signals import Signal
 from phonograd.core.graph.node import statistics
 from phonograd.core.graph.operator import REGISTRY
 from phonograd.core.ops.math.structural import leaf
@@ -179,6 +180,22 @@ def large_chain(number: int) -> nd.NDArray:
     for _ in range(PLENTY):
         x = x + 1
     return x
+
+
+@pytest.mark.parametrize(
+    ("plans", "nodes", "is_loaded"), [(17, 100, True), (5, 2001, True), (16, 2000, False), (4, 9000, False)]
+)
+def test_many_plans_or_large_ones_load_the_machine_code_of_calls(
+    plans: int, nodes: int, is_loaded: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loaded: list[bool] = []
+    signal: Signal[[]] = Signal()
+    signal.connect(lambda: loaded.append(True))
+    monkeypatch.setattr(cache, "REPEATED", signal)
+    monkeypatch.setattr(statistics, "plans", plans)
+    monkeypatch.setattr(statistics, "nodes", nodes)
+    cache.note_plans()
+    assert bool(loaded) is is_loaded
 
 
 def test_large_arrays_are_planned() -> None:

@@ -156,6 +156,7 @@ def test_changed_writers_have_another_digest(monkeypatch: pytest.MonkeyPatch, tm
     third = disk_cache.source_digests(memory)
     assert third is not None
     assert third.writers != first.writers
+    assert third.whole != second.whole
 
 
 @pytest.mark.parametrize("declared", PLAIN[::4], ids=lambda declared: declared.name)

@@ -88,7 +88,8 @@ def invoke(
         trace = ready_trace()
         if trace.is_immediate and immediate.is_possible(trace):
             key = given if not form else _converted(given, form)
-            result = immediate.call(declared, inputs, key, _shown_outputs, trace)
+            new_attributes = functools.partial(_new_attributes, declared, given)
+            result = immediate.call(declared, inputs, key, new_attributes, _shown_outputs, trace)
             if result is not None:
                 return result
         result = _recall(declared, inputs, given, form)
@@ -295,6 +296,13 @@ def _attributes(declared: Operator, given: tuple[Any, ...]) -> tuple[Any, ...]:
         if key is not None and len(declared.arguments) < _MOST_ARGUMENTS:
             declared.arguments[key] = found
     return found
+
+
+def _new_attributes(declared: Operator, given: tuple[Any, ...]) -> tuple[Any, ...] | None:
+    """Return the attributes of calls with parameters that are new; None if such calls are not remembered."""
+    # results of cast_storage may be sparse
+    is_dense = declared.name != "cast_storage"
+    return _attributes(declared, given) if is_dense and _repeatable(declared) else None
 
 
 def _remember(

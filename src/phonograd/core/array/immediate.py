@@ -23,7 +23,9 @@ from ..base.dtypes import convert_scalar
 from ..base.errors import MXNetError
 from ..base.outside import is_from_outside
 from ..base.settings import active
+from ..graph.extents import tracing
 from ..graph.generic import Learned, Pattern, pattern_of_shapes
+from ..graph.guards import Guards
 from ..graph.node import FORGOTTEN, Node, of_one_call
 from ..graph.operator import Array, Operator
 from ..observe.anomaly import detection
@@ -52,6 +54,8 @@ __all__ = [
     "is_possible",
     "number_beside",
     "own_result",
+    "with_sizes",
+    "without_sizes",
 ]
 
 #: kinds of calls to keep
@@ -188,11 +192,19 @@ def is_possible(trace: Trace) -> bool:
     )
 
 
-def call(declared: Operator, inputs: tuple[Any, ...], given: tuple[Any, ...], outputs: Any, trace: Trace) -> Any:
+def call(
+    declared: Operator,
+    inputs: tuple[Any, ...],
+    given: tuple[Any, ...],
+    new_attributes: Callable[[], tuple[Any, ...] | None],
+    outputs: Any,
+    trace: Trace,
+) -> Any:
     """Return the array (or arrays) of a call, or None if it is to become a node.
 
-    ``given`` are the parameters as they stand in the keys of remembered calls. ``outputs`` returns the number of
-    outputs that users see, and whether they are a list.
+    ``given`` are the parameters as they stand in the keys of remembered calls. ``new_attributes`` returns the
+    attributes if no call had these parameters before, or None. ``outputs`` returns the number of outputs that users
+    see, and whether they are a list.
     """
     array_class = plain = DENSE[0]
     arrays: list[Any] = []
@@ -220,7 +232,7 @@ def call(declared: Operator, inputs: tuple[Any, ...], given: tuple[Any, ...], ou
         if not arrays or kind_of_call in CALLS:
             return None
         attributes = declared.accepted_parameters.get((len(arrays), given))
-        if attributes is None:
+        if attributes is None and (attributes := new_attributes()) is None:
             return None
         found = _make(kind_of_call, declared, arrays, attributes, outputs, trace)
         if found is None:
@@ -390,6 +402,9 @@ def _run(found: Call, arrays: Sequence[Array], trace: Trace) -> list[Array] | No
 #: calls for any extents by operator, attributes and pattern
 _patterns: dict[Any, Learned[_General]] = {}
 FORGOTTEN.connect(_patterns.clear)
+#: the same with tests of the extents, by operator, attributes and dtypes
+_guards: dict[Any, Guards[_General]] = {}
+FORGOTTEN.connect(_guards.clear)
 
 
 def _make(
@@ -400,11 +415,23 @@ def _make(
         return None
     if len(CALLS) >= MOST_CALLS:
         CALLS.clear()
-    pattern = pattern_of_shapes([(array.dtype.num, array.shape) for array in arrays], attributes)
-    among = None if pattern is None else (declared, attributes, pattern.key)
+    others, sizes = without_sizes(declared, attributes)
+    shapes, families = [array.shape for array in arrays], [array.dtype.num for array in arrays]
+    if sizes:
+        shapes.append(sizes)
+        families.append(-1)
+    kind = (declared, others, *families)
+    guards = _guards.get(kind)
+    if guards is not None and (known := guards.find(shapes)) is not None:
+        return known.call(key, len(arrays), sizes)
+    pattern = pattern_of_shapes(list(zip(families, shapes)), others)
+    among = None if pattern is None else (declared, others, pattern.key)
     learned = None if among is None else _patterns.get(among)
-    if learned is not None and (known := learned.find(arrays)) is not None:
-        return known.call(key, len(arrays))
+    if learned is not None and pattern is not None and (known := learned.find_for(shapes)) is not None:
+        if len(_guards) >= MOST_CALLS:
+            _guards.clear()
+        _guards.setdefault(kind, Guards()).learn(shapes, others, pattern, known.condition, known)
+        return known.call(key, len(arrays), sizes)
     if not trace.handles and not trace.leaves:
         # nothing is pending whose nodes have to be found again
         PLANS.trim()
@@ -419,14 +446,33 @@ def _make(
     return found
 
 
+def without_sizes(declared: Operator, attributes: tuple[Any, ...]) -> tuple[tuple[Any, ...], tuple[int, ...]]:
+    """Return the attributes with marks in the place of parameters that count elements, and these numbers."""
+    if not declared.sizes:
+        return attributes, ()
+    # a negative number counts nothing, and would stand for an extent in the key of a pattern
+    places = [place for place in declared.sizes if attributes[place].__class__ is int and attributes[place] >= 0]
+    others = [... if place in places else value for place, value in enumerate(attributes)]
+    return tuple(others), tuple([attributes[place] for place in places])
+
+
+def with_sizes(others: tuple[Any, ...], sizes: Sequence[int]) -> tuple[Any, ...]:
+    """Return the attributes of a call, given those with marks and the numbers to put there."""
+    left = iter(sizes)
+    return tuple([next(left) if each is ... else each for each in others])
+
+
 def _learn(
     declared: Operator, arrays: Sequence[Array], attributes: Any, outputs: Any, pattern: Pattern | None, among: Any
 ) -> Call | None:
     """Return a kind of call for the extents of some arrays, and learn it for all extents of its pattern."""
+    others, sizes = without_sizes(declared, attributes)
 
     def make(leaves: Sequence[Node]) -> Any:
-        with of_one_call():
-            return declared.apply(tuple(leaves), attributes)
+        given = attributes if len(leaves) == len(arrays) else with_sizes(others, leaves[-1].shape)
+        # templates pay for calls that make nodes each time; this one makes them once for its kind
+        with of_one_call(), tracing():
+            return declared.apply(tuple(leaves[: len(arrays)]), given)
 
     leaves = [leaf(number, array.shape, array.dtype) for number, array in enumerate(arrays)]
     result = make(leaves)
@@ -449,7 +495,7 @@ def _learn(
     elif learned.is_to_learn(pattern.extents):
         from ..plan.eager_call import generalize_call
 
-        general = generalize_call(result, leaves, attributes, pattern, make)
+        general = generalize_call(result, leaves, others, pattern, make, sizes)
         learned.learn(None if general is None else _General(general, found.nodes))
     return found
 
@@ -462,11 +508,11 @@ class _General:
     def __init__(self, function: AnyExtents, nodes: list[Node]) -> None:
         self._function, self._nodes, self.condition = function, nodes, function.condition
 
-    def call(self, key: Any, count: int) -> Call:
+    def call(self, key: Any, count: int, sizes: tuple[int, ...]) -> Call:
         """Return the call for new extents, which is remembered with its functions when it has run."""
 
         def run(*arrays: Array) -> Any:
-            value, steps = self._function.run(arrays)
+            value, steps = self._function.run(arrays, sizes)
             CALLS[key] = found = Call.of_steps(steps, count, self._nodes)
             found.allow_direct(arrays, [value])
             return value

@@ -542,15 +542,8 @@ def _make_rule(node: Node, out_grads: Sequence[Any]) -> tuple[bool, Any]:
     generic = templates.generic(arguments, attributes)
     if generic is not None and generic.rule is not None:
         asks = _asks(templates, out_grads)
-        pattern = (
-            None
-            if asks or _ABSENT in [s.operator for s in node.inputs]
-            else pattern_of((node, *node.inputs), attributes)
-        )
-        if pattern is not None and node.operator not in _curious:
-            if len(_of_patterns) >= MOST_KINDS:
-                _of_patterns.clear()
-            _of_patterns[node.operator, attributes, pattern.key] = generic
+        if not asks:
+            _keep_generic(node, attributes, generic)
         return asks, generic.rule.for_extents(arguments)
     with of_one_call():
         template = templates.find(arguments, attributes, rule, at_once=True)
@@ -565,7 +558,20 @@ def _make_rule(node: Node, out_grads: Sequence[Any]) -> tuple[bool, Any]:
         found = _Rule(template, types, len(out_grads), wanted)
         if generic is not None and found.is_general:
             generic.rule = found
+            if not asks:
+                _keep_generic(node, attributes, generic)
         return asks, found
+
+
+def _keep_generic(node: Node, attributes: tuple[Any, ...], generic: GenericTemplate) -> None:
+    """Remember the template, with its rule, for nodes of the pattern of a node."""
+    if node.operator in _curious or _ABSENT in [source.operator for source in node.inputs]:
+        return
+    pattern = pattern_of((node, *node.inputs), attributes)
+    if pattern is not None:
+        if len(_of_patterns) >= MOST_KINDS:
+            _of_patterns.clear()
+        _of_patterns[node.operator, attributes, pattern.key] = generic
 
 
 def _asks(templates: Templates, out_grads: Sequence[Any]) -> bool:

@@ -137,12 +137,10 @@ def facts() -> Facts:
         number = re.fullmatch(r"(\d{1,9})K", size)
         if level.isdigit() and kind in ("Data", "Unified") and number is not None and int(number[1]):
             sizes[int(level)] = int(number[1]) << 10
-    model = platform.processor() or platform.machine()
-    for line in _lines("/proc/cpuinfo"):
-        name, _, value = line.partition(":")
-        if name.strip() == "model name":
-            model = value.strip()
-            break
+    parts = [line.partition(":") for line in _lines("/proc/cpuinfo")]
+    # platform.processor starts a process, which takes 10 ms: the system is asked only if the file does not tell
+    named = next((value.strip() for name, _, value in parts if name.strip() == "model name"), None)
+    model = platform.processor() or platform.machine() if named is None else named
     usual = Facts()
     near = [sizes.get(level, default) for level, default in zip((1, 2, 3), usual[2:], strict=True)]
     return Facts(model, os.cpu_count() or 1, *near)

@@ -160,11 +160,11 @@ class Learned(Generic[_T]):
 
     def find(self, arguments: Sequence[Any]) -> _T | None:
         """Return what was learned for arguments like these, which are nodes or arrays."""
-        variants = self.variants
-        if not variants:
-            return None
-        shapes = [() if each is None else each.shape for each in arguments]
-        for each in variants:
+        return self.find_for(shapes_of(arguments)) if self.variants else None
+
+    def find_for(self, shapes: Sequence[Shape]) -> _T | None:
+        """Return what was learned for arguments of these shapes."""
+        for each in self.variants:
             if each.condition(shapes):
                 return each
         return None
@@ -296,21 +296,22 @@ def generalize(
     rule: Callable[[Any], Any],
     arguments: Arguments,
     attributes: tuple[Any, ...],
-    first: Template,
     record: Callable[[Callable[[Any], Any], Arguments], tuple[Sequence[int], Any]],
     may_ask: Sequence[int],
 ) -> GenericTemplate | None:
-    """Return the generic template of a rule, given its template for some arguments; None if there is none.
+    """Return the generic template of a rule, given some arguments; None if there is none.
 
     ``record`` records the rule; it may ask for the operators of the arguments at some places.
     """
+    from .templates import Template
+
     pattern = None if is_tracing() else pattern_of(arguments, attributes)
     if pattern is None or not pattern.extents:
         return None
 
     def record_one(others: Arguments) -> Template:
         asked, template = record(rule, others)
-        if not set(asked) <= set(may_ask) or template.__class__ is not first.__class__:
+        if not set(asked) <= set(may_ask) or not isinstance(template, Template):
             raise Differ
         for node in template.constants:
             if _has_traced((node.attributes, node.shape)):

@@ -7,6 +7,7 @@ time, so the shapes are tested first for the patterns that were met before.
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
@@ -80,6 +81,7 @@ def guards_for(known: dict[Any, Guards[_T]], attributes: Any, arguments: Sequenc
     return found
 
 
+@functools.lru_cache(4096)
 def _compiled(text: str) -> Test:
     # the text consists of numbers, extents and operators
     return eval(f"lambda s: {text}", {"len": len})  # type: ignore[no-any-return]

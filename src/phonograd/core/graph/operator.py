@@ -50,6 +50,7 @@ that no other file lists operators by name. A new operator is at home everywhere
 ``is_loss``     whether its gradient ignores that of its output, and exists without one
 ``keeps_zero``  whether a sparse array gives a sparse one, as in MXNet: zero stays zero
 ``moves``       whether it only chooses, places or converts elements, so that no arithmetic is counted
+``sizes``       the parameters that count elements; what is learned of a call holds for others, as it does for extents
 ==============  ======================================================================================================
 """
 
@@ -167,6 +168,7 @@ class Operator:
         family: str = "",
         keeps_zero: bool = False,
         moves: bool = False,
+        sizes: tuple[str, ...] = (),
         precision: str = "",
         cost: float | Callable[[Node], float] = 1.0,
         marks: bool | None = None,
@@ -232,7 +234,7 @@ class Operator:
         self.tolerates: Callable[[str, Any], bool] | None = None
         # as written: :mod:`.documentation` completes it when a public function is made
         self.__doc__ = function.__doc__ or ""
-        self._read_signature(function)
+        self._read_signature(function, sizes)
         if numpy and (len(self.input_names) != 1 or self.parameters):
             raise ValueError(f"{self.name}: numpy= is for functions of one array; declare others in phonograd.numpy")
         self._accepted: dict[Callable[..., Any], tuple[str, ...] | None] = {}
@@ -256,7 +258,7 @@ class Operator:
         #: what calls change in their arguments, by (inputs, attributes)
         self.consequences: dict[Any, Any] = {}
 
-    def _read_signature(self, function: Callable[..., Any]) -> None:
+    def _read_signature(self, function: Callable[..., Any], sizes: tuple[str, ...]) -> None:
         names: list[str] = []
         parameters: list[Parameter] = []
         self.variadic = False
@@ -282,6 +284,8 @@ class Operator:
         self.training = "training" in self.parameter_names
         #: which of the parameters are data, each with its kind
         self.numbers = tuple((place, p.kind) for place, p in enumerate(parameters) if p.is_data)
+        #: which of them count elements
+        self.sizes = tuple(self.parameter_names.index(name) for name in sizes)
 
     def __repr__(self) -> str:
         return f"<operator {self.name}>"

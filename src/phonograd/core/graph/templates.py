@@ -297,11 +297,15 @@ class Templates:
         found = learned.find(arguments)
         if found is None and learned.is_to_learn(pattern.extents):
             before = self.asked
+            generic = generalize(rule, arguments, attributes, record, before)
+            if generic is not None:
+                learned.learn(generic)
+                # for these extents, too, so that what is made of it holds for any
+                return generic.template(arguments)
             made = self._record(arguments, rule)
             if self.asked == before:
-                is_template = made.__class__ is Template
-                learned.learn(generalize(rule, arguments, attributes, made, record, before) if is_template else None)
-                return made if is_template else None
+                learned.learn(None)
+                return made if made.__class__ is Template else None
         return found
 
 

@@ -55,7 +55,10 @@ EVALUATED: Signal[[str, Sequence[Node], str]] = Signal()
 REPEATED: Signal[[]] = Signal()
 #: emitted once before that, by a helper while the program goes on
 PREPARING: Signal[[]] = Signal()
+#: plans that count as many
 _SOME_PLANS = 16
+#: the same for plans of large graphs: machine code makes a node 7 us sooner, and is loaded in 12 ms
+_LARGE_PLANS, _SOME_NODES = 4, 2000
 #: elements up to which a new graph is not planned at once if the planner and the compiler would have to be imported
 #: for that: moving this many through memory takes half as long
 MOST_UNPLANNED = 1 << 26
@@ -245,9 +248,11 @@ def _native_program(wanted: list[Node], known: Container[Node], keep_all: bool) 
 
 
 def note_plans() -> None:
-    """Emit :data:`REPEATED` if some plans were made."""
-    if REPEATED.listeners and statistics.plans > _SOME_PLANS:
-        # a program of many small graphs is Python, and a helper would take its time from it
+    """Emit :data:`REPEATED` if some plans were made, or fewer of large graphs."""
+    if not REPEATED.listeners or statistics.plans <= _LARGE_PLANS:
+        return
+    if statistics.plans > _SOME_PLANS or statistics.nodes > _SOME_NODES:
+        # such a program is mostly Python, and a helper would take its time from it
         repeating(at_once=True)
 
 

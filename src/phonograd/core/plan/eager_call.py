@@ -3,7 +3,8 @@
 Takes calls from :mod:`phonograd.core.array.immediate`. A call makes an expression of leaves: one node, or those of a
 composite operator. A call of the same pattern with other extents (:mod:`phonograd.core.graph.generic`) makes the same
 nodes with other numbers. So the expression is made with traced extents, for these and two more combinations. Where all
-three agree, the call is a sequence of functions, which takes its numbers from the shapes of the arrays.
+three agree, the call is a sequence of functions, which takes its numbers from the shapes of the arrays. Parameters that
+count elements (``k`` of ``topk``) are traced, too: they are the extents of one more shape.
 """
 
 from __future__ import annotations
@@ -56,13 +57,15 @@ class AnyExtents:
         #: the functions that hold for all extents
         self._functions = functions
 
-    def run(self, arrays: Sequence[Any]) -> tuple[Any, list[tuple[Function, tuple[int, ...]]]]:
+    def run(self, arrays: Sequence[Any], sizes: Shape = ()) -> tuple[Any, list[tuple[Function, tuple[int, ...]]]]:
         """Return the value of the call, and the functions that compute it for arrays of these shapes.
 
-        Each function has the numbers of the values that it reads.
+        Each function has the numbers of the values that it reads. ``sizes`` are the parameters that count elements.
         """
         values = [*arrays]
         shapes = [array.shape for array in arrays]
+        if sizes:
+            shapes.append(sizes)
         calls: list[tuple[Function, tuple[int, ...]]] = []
         for step, function in zip(self._steps, self._functions):
             inputs = [values[place] for place in step.places]
@@ -112,22 +115,35 @@ def _steps_of(target: Node, leaves: Sequence[Node]) -> list[_Step] | None:
 
 
 def generalize_call(
-    target: Node, leaves: Sequence[Node], attributes: tuple[Any, ...], pattern: Pattern, make: Make
+    target: Node,
+    leaves: Sequence[Node],
+    attributes: tuple[Any, ...],
+    pattern: Pattern,
+    make: Make,
+    sizes: Shape = (),
 ) -> AnyExtents | None:
-    """Return a call for all extents of its pattern, given its node for some leaves; None if there is none."""
+    """Return a call for all extents of its pattern, given its node for some leaves; None if there is none.
+
+    ``sizes`` are the parameters that count elements. If there are any, ``make`` takes them from the shape of one more
+    node, the last, and the shapes of the pattern end with them.
+    """
     first = _steps_of(target, leaves)
     if first is None:
         return None
+    arguments = [*leaves]
+    if sizes:
+        type_ = tensor_type(sizes, leaves[0].dtype, leaves[0].context, False, None)
+        arguments.append(new_node(LEAF, (), (), type_, None, None))
 
     def steps_for(others: Sequence[Any]) -> list[_Step]:
-        found = _steps_of(make(others), others)
+        found = _steps_of(make(others), others[: len(leaves)])
         if found is None or len(found) != len(first):
             raise Differ
         return found
 
     steps: list[_Step] = []
     try:
-        samples = samples_of(steps_for, leaves, pattern, attributes)
+        samples = samples_of(steps_for, arguments, pattern, attributes)
         unifier = Unifier(samples.arguments)
         for parts in zip(*samples.results):
             one = parts[0]

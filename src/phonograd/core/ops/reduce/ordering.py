@@ -125,7 +125,7 @@ def argsort(data: Node, *, axis: int | None = -1, is_ascend: bool = True, dtype:
     return _indices("argsort", source, positions, axis, dtype)
 
 
-@composite(method=True, npx="topk")
+@composite(method=True, npx="topk", sizes=("k",))
 def topk(
     data: Node,
     *,

@@ -48,7 +48,7 @@ def tile(data: Node, *, reps: Shape) -> Node:
     return reshape_to(repeated, tuple([count * extent for count, extent in zip(counts, shape, strict=True)]))
 
 
-@composite(method=True, answers="repeat")
+@composite(method=True, answers="repeat", sizes=("repeats",))
 def repeat(data: Node, *, repeats: int, axis: int | None = None) -> Node:
     """Return the array with each element repeated along an axis; axis None flattens the array."""
     if repeats < 0:

@@ -248,7 +248,15 @@ def _expand_one_hot(indices: Node, *, depth: int, on_value: float, off_value: fl
     return select(_is_code(indices, depth), constant(on_value, dtype), constant(off_value, dtype))
 
 
-@operator(gradient=nothing, method=True, lowering=Expansion(_expand_one_hot), npx="one_hot", family="shape", moves=True)
+@operator(
+    gradient=nothing,
+    method=True,
+    lowering=Expansion(_expand_one_hot),
+    npx="one_hot",
+    family="shape",
+    moves=True,
+    sizes=("depth",),
+)
 def one_hot(
     indices: Array, *, depth: int, on_value: float = 1.0, off_value: float = 0.0, dtype: DType = FLOAT32
 ) -> Array:

@@ -50,7 +50,7 @@ def slice_(data: Node, *, begin: OptionalInts, end: OptionalInts, step: Optional
     return slice_step(data, *_region("slice", data.shape, begin, end, step))
 
 
-@composite(method=True, npx="slice_axis")
+@composite(method=True, npx="slice_axis", sizes=("begin", "end"))
 def slice_axis(data: Node, *, axis: int, begin: int, end: int | None) -> Node:
     """Return the slice of an array from begin to end along one axis; negative bounds count from the end."""
     number = axis + data.ndim if axis < 0 else axis
@@ -69,8 +69,9 @@ def slice_axis(data: Node, *, axis: int, begin: int, end: int | None) -> Node:
         raise MXNetError(f"Invalid begin for begin={begin} {where}")
     if first >= stop:
         raise MXNetError(f"Invalid begin, end, get begin={begin}, end={end} {where}")
-    parts = [builtins.slice(None)] * number + [builtins.slice(first, stop)]
-    return slice_step(data, *bounds(parts, data.shape))
+    # not the indices of a slice: bounds may be traced
+    below, above = data.shape[:number], data.shape[number + 1 :]
+    return slice_step(data, (0,) * number + (first,) + (0,) * len(above), (*below, stop, *above))
 
 
 def _shape_like(data: Shape, like: Shape, axes: Shape) -> Shape:
