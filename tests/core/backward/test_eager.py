@@ -153,6 +153,7 @@ def test_the_bits_are_those_of_a_plan_for_other_extents(program: Program, passes
         assert one.tobytes() == two.tobytes()
 
 
+@pytest.mark.usefixtures("python_functions")
 def test_a_rule_that_is_learned_holds_for_any_extents_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     def softsign_of_softsign(x: nd.NDArray, w: nd.NDArray) -> nd.NDArray:
         return nd.softsign(nd.softsign(x)) + nd.dot(w, w).sum()

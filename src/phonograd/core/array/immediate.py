@@ -21,6 +21,7 @@ from ..base import float_errors, processor
 from ..base.devices import CPU
 from ..base.dtypes import convert_scalar
 from ..base.errors import MXNetError
+from ..base.hot import hot, slotted
 from ..base.outside import is_from_outside
 from ..base.settings import active
 from ..graph.extents import tracing
@@ -70,6 +71,7 @@ _serial = itertools.count(1)
 _python_calls = itertools.count(1)
 
 
+@slotted
 class Call:
     """A kind of call as a function of arrays."""
 
@@ -145,12 +147,12 @@ class Call:
             float_errors.restore(token)
         return own_all(arrays, values, self.results, [True] * len(self.results))
 
+    @hot
     def _values(self, arrays: Sequence[Array]) -> list[Any]:
         """Return the arguments, and the value of each node."""
         values: list[Any] = [*arrays]
-        get, append = values.__getitem__, values.append
         for function, places in self.steps:
-            append(function(*map(get, places)))
+            values.append(function(*map(values.__getitem__, places)))
         return values
 
 
@@ -342,6 +344,7 @@ def number_beside(value: Any, dtype: Any) -> Array | None:
     return _number(value, dtype, NUMBERS) if dtype.kind == "f" else None
 
 
+@hot
 def _concrete(value: Array, array_class: type[Any]) -> Any:
     handle = _new(array_class)
     handle._trace = handle._node = handle._extras = None
@@ -424,7 +427,7 @@ def _make(
     guards = _guards.get(kind)
     if guards is not None and (known := guards.find(shapes)) is not None:
         return known.call(key, len(arrays), sizes)
-    pattern = pattern_of_shapes(list(zip(families, shapes)), others)
+    pattern = pattern_of_shapes(list(zip(families, shapes)), others, ())
     among = None if pattern is None else (declared, others, pattern.key)
     learned = None if among is None else _patterns.get(among)
     if learned is not None and pattern is not None and (known := learned.find_for(shapes)) is not None:

@@ -99,7 +99,7 @@ def pattern_of(arguments: Arguments, attributes: tuple[Any, ...]) -> Pattern | N
 
 @hot
 def pattern_of_shapes(
-    parts: Sequence[tuple[Any, Shape]], attributes: tuple[Any, ...], others: Sequence[int] = ()
+    parts: Sequence[tuple[Any, Shape]], attributes: tuple[Any, ...], others: Sequence[int]
 ) -> Pattern | None:
     """Return the pattern of a call, given for each argument what stands for its dtype, and its shape.
 

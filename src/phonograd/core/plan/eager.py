@@ -329,7 +329,7 @@ def function_for_any_shapes(node: Node, sources: Sequence[Node]) -> Function:
         shapes = tuple([array.shape for array in arrays if array is not None])
         found = known.get(shapes)
         if found is None:
-            pattern = pattern_of_shapes(list(zip(families, shapes)), node.attributes) if families else None
+            pattern = pattern_of_shapes(list(zip(families, shapes)), node.attributes, ()) if families else None
             found = None if pattern is None else _expansions.known(node, arrays, pattern)
             if found is None:
                 if len(known) >= MOST_SHAPES:

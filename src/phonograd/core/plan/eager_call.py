@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from ..base.dtypes import HALVES, DType
+from ..base.hot import hot, slotted
 from ..graph.extents import Condition, Formula
 from ..graph.generic import Differ, Pattern, Unifier, insert, samples_of
 from ..graph.node import Node, Shape, new_node, tensor_type
@@ -47,6 +48,7 @@ class _Step(NamedTuple):
     """Whether NumPy computes it for all shapes, given its attributes."""
 
 
+@slotted
 class AnyExtents:
     """A call as a function of arrays of any extents of one pattern that meet a condition."""
 
@@ -57,6 +59,7 @@ class AnyExtents:
         #: the functions that hold for all extents
         self._functions = functions
 
+    @hot
     def run(self, arrays: Sequence[Any], sizes: Shape = ()) -> tuple[Any, list[tuple[Function, tuple[int, ...]]]]:
         """Return the value of the call, and the functions that compute it for arrays of these shapes.
 

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..base.dtypes import DType
+from ..base.hot import hot, slotted
 from ..graph.extents import Condition, Questions
 from ..graph.generic import Differ, Learned, Pattern, Unifier, insert, samples_of
 from ..graph.node import Node, Shape, new_node, tensor_type
@@ -219,6 +220,7 @@ class _Known(NamedTuple):
             self.constants.append(None)
 
 
+@slotted
 class _AnyExtents:
     """A function of arrays of any extents of one pattern that meet a condition."""
 
@@ -233,13 +235,19 @@ class _AnyExtents:
         self._known: dict[Any, _Known | int] = {}
 
     def __call__(self, *arrays: Any) -> Any:
+        return self._run(arrays)
+
+    @hot
+    def _run(self, arrays: Sequence[Any]) -> Any:
         shapes = tuple([None if array is None else array.shape for array in arrays])
-        known = self._known.get(shapes, 0)
+        known = self._known.get(shapes)
+        if known is None:
+            return self._run_first(arrays, shapes, 0)
         if isinstance(known, int):
             return self._run_first(arrays, shapes, known)
         values = [*arrays, *known.constants]
         for number, function, places in known.calls:
-            values[number] = function(*[values[place] for place in places])
+            values[number] = function(*map(values.__getitem__, places))
         return values[self._result]
 
     def forget(self) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..base.dtypes import DType
+from ..base.hot import hot, slotted
 from ..graph.node import Shape
 from ..graph.operator import Array, Operator
 from ..kernels.launch import Launch, Plan, Reference
@@ -32,6 +33,7 @@ __all__ = ["folds_of"]
 MOST_SHAPES = 1024
 
 
+@slotted
 class Folds:
     """An operator that combines elements along axes, for any attributes and arrays of any shapes."""
 
@@ -46,10 +48,12 @@ class Folds:
         """Return the function of arrays for some attributes."""
         return functools.partial(self._run, attributes)
 
-    def _run(self, attributes: tuple[Any, ...], array: Array) -> Array:
+    @hot
+    def _run(self, attributes: tuple[Any, ...], array: Array) -> Any:
         key, known = (attributes, array.shape), self._known
-        found = known.get(key, 0)
-        if isinstance(found, int):
+        found = known.get(key)
+        if found is None or isinstance(found, int):
+            found = found or 0
             name, dtype = self._operator.name, array.dtype
             axes, shape = self._lowering.folded(self._operator, attributes, array.shape)
             if array.size == 0:

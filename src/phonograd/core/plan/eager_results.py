@@ -34,6 +34,7 @@ def repeated(node: Node) -> Callable[[], Array] | None:
     return lambda: value
 
 
+@hot
 def own_all(inputs: Iterable[Any], values: list[Any], numbers: Sequence[int], stay: Sequence[bool]) -> list[Array]:
     """Return some values by number, each as :func:`own` does; ``inputs`` have their memory.
 
@@ -51,7 +52,7 @@ def own_all(inputs: Iterable[Any], values: list[Any], numbers: Sequence[int], st
         ):
             # `own` would do the same
             taken.add(id(value))
-        elif type(value) is np.ndarray is type(value.base) and value.nbytes < memory_pool.SMALLEST_BLOCK:
+        elif type(value) is np.ndarray and type(value.base) is np.ndarray and value.nbytes < memory_pool.SMALLEST_BLOCK:
             # and here: the base is no block
             value = value.copy()
             taken.add(id(value))
