@@ -405,6 +405,21 @@ def test_no_helper_rests_while_a_thread_waits(slept: list[float]) -> None:
     assert gate not in pace.waiting
 
 
+@pytest.mark.skipif(not hasattr(time, "pthread_getcpuclockid"), reason="threads have no clocks")
+def test_helpers_give_way_to_the_thread_that_submits_work() -> None:
+    queue, seen = background.Queue(), list[object]()
+
+    def submit() -> None:
+        queue.submit(lambda: None)
+        seen.extend([pace._clock, time.pthread_getcpuclockid(threading.get_ident())])
+
+    thread = threading.Thread(target=submit)
+    thread.start()
+    thread.join()
+    queue.finish()
+    assert seen[0] == seen[1]
+
+
 def test_tasks_of_a_paced_thread_are_paced() -> None:
     with pace.paced():
         paced = background.Task(pace.is_paced)

@@ -344,7 +344,7 @@ _giving_way = _GivingWay()
 class Queue:
     """Functions that a helper calls later, one after the other, while the program goes on.
 
-    The helper is paced (:mod:`~phonograd.core.base.pace`).
+    The helper is paced (:mod:`~phonograd.core.base.pace`): it gives way to the thread that has submitted work last.
 
     >>> queue, done = Queue(), []
     >>> queue.submit(lambda: done.append(1))
@@ -360,6 +360,7 @@ class Queue:
 
     def submit(self, work: Callable[[], object]) -> None:
         """Call a function later. Its exceptions are lost: the function has to handle them."""
+        pace.watch()
         self._waiting.append(_Errand(work))
         if not self._is_running:
             # no lock is held where an exception from outside can arrive
