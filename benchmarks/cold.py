@@ -52,6 +52,8 @@ def ask(python: str, library: str, name: str, options: Options, directory: str) 
     steps, threads, is_listed = options
     counts = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "PHONOGRAD_NUM_THREADS"), str(threads))
     environment = {**os.environ, **counts, "PHONOGRAD_CACHE_DIRECTORY": directory}
+    # else every process would compile the sources of the modules that it imports
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
     command = [python, "-W", "ignore", str(HERE / "cold_worker.py"), library, name, str(steps), str(time.time())]
     found = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     imported, first, others, own = json.loads(found.stdout)
