@@ -4,8 +4,8 @@ Planning is Python, and Python code of two threads takes turns. A thread that pl
 delay each of its operators. So a *paced* thread rests after each short piece of work (:func:`rest`), in all places
 between which it works for some tenths of a millisecond: between two nodes, kernels, loops of a kernel's text, and
 modules that it imports. It need not rest while the program runs a kernel, or waits for something else, which it sees
-from the processor time of the program's thread. Nothing rests while a thread of the program waits for a helper. See
-docs/decisions/0046.
+from the processor time of the program's thread. Nothing rests while a thread of the program waits for a helper for some
+time. See docs/decisions/0046.
 """
 
 from __future__ import annotations
