@@ -2,8 +2,9 @@
 
 Steps of a workload run operator by operator, while another thread works as a planner does: Python code, with a
 :func:`~phonograd.core.base.pace.rest` every 50 us or so. The table has the median time of a step in proportion to that
-without the thread, and the share of its time that the thread works, for several lengths of work and rest. Rounds
-alternate between them.
+without the thread, and the processor time of the thread in proportion to the time, for several lengths of work
+and rest. A *blind* thread does not see what the program does, and rests after each piece of work. Rounds alternate
+between them.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from typing import NamedTuple
 
 import phonograd as mx
 from benchmarks.workloads_nd import WORKLOADS
@@ -21,14 +23,31 @@ from phonograd.core.base import pace
 from phonograd.core.plan import promotion
 from phonograd.core.run.background import SWITCH_SECONDS
 
-#: milliseconds of work and rest; None for a thread that never rests
-PACES = (None, (0.5, 1.0), (0.25, 1.0), (0.25, 0.75), (0.25, 0.5), (0.15, 0.5), (0.5, 2.0))
+
+class Pace(NamedTuple):
+    """Milliseconds of work and rest, and whether a thread sees what the program does."""
+
+    work: float
+    rest: float
+    sees: bool = True
+
+
+#: None for a thread that never rests
+PACES = (
+    None,
+    Pace(0.25, 0.75, sees=False),
+    Pace(0.25, 0.5, sees=False),
+    Pace(0.25, 0.75),
+    Pace(0.25, 0.5),
+    Pace(0.25, 0.25),
+    Pace(0.5, 0.5),
+)
 
 
 class Planner:
     """A thread that works at some pace, as long as a ``with`` block is executed."""
 
-    def __init__(self, at: tuple[float, float] | None) -> None:
+    def __init__(self, at: Pace | None) -> None:
         self._at = at
         self._is_over = False
         self._thread = threading.Thread(target=self._work)
@@ -36,7 +55,8 @@ class Planner:
 
     def __enter__(self) -> None:
         if self._at is not None:
-            pace.WORK_SECONDS, pace.REST_SECONDS = self._at[0] / 1e3, self._at[1] / 1e3
+            pace.WORK_SECONDS, pace.REST_SECONDS = self._at.work / 1e3, self._at.rest / 1e3
+            pace.watch(self._at.sees)
         self._thread.start()
 
     def __exit__(self, *error: object) -> None:
@@ -80,9 +100,9 @@ def measure(name: str, rounds: int, seconds: float) -> None:
                 beside[at] += run(step, seconds)
             shares[at].append(planner.share)
     for at in PACES:
-        shown = "never rests" if at is None else f"{at[0]} ms, rests {at[1]} ms"
+        shown = "never rests" if at is None else f"{at.work} ms, rests {at.rest} ms" + ("" if at.sees else ", blind")
         ratio = statistics.median(beside[at]) / statistics.median(alone)
-        print(f"{name:12}{shown:24}{ratio:8.2f}{statistics.median(shares[at]):8.2f}", flush=True)
+        print(f"{name:12}{shown:32}{ratio:8.2f}{statistics.median(shares[at]):8.2f}", flush=True)
 
 
 def main() -> int:
@@ -95,7 +115,7 @@ def main() -> int:
     # no plan takes over
     promotion.is_due = lambda plan: False
     sys.setswitchinterval(SWITCH_SECONDS)
-    print(f"{'workload':12}{'a thread works':24}{'delay':>8}{'share':>8}")
+    print(f"{'workload':12}{'a thread works':32}{'delay':>8}{'works':>8}")
     for name in options.workload:
         measure(name, options.rounds, options.seconds)
     return 0

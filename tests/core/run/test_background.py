@@ -405,6 +405,37 @@ def test_no_helper_rests_while_a_thread_waits(slept: list[float]) -> None:
     assert gate not in pace.waiting
 
 
+def test_a_short_wait_leaves_other_helpers_their_rests(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(background, "PATIENCE_SECONDS", 60.0)
+    assert not run_apart(lambda: bool(pace.waiting))
+    monkeypatch.setattr(background, "PATIENCE_SECONDS", 0.0)
+
+    def work() -> bool:
+        end = time.monotonic() + 60
+        while not pace.waiting and time.monotonic() < end:
+            time.sleep(0.001)
+        return bool(pace.waiting)
+
+    assert run_apart(work)
+    assert not pace.waiting
+    assert not background._under_way
+
+
+@pytest.mark.skipif(not hasattr(time, "pthread_getcpuclockid"), reason="threads have no clocks")
+def test_helpers_give_way_to_the_thread_that_submits_work() -> None:
+    queue, seen = background.Queue(), list[object]()
+
+    def submit() -> None:
+        queue.submit(lambda: None)
+        seen.extend([pace._clock, time.pthread_getcpuclockid(threading.get_ident())])
+
+    thread = threading.Thread(target=submit)
+    thread.start()
+    thread.join()
+    queue.finish()
+    assert seen[0] == seen[1]
+
+
 def test_tasks_of_a_paced_thread_are_paced() -> None:
     with pace.paced():
         paced = background.Task(pace.is_paced)

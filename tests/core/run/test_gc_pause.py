@@ -1,6 +1,8 @@
 """Planning does not look for garbage, and leaves the collector as it was."""
 
 import gc
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -68,3 +70,15 @@ def test_what_others_have_frozen_stays_so(monkeypatch: pytest.MonkeyPatch) -> No
         objects = [[] for _ in range(2 * gc_pause.MANY)]
     assert len(objects) == 2 * gc_pause.MANY
     assert gc.isenabled()
+
+
+def test_the_modules_of_the_first_evaluation_are_old_at_once() -> None:
+    program = """
+import gc
+import phonograd as mx
+
+(mx.nd.ones((2,)) + 1).asnumpy()
+print(len(gc.get_objects(0)) + len(gc.get_objects(1)))
+"""
+    found = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
+    assert int(found.stdout) < gc_pause.MANY // 2, "a collection in one of the first steps would look at them"

@@ -5,6 +5,9 @@ from __future__ import annotations
 import gc
 import itertools
 import os
+import platform
+import subprocess
+import sys
 import threading
 import unittest.mock
 from pathlib import Path
@@ -149,6 +152,34 @@ def test_new_zeros_take_no_pages(pool: memory_pool.Pool) -> None:
     assert zeros[:: size // 16].sum() == 0
     owned[3] = 2
     assert owned[:5].tolist() == [0, 0, 0, 2, 0]
+
+
+PAGES = """
+import resource
+import numpy as np
+from phonograd.core.run import memory_pool
+
+def pages():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+
+def step():
+    kept = [np.zeros(size, np.uint8) + np.uint8(1) for size in (200_000, 800_000, 800_000)]
+    return kept[0][0]
+
+memory_pool.take(memory_pool.room_for(1 << 20))
+step()
+before = pages()
+for _ in range(20):
+    step()
+print(pages() - before)
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other C libraries have rules of their own")
+def test_numpy_takes_no_new_pages_in_a_loop() -> None:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("MALLOC_", "GLIBC_"))}
+    found = subprocess.run([sys.executable, "-c", PAGES], env=environment, check=True, capture_output=True, text=True)
+    assert int(found.stdout) < 200, "20 steps of 600 pages each"
 
 
 STATUS = Path("/proc/self/status")

@@ -34,8 +34,12 @@ def install() -> HotFunctions | None:
     from ..run.hot.installation import HotFunctions, are_possible
 
     is_whole = _LAST in sys.modules
+    if is_whole:
+        # calls without a graph import it at first use, and the text is always that of the same functions
+        from ..plan import eager_call
+
+        assert eager_call
     if not (_installed and _installed[0][1] >= is_whole) and are_possible():
-        # the text of the code is always that of the same functions
         functions = HotFunctions([each for each in HOT if is_whole or not each.__module__.startswith(_TIER_0)])
         if _installed:
             _installed[0][0].uninstall()

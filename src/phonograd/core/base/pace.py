@@ -3,7 +3,9 @@
 Planning is Python, and Python code of two threads takes turns. A thread that plans while the program computes would
 delay each of its operators. So a *paced* thread rests after each short piece of work (:func:`rest`), in all places
 between which it works for some tenths of a millisecond: between two nodes, kernels, loops of a kernel's text, and
-modules that it imports. It does not rest while a thread of the program waits for a helper. See docs/decisions/0046.
+modules that it imports. It need not rest while the program runs a kernel, or waits for something else, which it sees
+from the processor time of the program's thread. Nothing rests while a thread of the program waits for a helper for some
+time. See docs/decisions/0046.
 """
 
 from __future__ import annotations
@@ -15,47 +17,94 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-__all__ = ["RestingImports", "is_paced", "paced", "rest", "waiting"]
+__all__ = ["RestingImports", "is_paced", "paced", "rest", "waiting", "watch"]
 
 #: a paced thread rests for some time after it has worked for some time: the program has the interpreter for itself
 #: meanwhile, for most of its operators (``python -m benchmarks.pace`` compares such times)
-WORK_SECONDS, REST_SECONDS = 0.00025, 0.00075
+WORK_SECONDS, REST_SECONDS = 0.00025, 0.0005
+#: how long it works at most after a rest that was longer than wanted, because another thread had the core, or in which
+#: the program did nothing
+LONGEST_SECONDS = 0.002
+#: the share of the time of a piece of work for which the program has run if the work has not delayed it, and the share
+#: of a rest for which it has run at most if it waits for something else
+RUNNING_SHARE, IDLE_SHARE = 0.9, 0.1
 
 #: what threads wait for that go on when helpers have done something; one that forks or ends the process does, too
 waiting: set[object] = set()
 
+#: the clock of the processor time of the program's thread; None if there is none
+_clock: int | None = None
+
+
+def watch(sees: bool = True) -> None:
+    """Let paced threads give way to the calling thread; ``sees`` says whether they look at its processor time."""
+    global _clock
+    find = getattr(time, "pthread_getcpuclockid", None) if sees else None
+    _clock = None if find is None else find(threading.get_ident())
+
+
+def _spent() -> float | None:
+    """Return the processor time of the program's thread; None if it is not known, or the thread has ended."""
+    try:
+        return None if _clock is None else time.clock_gettime(_clock)
+    except OSError:
+        return None
+
+
+class _Work:
+    """A piece of work of a paced thread."""
+
+    __slots__ = ("_begun", "_seconds", "_spent", "end")
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds, self._spent, self._begun = seconds, _spent(), time.perf_counter()
+        #: when the thread may have to rest
+        self.end = self._begun + seconds
+
+    def next(self) -> _Work:
+        """Return the next piece of work, after a rest if this one has delayed the program."""
+        before, now, elapsed = self._spent, _spent(), time.perf_counter() - self._begun
+        if before is not None and now is not None and now - before > RUNNING_SHARE * elapsed:
+            return _Work(WORK_SECONDS)
+        begin = time.perf_counter()
+        time.sleep(REST_SECONDS)
+        rested, later = time.perf_counter() - begin, _spent()
+        wanted = rested * WORK_SECONDS / REST_SECONDS
+        if now is not None and later is not None and later - now < IDLE_SHARE * rested:
+            wanted = max(wanted, 2.0 * self._seconds)
+        return _Work(max(WORK_SECONDS, min(LONGEST_SECONDS, wanted)))
+
 
 class _Here(threading.local):
-    """When this thread has rested; None if it is not paced."""
+    """The work of this thread; None if it is not paced."""
 
-    rested: float | None = None
+    work: _Work | None = None
 
 
 _here = _Here()
 
 
 def rest() -> None:
-    """Sleep for a moment, if this thread is paced and has worked for a while, and no thread waits for helpers."""
-    rested = _here.rested
-    if rested is not None and time.perf_counter() - rested > WORK_SECONDS and not waiting:
-        time.sleep(REST_SECONDS)
-        _here.rested = time.perf_counter()
+    """Sleep for a moment, if this thread is paced and has delayed the program, and no thread waits for helpers."""
+    work = _here.work
+    if work is not None and time.perf_counter() > work.end and not waiting:
+        _here.work = work.next()
 
 
 def is_paced() -> bool:
     """Return whether this thread is paced."""
-    return _here.rested is not None
+    return _here.work is not None
 
 
 @contextlib.contextmanager
 def paced(is_on: bool = True) -> Iterator[None]:
     """Let this thread rest from time to time inside of a ``with`` block."""
-    before = _here.rested
-    _here.rested = time.perf_counter() if is_on else None
+    before = _here.work
+    _here.work = _Work(WORK_SECONDS) if is_on else None
     try:
         yield
     finally:
-        _here.rested = before
+        _here.work = before
 
 
 class RestingImports:

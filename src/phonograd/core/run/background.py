@@ -45,6 +45,9 @@ SWITCH_SECONDS = 0.0003
 #: only when the lock for which the main thread waits is free; Python with the GIL calls them at once.
 HANDLER_SECONDS = 0.05
 
+#: a caller that waits for longer than this lets other helpers go on without rests: its own may need what they have
+PATIENCE_SECONDS = 0.002
+
 Result = TypeVar("Result")
 
 
@@ -255,6 +258,10 @@ class _Errand(Generic[Result]):
             self.done.release()
 
 
+#: errands for which threads wait
+_under_way: set[_Errand[Any]] = set()
+
+
 def run_apart(work: Callable[[], Result]) -> Result:
     """Return the result of a function that a helper thread calls; a helper calls it directly.
 
@@ -266,19 +273,22 @@ def run_apart(work: Callable[[], Result]) -> Result:
     """
     while not (_here.is_helper or _is_closed):
         errand = _Errand(work)
-        pace.waiting.add(errand)
+        _under_way.add(errand)
         try:
             steps = errand.steps()
             next(steps)
             # the default: the end of the generator is no error
             _thread.start_new_thread(next, (steps, None))
-            while not errand.done.acquire(timeout=HANDLER_SECONDS):
-                pass
+            if not errand.done.acquire(timeout=PATIENCE_SECONDS):
+                pace.waiting.add(errand)
+                while not errand.done.acquire(timeout=HANDLER_SECONDS):
+                    pass
         except RuntimeError as error:
             if is_from_outside(error):
                 raise
             errand.is_refused = True
         finally:
+            _under_way.discard(errand)
             pace.waiting.discard(errand)
         if errand.astray is not None:
             try:
@@ -344,7 +354,7 @@ _giving_way = _GivingWay()
 class Queue:
     """Functions that a helper calls later, one after the other, while the program goes on.
 
-    The helper is paced (:mod:`~phonograd.core.base.pace`).
+    The helper is paced (:mod:`~phonograd.core.base.pace`): it gives way to the thread that has submitted work last.
 
     >>> queue, done = Queue(), []
     >>> queue.submit(lambda: done.append(1))
@@ -360,6 +370,7 @@ class Queue:
 
     def submit(self, work: Callable[[], object]) -> None:
         """Call a function later. Its exceptions are lost: the function has to handle them."""
+        pace.watch()
         self._waiting.append(_Errand(work))
         if not self._is_running:
             # no lock is held where an exception from outside can arrive
@@ -418,9 +429,10 @@ def _after_fork_in_child() -> None:
     global _stack_size
     _stack_size = _StackSize()
     _giving_way.forget()
-    for errand in tuple(pace.waiting):
-        pace.waiting.discard(errand)
-        if isinstance(errand, _Errand) and errand.done.locked():
+    pace.waiting.clear()
+    for errand in tuple(_under_way):
+        _under_way.discard(errand)
+        if errand.done.locked():
             errand.is_lost = True
             errand.done.release()
 
