@@ -24,6 +24,7 @@ import numpy as np
 os.environ["PHONOGRAD_CACHE_DIRECTORY"] = ""
 
 import phonograd as mx
+from phonograd.core.backward import machine_code
 from phonograd.core.base import processor
 from phonograd.core.base.errors import MXNetError
 from phonograd.core.derive.gradient import differentiate
@@ -36,7 +37,8 @@ from phonograd.core.plan.native_program import NativeProgram
 from phonograd.core.run import kernel_cache, objects, prebuilt
 from phonograd.core.run.compiler import Description
 from phonograd.core.run.cpu_levels import FEATURES
-from phonograd.core.run.disk_cache import describe, source_digests
+from phonograd.core.run.disk_cache import Sources, describe, source_digests
+from phonograd.core.run.hot.installation import HotFunctions
 from phonograd.core.run.program import RecipeProgram
 from phonograd.core.run.reference import resolve
 
@@ -219,8 +221,10 @@ def run_sample(sample: Any, dtype: str) -> None:
 class _Text:
     """A module of a given text, as a kernel."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, description: str) -> None:
         self._text = text
+        #: the text that stands for it
+        self.description = description
 
     def write(self, name: str) -> str:
         """Return the text; its functions have names of their own."""
@@ -229,11 +233,11 @@ class _Text:
 
 def modules() -> list[_Text]:
     """Return the modules that run kernels and calls in this version of Python."""
-    texts: dict[str, None] = {}
+    texts: dict[str, str] = {}
     obtain = objects.ObjectCache._obtain_module
 
     def note(self: Any, write: Callable[..., str], arguments: Any, quick: bool) -> bytes:
-        texts[write(*arguments)] = None
+        texts[write(*arguments)] = objects.module_description(write, arguments)
         return obtain(self, write, arguments, quick)
 
     with mock.patch.object(objects.ObjectCache, "_obtain_module", note):
@@ -245,7 +249,13 @@ def modules() -> list[_Text]:
             loss.backward()
             x -= 0.1 * x.grad
             x.wait_to_read()
-    return [_Text(text) for text in texts]
+        code = machine_code.install()
+        if code is not None:
+            # the collector replaces functions that hot ones call
+            code.uninstall()
+            for is_whole in (False, True):
+                HotFunctions(machine_code.functions_of(is_whole))
+    return [_Text(text, description) for text, description in texts.items()]
 
 
 def collect(level: str) -> Collector:
@@ -299,14 +309,16 @@ def compile_for(level: str, wanted: Iterable[Written]) -> dict[bytes, bytes]:
     return codes
 
 
-def descriptions(wanted: Iterable[Written], writers: str) -> dict[bytes, bytes]:
+def descriptions(wanted: Iterable[Written], sources: Sources) -> dict[bytes, bytes]:
     """Return the digests of the texts of kernels by those of their descriptions."""
     found: dict[bytes, bytes] = {}
     for structure in wanted:
-        description = None if isinstance(structure, _Text) else describe(structure)
+        is_module = isinstance(structure, _Text)
+        description = structure.description if isinstance(structure, _Text) else describe(structure)
         if description is not None:
             text = structure.write(prebuilt.PLACEHOLDER)
-            found[prebuilt.structure_digest(description, writers)] = prebuilt.text_digest(text)
+            made_by = sources.whole if is_module else sources.writers
+            found[prebuilt.structure_digest(description, made_by)] = prebuilt.text_digest(text)
     return found
 
 
@@ -340,7 +352,7 @@ def main() -> int:
         if missing:
             print(f"{level}: {missing} kernels are missing: run `make prebuilt`")
         return int(missing > 0)
-    contents = prebuilt.pack(compile_for(level, wanted), descriptions(wanted, sources.writers))
+    contents = prebuilt.pack(compile_for(level, wanted), descriptions(wanted, sources))
     prebuilt.path_of(level).write_bytes(contents)
     print(f"{level}: {len(wanted)} kernels, {len(contents)} bytes")
     return 0

@@ -9,6 +9,7 @@ without the functions of tier 0, and one with all functions, which takes its pla
 from __future__ import annotations
 
 import sys
+from types import FunctionType
 from typing import TYPE_CHECKING
 
 from ..base.hot import HOT
@@ -16,7 +17,7 @@ from ..base.hot import HOT
 if TYPE_CHECKING:
     from ..run.hot.installation import HotFunctions
 
-__all__ = ["complete", "install"]
+__all__ = ["complete", "functions_of", "install"]
 
 #: the module that imports all of tier 0, and how the names of its modules begin
 _LAST = "phonograd.core.backward.eager"
@@ -40,12 +41,17 @@ def install() -> HotFunctions | None:
 
         assert eager_call
     if not (_installed and _installed[0][1] >= is_whole) and are_possible():
-        functions = HotFunctions([each for each in HOT if is_whole or not each.__module__.startswith(_TIER_0)])
+        functions = HotFunctions(functions_of(is_whole))
         if _installed:
             _installed[0][0].uninstall()
         functions.install()
         _installed[:] = [(functions, is_whole)]
     return _installed[0][0] if _installed else None
+
+
+def functions_of(is_whole: bool) -> list[FunctionType]:
+    """Return all hot functions, or those outside of tier 0."""
+    return [each for each in HOT if is_whole or not each.__module__.startswith(_TIER_0)]
 
 
 def complete() -> None:

@@ -39,7 +39,7 @@ try:
 except ImportError:
     from hashlib import blake2b
 
-__all__ = ["DiskCache", "describe", "digest", "is_ours", "source_digests"]
+__all__ = ["DiskCache", "Sources", "describe", "digest", "is_ours", "source_digests"]
 
 _MAGIC = b"phonograd kernel 2\n"
 _DIGEST_SIZE = 32

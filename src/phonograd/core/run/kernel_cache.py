@@ -159,9 +159,13 @@ class _KernelCache:
         #: compiles kernels in full in another process (see `compile_elsewhere`)
         self.elsewhere: Callable[[str], bool | None] | None = None
 
-    def compile(self, write: Callable[..., str], arguments: tuple[Any, ...], name: str, quick: bool) -> Kernel:
+    def compile(
+        self, write: Callable[..., str], arguments: tuple[Any, ...], name: str, quick: bool, described: bool
+    ) -> Kernel:
         """Return the compiled function of the module that ``write`` returns."""
-        code = self.objects.module_code(write, arguments, quick)
+        code = self.objects.described_module(write, arguments) if described else None
+        if code is None:
+            code = self.objects.module_code(write, arguments, quick)
         with self.lock:
             memory = self._load_code({name: code})
         return Kernel(memory.addresses[name], memory)
@@ -455,13 +459,16 @@ def _identity(text: str) -> str:
     return text
 
 
-def compile_module(write: Callable[..., str], arguments: tuple[Any, ...], name: str, quick: bool = False) -> Kernel:
+def compile_module(
+    write: Callable[..., str], arguments: tuple[Any, ...], name: str, quick: bool = False, described: bool = False
+) -> Kernel:
     """Return the compiled function of the module that a function of the library writes, given plain values.
 
     ``write`` is called only if the machine code for these values is not on disk. ``quick`` is for code whose speed
-    hardly matters: it does not tier up in this process.
+    hardly matters: it does not tier up in this process. ``described`` says that the arguments have digests of sources
+    (:meth:`~phonograd.core.run.objects.ObjectCache.described_module`).
     """
-    return run_apart(lambda: _cache().compile(write, arguments, name, quick))
+    return run_apart(lambda: _cache().compile(write, arguments, name, quick, described))
 
 
 def finish_keeping() -> None:

@@ -87,6 +87,8 @@ class ObjectCache:
         self._later = Queue()
         #: digest of the sources that the texts of kernels depend on, if it is known
         self._writers: str | None = None
+        #: digest of all sources that make plans and write kernels, if it is known
+        self._whole: str | None = None
         self._disk: DiskCache | None = None
         self._disk_settings: tuple[str, int] | None = None
         self._described_disk: DiskCache | None = None
@@ -248,6 +250,20 @@ class ObjectCache:
         task = self._pending_modules.pop(write, None)
         return self._obtain_module(write, arguments, quick) if task is None else task.result()
 
+    def described_module(self, write: Callable[..., str], arguments: tuple[Any, ...]) -> bytes | None:
+        """Return the code of a module that the package brings along, by what ``write`` is given; None if it does not.
+
+        The arguments must contain the digests of all sources outside of plans and kernels that the text depends on.
+        """
+        # the digests are read with the cache directory
+        self.disk_cache()
+        if self._whole is None or not elf_loader.is_supported():
+            return None
+        features = self.description().features
+        return prebuilt.find_described(
+            module_description(write, arguments), self._whole, features, prebuilt.PLACEHOLDER
+        )
+
     def precompile_module(self, write: Callable[..., str], arguments: tuple[Any, ...]) -> None:
         """Start to compile the module that ``write`` returns quickly in another thread, if there is one."""
         if threads := _threads():
@@ -256,9 +272,8 @@ class ObjectCache:
 
     def _obtain_module(self, write: Callable[..., str], arguments: tuple[Any, ...], quick: bool) -> bytes:
         disk = self.disk_cache()
-        given = describe(arguments)
-        named = disk is not None and given is not None
-        key = disk.key(f"{write.__module__}.{write.__qualname__}{given}") if disk is not None and named else None
+        named = disk is not None and describe(arguments) is not None
+        key = disk.key(module_description(write, arguments)) if disk is not None and named else None
         found = None if key is None else self.load(key, quick, disk)
         if quick and key is not None and (found is None or found.quick):
             self._quick_modules.append(key)
@@ -352,9 +367,14 @@ class ObjectCache:
         sources = source_digests(found, None if is_ready else self.preload)
         if sources is None:
             return None
-        self._writers = sources.writers
+        self._writers, self._whole = sources.writers, sources.whole
         identity = fingerprint() or self.compiler().description().versions
         return found.with_versions(f"{sources.whole}\n{self._cpu_level}\n{identity}")
+
+
+def module_description(write: Callable[..., str], arguments: tuple[Any, ...]) -> str:
+    """Return the text that stands for a module that a function writes."""
+    return f"{write.__module__}.{write.__qualname__}{describe(arguments)}"
 
 
 def _quick(key: str) -> str:

@@ -117,8 +117,11 @@ def _slots(class_: type[Any]) -> list[str]:
     return [name for name in dict.fromkeys(names) if type(inspect.getattr_static(class_, name)) is MemberDescriptorType]
 
 
-def module_text(layout: Sequence[Any], functions: Sequence[tuple[str, str, str]]) -> str:
-    """Return the text of the module of some functions, given by module, name and the digest of their sources."""
+def module_text(layout: Sequence[Any], functions: Sequence[tuple[str, str, str]], translator: str) -> str:
+    """Return the text of the module of some functions, given by module, name and the digest of their sources.
+
+    ``translator`` is the digest of the sources that translate them.
+    """
     # needed only where the machine code is not found
     from .statements import Translation, arguments_of, definition_of
 
@@ -182,8 +185,8 @@ class HotFunctions:
         self._python = sorted(functions, key=lambda each: (each.__module__, each.__qualname__))
         digests = {name: _digest(name) for name in {function.__module__ for function in self._python}}
         described = tuple([(each.__module__, each.__qualname__, digests[each.__module__]) for each in self._python])
-        arguments = (tuple(_layout()), described)
-        self._kernel = kernel_cache.compile_module(module_text, arguments, "hot_directory", quick=True)
+        arguments = (tuple(_layout()), described, _translator())
+        self._kernel = kernel_cache.compile_module(module_text, arguments, "hot_directory", quick=True, described=True)
         directory = ctypes.CFUNCTYPE(ctypes.c_void_p)(self._kernel.address)()
         words = [int(word) for word in (ctypes.c_size_t * (3 + len(described))).from_address(directory)]
         places = ctypes.string_at(words[2]).decode().splitlines()
@@ -233,4 +236,16 @@ def _digest(module: str) -> str:
     """Return the digest of the source of a module."""
     file = sys.modules[module].__file__
     assert file is not None
-    return hashlib.blake2b(Path(file).read_bytes(), digest_size=16).hexdigest()
+    return _digest_of([Path(file)])
+
+
+def _translator() -> str:
+    """Return the digest of the sources of the translation."""
+    return _digest_of(sorted(Path(__file__).parent.glob("*.py")))
+
+
+def _digest_of(files: Sequence[Path]) -> str:
+    made = hashlib.blake2b(digest_size=16)
+    for file in files:
+        made.update(file.read_bytes())
+    return made.hexdigest()
