@@ -470,7 +470,23 @@ def remembers(declared: Operator) -> bool:
 
 @functools.cache
 def python_function_of(declared: Operator, name: str) -> Callable[..., Any]:
-    """Return the public function of an operator as a Python function.
+    """Return the public function of an operator as a Python function, which :func:`forward` may change."""
+    return write_python_function(declared, name)
+
+
+def forward(function: Any, target: Callable[..., Any]) -> None:
+    """Let a Python function of an operator call its machine code: a program may have kept a reference to it."""
+
+    def invoke_target(
+        declared: Operator, inputs: tuple[Any, ...], given: tuple[Any, ...], out: Any, extra: dict[str, Any]
+    ) -> Any:
+        return target(*inputs, *given) if out is None and not extra else invoke(declared, inputs, given, out, extra)
+
+    function.__globals__["invoke"] = invoke_target
+
+
+def write_python_function(declared: Operator, name: str) -> Callable[..., Any]:
+    """Return a new Python function of an operator.
 
     Its attribute ``facts`` is the pair of the operator and the name. The text for ``nd.clip``::
 

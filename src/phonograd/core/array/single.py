@@ -180,7 +180,7 @@ def _find(live: Pairs) -> _Found | None:
 
 
 def _kind_of(declared: Operator, call: tuple[Any, ...], outputs: tuple[Node, ...], is_list: bool) -> _Found | None:
-    """Return what is needed to learn a call, given its key; None if it is large or has arguments that are not different leaves."""
+    """Return what is needed to learn a call, given its key; None if it is large or an argument is not another leaf."""
     count = len([name for name in declared.input_names if name != "counter"])
     nodes, parameters = call[:count], call[count:]
     while nodes and nodes[-1] is None:

@@ -229,7 +229,8 @@ def _contrib_index_copy(old_tensor: Node, index_vector: Node, new_tensor: Node) 
             f"{format_shape(old_tensor.shape)}, {format_shape(index_vector.shape)}, {format_shape(new_tensor.shape)}"
         )
     same_dtype(old_tensor, new_tensor, 2)
-    return put_axis(old_tensor, new_tensor, positions(index_vector, old_tensor.shape[0], caller="_contrib_index_copy"), 0)
+    places = positions(index_vector, old_tensor.shape[0], caller="_contrib_index_copy")
+    return put_axis(old_tensor, new_tensor, places, 0)
 
 
 # -- one-hot codes and embeddings
