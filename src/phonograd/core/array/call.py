@@ -480,7 +480,16 @@ def forward(function: Any, target: Callable[..., Any]) -> None:
     def invoke_target(
         declared: Operator, inputs: tuple[Any, ...], given: tuple[Any, ...], out: Any, extra: dict[str, Any]
     ) -> Any:
-        return target(*inputs, *given) if out is None and not extra else invoke(declared, inputs, given, out, extra)
+        if out is not None or extra:
+            return invoke(declared, inputs, given, out, extra)
+        if inputs[-1] is not None:
+            return target(*inputs, *given)
+        # machine code takes optional arrays that are left out, but not None
+        count = len(inputs)
+        while count and inputs[count - 1] is None:
+            count -= 1
+        pairs = zip(visible(declared), given, strict=True)
+        return target(*inputs[:count], **{p.name: value for p, value in pairs if value is not p.default})
 
     function.__globals__["invoke"] = invoke_target
 
