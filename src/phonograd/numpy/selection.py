@@ -89,7 +89,7 @@ def _take(a: Node, indices: Node, *, axis: int | None = None, mode: str = "raise
         a, axis = reshape_to(a, (a.size,)), 0
     axis = real_axis(axis, a.ndim, "take")
     if mode == "raise":
-        indices = positions(indices, a.shape[axis], "index", axis)
+        indices = positions(indices, a.shape[axis], "index", axis, caller="take")
     return single(REGISTRY["take"](a, indices, axis=axis, mode="clip" if mode == "raise" else mode))
 
 
@@ -120,7 +120,7 @@ def _take_along_axis(arr: Node, indices: Node, *, axis: int | None) -> Node:
     def wide(extent: int) -> Shape:
         return (*lead[:axis], extent, *lead[axis + 1 :])
 
-    place = positions(indices, arr.shape[axis], "index", axis)
+    place = positions(indices, arr.shape[axis], "index", axis, caller="take_along_axis")
     return take_along(broadcast(arr, wide(arr.shape[axis])), broadcast(place, wide(place.shape[axis])), axis)
 
 

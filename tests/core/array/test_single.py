@@ -6,6 +6,7 @@ import pytest
 import phonograd as mx
 from phonograd import autograd, nd, settings
 from phonograd.core.array import single
+from phonograd.core.base import processor
 from phonograd.core.base.errors import MXNetError
 from phonograd.core.graph.node import FORGOTTEN
 from phonograd.core.graph.operator import REGISTRY
@@ -82,6 +83,29 @@ def test_parameters_can_be_given_by_position():
     assert is_pending(nd.one_hot(index, 5))
     with pytest.raises(TypeError, match="multiple values for argument 'depth'"):
         nd.one_hot(index, 4, depth=4)
+
+
+@pytest.mark.parametrize(
+    ("name", "make", "is_learned"),
+    [
+        ("take", lambda table, index: lambda: nd.take(table, index), True),
+        ("one_hot", lambda table, index: lambda: nd.one_hot(index, 300_000), True),
+        ("tanh", lambda table, index: lambda: nd.tanh(table), False),
+    ],
+)
+def test_large_inputs_or_large_results_but_not_both(name, make, is_learned):
+    table, index = nd.arange(512 * 600).reshape((512, 600)), nd.array([2, 0], dtype="int32")
+    table.wait_to_read()
+    assert table.size > processor.choices().numbers_per_node
+    call = make(table, index)
+    if not is_learned:
+        with pytest.raises(AssertionError):
+            learned(call, REGISTRY[name])
+        return
+    expected = learned(call, REGISTRY[name])
+    result = call()
+    assert not is_pending(result)
+    np.testing.assert_array_equal(result.asnumpy(), expected)
 
 
 @pytest.mark.parametrize("size", [16, 80])

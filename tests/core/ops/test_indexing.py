@@ -136,6 +136,24 @@ def test_points_out_of_range(place: tuple[int, int], axis: int, size: int) -> No
         run("gather_nd", MATRIX, array([place[0]], [place[1]]))
 
 
+@pytest.mark.parametrize(
+    ("shown", "operator", "arrays", "parameters"),
+    [
+        ("gather_nd", "gather_nd", [MATRIX, np.array([[7]])], {}),
+        ("scatter_nd", "scatter_nd", [MATRIX[0], np.array([[7]] * 4).reshape(1, 4)], {"shape": (3,)}),
+        ("index_add", "_index_add", [MATRIX, np.array([[7]]), MATRIX[:1]], {}),
+        ("take", "take", [MATRIX, np.array([7])], {"mode": "raise"}),
+        ("sparse_retain", "_sparse_retain", [MATRIX, np.array([7])], {}),
+        ("indexing", "_take_points", [MATRIX, np.array([7])], {"layout": (0, -1)}),
+    ],
+)
+def test_errors_name_the_operator_that_was_called(
+    shown: str, operator: str, arrays: list[Any], parameters: dict[str, Any]
+) -> None:
+    with pytest.raises((IndexError, MXNetError), match=rf"(?s)7.*\n  in operator {shown}(,|$)"):
+        run(operator, *arrays, **parameters)
+
+
 @pytest.mark.parametrize("dtype", ["int8", "int32", "int64"])
 def test_negative_indices_of_any_size(dtype: str) -> None:
     """Extents exceed the range of int8, so its negative numbers are in range as unsigned ones."""

@@ -139,6 +139,28 @@ def test_memory_comes_back(pool: memory_pool.Pool) -> None:
     assert pool.blocks_made == made + 1
 
 
+def test_a_result_takes_the_memory_of_the_one_before(pool: memory_pool.Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+    sorted_in = []
+    sort_in = pool._sort_in
+    monkeypatch.setattr(pool, "_sort_in", lambda: sorted_in.append(1) or sort_in())
+    monkeypatch.setattr(pool, "_window_end", float("inf"))
+    block = memory_pool.take(LARGE)
+    state, address, sorted_before = (pool.used_bytes, pool.spare_bytes), block.ctypes.data, len(sorted_in)
+    for _ in range(3):
+        del block
+        block = memory_pool.take(LARGE)
+        assert block.ctypes.data == address
+    assert ((pool.used_bytes, pool.spare_bytes), len(sorted_in)) == (state, sorted_before)
+    del block
+    block = memory_pool.take(2 * LARGE)
+    assert len(sorted_in) == sorted_before + 1
+    assert pool.spare_bytes == state[1] + LARGE
+    monkeypatch.setattr(pool, "_window_end", 0.0)
+    del block
+    assert memory_pool.take(2 * LARGE).nbytes == 2 * LARGE
+    assert len(sorted_in) >= sorted_before + 2, "windows begin as before"
+
+
 def test_new_zeros_take_no_pages(pool: memory_pool.Pool) -> None:
     if not STATUS.exists():
         pytest.skip("the system does not tell the memory of a process")

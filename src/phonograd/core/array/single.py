@@ -180,7 +180,7 @@ def _find(live: Pairs) -> _Found | None:
 
 
 def _kind_of(declared: Operator, call: tuple[Any, ...], outputs: tuple[Node, ...], is_list: bool) -> _Found | None:
-    """Return what is needed to learn a call, given its key; None if its arguments are not all different leaves."""
+    """Return what is needed to learn a call, given its key; None if it is large or an argument is not another leaf."""
     count = len([name for name in declared.input_names if name != "counter"])
     nodes, parameters = call[:count], call[count:]
     while nodes and nodes[-1] is None:
@@ -190,10 +190,14 @@ def _kind_of(declared: Operator, call: tuple[Any, ...], outputs: tuple[Node, ...
     for node in nodes:
         if type(node) is not Node or node.operator is not LEAF or node.attributes[0] in leaves:
             return None
-        if node.context is not CPU or node.size > processor.choices().numbers_per_node:
+        if node.context is not CPU:
             return None
         leaves.append(node.attributes[0])
         key += (node.shape, node.dtype)
+    # the way to a plan takes no time beside a large result of large arrays; a lookup reads few rows of a large table
+    largest = min([max([node.size for node in each], default=0) for each in (nodes, outputs)])
+    if largest > processor.choices().numbers_per_node:
+        return None
     return _Found(declared, tuple(key), leaves, outputs, is_list)
 
 

@@ -136,8 +136,11 @@ def _array(value: Any) -> Array:
 
 
 def locate_error(error: Exception, node: Node) -> Exception:
-    """Return the error with operator and source line added, of the same type where Python allows it."""
-    text = f"{error}\n  in operator {node.operator.name}"
+    """Return the error with operator and source line added, of the same type where Python allows it.
+
+    An operator that works for others has the parameter ``caller``: the name of the one that the user called.
+    """
+    text = f"{error}\n  in operator {node.parameters.get('caller') or node.operator.name}"
     if node.origin:
         text += f", called at {node.where()}"
     kind: type[Exception] = MXNetError

@@ -1,8 +1,8 @@
 """Installs the machine code of operator calls (:mod:`.native_call`) in the place of Python functions and methods.
 
 That happens when a plan is used again, or after some evaluations (:func:`phonograd.core.plan.cache.repeating`): a
-program that ends soon would only wait for the compiler. References that a program has kept before
-(``tanh = mx.nd.tanh``) stay Python functions.
+program that ends soon would only wait for the compiler. Functions that a program has kept before
+(``tanh = mx.nd.tanh``) then call the machine code.
 """
 
 from __future__ import annotations
@@ -113,11 +113,12 @@ class _Functions:
         """Return the function of an operator."""
         found = self._made.get((declared, name))
         if found is None:
-            function = call.python_function_of(declared, name)
+            function = call.write_python_function(declared, name)
             form = _form(declared)
             extend = _extender(declared, form.arrays)
             found = self._calls.function(function, declared, form, extend)
             found = self._made.setdefault((declared, name), found)
+            call.forward(call.python_function_of(declared, name), found)
         return found
 
     def accept(self, array_class: type[Any]) -> None:

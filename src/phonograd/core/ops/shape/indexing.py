@@ -68,7 +68,7 @@ def take(a: Node, indices: Node, *, axis: int = 0, mode: Literal["clip", "raise"
             f"axis {axis} of an array of shape {format_shape(a.shape)} in operator take"
         )
     axis %= a.ndim
-    return take_axis(a, positions(indices, a.shape[axis], mode, axis), axis)
+    return take_axis(a, positions(indices, a.shape[axis], mode, axis, caller="take" if mode == "raise" else ""), axis)
 
 
 def _expand_batch_take(a: Node, indices: Node) -> Node | None:
@@ -163,7 +163,7 @@ def _points(name: str, data: Node, indices: Node, shape: Shape) -> Node:
             f"Invalid data, indices, and output shape combination for {name}: "
             f"{format_shape(data.shape)}, {format_shape(indices.shape)}, {format_shape(shape)}"
         )
-    return point_positions(indices, shape[:count])
+    return point_positions(indices, shape[:count], name)
 
 
 @composite(npx="gather_nd", family="shape")
@@ -177,7 +177,7 @@ def gather_nd(data: Node, indices: Node) -> Node:
             f"{format_shape(data.shape)} in operator gather_nd"
         )
     count = indices.shape[0]
-    return take_axis(_merge(data, count), point_positions(indices, data.shape[:count]), 0)
+    return take_axis(_merge(data, count), point_positions(indices, data.shape[:count], "gather_nd"), 0)
 
 
 @composite(npx="scatter_nd")
@@ -215,7 +215,7 @@ def _index_add(data: Node, indices: Node, value: Node) -> Node:
     count = indices.shape[0]
     shape = (*indices.shape[1:], *data.shape[count:])
     spread = value if value.shape == shape else broadcast(value, shape)
-    places = _points("_index_add", spread, indices, data.shape)
+    places = _points("index_add", spread, indices, data.shape)
     return data + reshape_to(add_axis(spread, places, 0, math.prod(data.shape[:count])), data.shape)
 
 
@@ -229,7 +229,8 @@ def _contrib_index_copy(old_tensor: Node, index_vector: Node, new_tensor: Node) 
             f"{format_shape(old_tensor.shape)}, {format_shape(index_vector.shape)}, {format_shape(new_tensor.shape)}"
         )
     same_dtype(old_tensor, new_tensor, 2)
-    return put_axis(old_tensor, new_tensor, positions(index_vector, old_tensor.shape[0]), 0)
+    places = positions(index_vector, old_tensor.shape[0], caller="_contrib_index_copy")
+    return put_axis(old_tensor, new_tensor, places, 0)
 
 
 # -- one-hot codes and embeddings
@@ -333,7 +334,7 @@ def sparse_embedding(
 ) -> Node:
     """Return the rows of the weight at the indices in data; indices out of range raise an error."""
     _embedding_table("_contrib_SparseEmbedding", weight, input_dim, output_dim)
-    return take_axis(weight, positions(data, input_dim, "index"), 0)
+    return take_axis(weight, positions(data, input_dim, "index", caller="_contrib_SparseEmbedding"), 0)
 
 
 # -- conditions

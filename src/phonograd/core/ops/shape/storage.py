@@ -41,6 +41,6 @@ def _sparse_retain(data: Node, indices: Node) -> Node:
         )
     rows = data.shape[0]
     named = full(indices.shape, 1, data.dtype, data.context)
-    kept = add_axis(named, positions(indices, rows), 0, rows)
+    kept = add_axis(named, positions(indices, rows, caller="sparse_retain"), 0, rows)
     nothing = full(data.shape, 0, data.dtype, data.context)
     return single(REGISTRY["where"].apply((kept, data, nothing), ()))

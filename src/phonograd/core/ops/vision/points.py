@@ -72,12 +72,14 @@ def _checked(routine: str) -> Called:
 
 
 @operator(gradient=nothing, lowering=Either(Expansion(_expand_positions), _checked("positions")), moves=True)
-def _positions(index: Array, *, extent: int, mode: Literal["clip", "wrap", "raise", "index"], axis: int = 0) -> Array:
+def _positions(
+    index: Array, *, extent: int, mode: Literal["clip", "wrap", "raise", "index"], axis: int = 0, caller: str = ""
+) -> Array:
     """Return an index array as int64 positions from 0 to extent - 1; fractions are truncated.
 
     ``mode`` handles numbers out of range: ``clip`` uses the nearest end, ``wrap`` counts modulo the extent, ``raise``
     raises MXNetError. ``index`` follows Python: negative numbers count from the end, others out of range raise
-    IndexError.
+    IndexError. ``axis`` and ``caller``, the operator that users know, are used in error messages.
     """
     if index.dtype.kind == "i":
         # as unsigned numbers, negative ones are the largest: one look finds that all are in range
@@ -117,16 +119,21 @@ def positions_shape(index: Node) -> Spec:
     return index.shape, np.dtype(np.int64)
 
 
-def positions(index: Node, extent: int, mode: Mode = "index", axis: int = 0) -> Node:
-    """Return an index node as positions along an axis of size ``extent``; ``axis`` is used in error messages."""
-    return single(_positions.apply((index,), (extent, mode, axis)))
+def positions(index: Node, extent: int, mode: Mode = "index", axis: int = 0, *, caller: str = "") -> Node:
+    """Return an index node as positions along an axis of size ``extent``.
+
+    Error messages name ``axis`` and ``caller``, the operator that users know; modes that never fail need none.
+    """
+    assert caller or mode in ("clip", "wrap"), "errors must name an operator"
+    return single(_positions.apply((index,), (extent, mode, axis, caller)))
 
 
 @operator(gradient=nothing, lowering=_checked("points"), moves=True)
-def _point_positions(indices: Array, *, extents: Shape) -> Array:
+def _point_positions(indices: Array, *, extents: Shape, caller: str = "") -> Array:
     """Return points as int64 positions in the merged first axes of an array; ``extents`` are their sizes.
 
     The rows of ``indices`` are the coordinates. They follow Python, as mode ``index`` of ``_positions`` does.
+    Error messages name ``caller``.
     """
     flat: Array | None = None
     for axis, (row, extent) in enumerate(zip(indices, extents, strict=True)):
@@ -141,9 +148,12 @@ def point_positions_shape(indices: Node, *, extents: Shape) -> Spec:
     return indices.shape[1:], INT64
 
 
-def point_positions(indices: Node, extents: Shape) -> Node:
-    """Return points, of which ``indices`` has a row of coordinates for each axis, as positions in the merged axes."""
-    return single(_point_positions.apply((indices,), (extents,)))
+def point_positions(indices: Node, extents: Shape, caller: str) -> Node:
+    """Return points, of which ``indices`` has a row of coordinates for each axis, as positions in the merged axes.
+
+    Error messages name ``caller``, the operator that users know.
+    """
+    return single(_point_positions.apply((indices,), (extents, caller)))
 
 
 def _take_shape(shape: Shape, index: Shape, axis: int) -> Shape:
@@ -490,7 +500,7 @@ def _merge_points(extents: Shape, layout: Shape, indices: tuple[Node, ...]) -> t
         shape = broadcast_shapes(shape, indices[layout[axis]].shape)
     flat: Node | None = None
     for axis in indexed:
-        place = positions(indices[layout[axis]], extents[axis], "index", axis)
+        place = positions(indices[layout[axis]], extents[axis], "index", axis, caller="indexing")
         flat = place if flat is None else flat * extents[axis] + place
     assert flat is not None
     return order, start, broadcast(flat, shape)
