@@ -254,7 +254,7 @@ def modules() -> list[_Text]:
             # the collector replaces functions that hot ones call
             code.uninstall()
             for is_whole in (False, True):
-                HotFunctions(machine_code.functions_of(is_whole))
+                HotFunctions(*machine_code.parts_of(is_whole))
     return [_Text(text, description) for text, description in texts.items()]
 
 

@@ -10,18 +10,20 @@ from __future__ import annotations
 
 import sys
 from types import FunctionType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from ..base.hot import HOT
+from ..base.hot import HOT, SLOTTED
 
 if TYPE_CHECKING:
     from ..run.hot.installation import HotFunctions
 
-__all__ = ["complete", "functions_of", "install"]
+__all__ = ["complete", "install", "parts_of"]
 
 #: the module that imports all of tier 0, and how the names of its modules begin
 _LAST = "phonograd.core.backward.eager"
 _TIER_0 = (_LAST, "phonograd.core.plan.eager")
+#: how the names of modules begin that are imported with the package, or with tier 0
+_ALWAYS = ("phonograd.core.", "phonograd.ndarray.")
 
 #: the machine code that is installed, and whether it has all functions
 _installed: list[tuple[HotFunctions, bool]] = []
@@ -41,7 +43,7 @@ def install() -> HotFunctions | None:
 
         assert eager_call
     if not (_installed and _installed[0][1] >= is_whole) and are_possible():
-        functions = HotFunctions(functions_of(is_whole))
+        functions = HotFunctions(*parts_of(is_whole))
         if _installed:
             _installed[0][0].uninstall()
         functions.install()
@@ -49,9 +51,12 @@ def install() -> HotFunctions | None:
     return _installed[0][0] if _installed else None
 
 
-def functions_of(is_whole: bool) -> list[FunctionType]:
-    """Return all hot functions, or those outside of tier 0."""
-    return [each for each in HOT if is_whole or not each.__module__.startswith(_TIER_0)]
+def parts_of(is_whole: bool) -> tuple[list[FunctionType], list[type[Any]]]:
+    """Return all hot functions and classes with slots, or those outside of tier 0."""
+    functions = [each for each in HOT if is_whole or not each.__module__.startswith(_TIER_0)]
+    # the arrays of mx.np are imported late or never: their attributes are read by Python's rules
+    classes = [each for each in SLOTTED if each.__module__.startswith(_ALWAYS)]
+    return functions, [each for each in classes if is_whole or not each.__module__.startswith(_TIER_0)]
 
 
 def complete() -> None:

@@ -8,7 +8,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from types import FunctionType
 from typing import Any
 
@@ -29,18 +29,13 @@ Arguments = Callable[[], tuple[Any, ...]]
 
 
 @pytest.fixture(scope="module")
-def code() -> Iterator[installation.HotFunctions]:
+def code() -> installation.HotFunctions:
     """The functions of the samples as machine code."""
     functions = [
         each for each in vars(samples).values() if isinstance(each, FunctionType) and each is not hot.untracked
     ]
     functions.append(samples.Pair.total)  # type: ignore[arg-type]
-    hot.SLOTTED.extend([samples.Pair, samples.Table])
-    try:
-        yield installation.HotFunctions(functions)
-    finally:
-        for class_ in (samples.Pair, samples.Table):
-            hot.SLOTTED.remove(class_)
+    return installation.HotFunctions(functions, [samples.Pair, samples.Table])
 
 
 def outcome(function: Any, arguments: tuple[Any, ...]) -> Any:

@@ -21,7 +21,7 @@ from typing import Any
 
 from ...base import settings
 from ...base.assumptions import HAS_GIL, assumption_holds
-from ...base.hot import HOT, SLOTTED
+from ...base.hot import HOT
 from .. import kernel_cache
 from ..native_function import FUNCTION_API, has_declared_layout, make_function
 from .interface import API, Layout, ModuleText, helpers
@@ -90,16 +90,16 @@ def _slot_offset(class_: type[Any], name: str) -> int:
     return ctypes.c_ssize_t.from_address(member + 16).value
 
 
-def _layout() -> Layout:
-    """Return the layout of objects in this interpreter."""
+def _layout(classes: Sequence[type[Any]]) -> Layout:
+    """Return the layout of objects in this interpreter, and that of some classes."""
     slots = [
         (_place(class_), name, _slot_offset(class_, name))
-        for class_ in sorted(SLOTTED, key=_place)
+        for class_ in sorted(classes, key=_place)
         for name in _slots(class_)
     ]
     tables = [
         _place(class_)
-        for class_ in sorted(SLOTTED, key=_place)
+        for class_ in sorted(classes, key=_place)
         if issubclass(class_, dict) and class_.get is dict.get and class_.__getitem__ is dict.__getitem__
     ]
     return Layout(sys.version_info < (3, 12), tuple(tables), tuple(slots))
@@ -178,14 +178,14 @@ def _find(place: str) -> Any:
 
 
 class HotFunctions:
-    """The machine code of some functions, by default of all hot ones that are defined by now."""
+    """The machine code of some functions, which reads slots of some classes directly."""
 
-    def __init__(self, functions: Sequence[FunctionType] = HOT) -> None:
+    def __init__(self, functions: Sequence[FunctionType], classes: Sequence[type[Any]]) -> None:
         # whatever the order of imports, the text is the same
         self._python = sorted(functions, key=lambda each: (each.__module__, each.__qualname__))
         digests = {name: _digest(name) for name in {function.__module__ for function in self._python}}
         described = tuple([(each.__module__, each.__qualname__, digests[each.__module__]) for each in self._python])
-        arguments = (tuple(_layout()), described, _translator())
+        arguments = (tuple(_layout(classes)), described, _translator())
         self._kernel = kernel_cache.compile_module(module_text, arguments, "hot_directory", quick=True, described=True)
         directory = ctypes.CFUNCTYPE(ctypes.c_void_p)(self._kernel.address)()
         words = [int(word) for word in (ctypes.c_size_t * (3 + len(described))).from_address(directory)]
