@@ -1,15 +1,18 @@
 """Convolutions that read images in place: the same bits as with padded copies, and 1x1 convolutions as products."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 from phonograd.core.kernels.conv import Convolution, direct_plan
 from phonograd.core.kernels.conv.depthwise import DepthwiseConvolution
+from phonograd.core.kernels.conv.im2col import Im2colForward
 from phonograd.core.kernels.conv.subsample import Subsample
 from phonograd.core.kernels.matmul.gemm import Gemm
 from phonograd.core.kernels.target import Machine
 
-from .test_convolution import MACHINES, Case
+from .test_convolution import FLOAT32, MACHINES, Case
 
 #: extents of images, strides and padding: less than a vector, whole vectors, and more
 WINDOWS = (((7, 7), 1, 1), ((1, 1), 1, 1), ((3, 2), 1, 2), ((5, 16), 1, 0), ((9, 17), 1, 1), ((14, 30), 2, 1))
@@ -73,3 +76,22 @@ def test_small_images_are_multiplied_where_they_are(
     launches = case.plan("forward", Convolution(MACHINES[0], slots=2)).launches
     assert {type(launch.structure) for launch in launches} == {Gemm}
     case.check(MACHINES[0])
+
+
+@pytest.mark.parametrize(
+    ("channels", "filters", "kernel"), [(64, 32, Gemm), (32, 32, Gemm), (16, 96, Im2colForward)], ids=str
+)
+def test_many_channels_of_large_images_are_multiplied_where_they_are(
+    channels: int, filters: int, kernel: type[object]
+) -> None:
+    window: dict[str, Any] = {"stride": (1, 1), "dilate": (1, 1), "pad": (0, 0), "groups": 1}
+    plans = Convolution(MACHINES[0], slots=2)
+    plan = plans.forward((32, channels, 56, 56), (filters, channels, 1, 1), FLOAT32, **window)
+    assert isinstance(plan.launches[-1].structure, kernel)
+
+
+def test_tiles_of_products_prefetch_the_lines_that_they_store_to() -> None:
+    (launch,) = Case((1, 8, 96), (12, 8, 1)).plan("forward", Convolution(Machine(32, 16), slots=1)).launches
+    for_stores = "i32 1, i32 3, i32 1)"
+    # tiles of four rows, of one to three vectors, that copy or not: a line holds two vectors
+    assert launch.structure.write("product").count(for_stores) == 4 * (1 + 1 + 2 + 1 + 2)

@@ -10,7 +10,7 @@ from ...base.dtypes import FLOAT32, FLOAT64, DType
 from ...graph.node import Shape
 from ..deinterleave import specialized_stride
 from ..launch import Launch, Plan, Prepared, Reference, align_up
-from ..matmul.gemm import Matrices, gemm_for, panels, product
+from ..matmul.gemm import LINE_BYTES, Matrices, gemm_for, panels, product
 from ..scratch import Scratch
 from ..target import Machine
 from . import channels_last_plan, direct_plan, planes, winograd_plan
@@ -386,12 +386,16 @@ def _flipped(shape: Geometry) -> Geometry | None:
 def _is_product(shape: Geometry, dtype: DType) -> bool:
     """Return whether a convolution is a product of matrices that should be computed where they are stored.
 
-    Gathering data and packing weights takes longer if images are small, or if data and results stay in the cache.
+    Gathering data and packing weights takes longer if images are small, if data and results stay in the cache, or if
+    there are no more filters than channels: products prefetch rows of whole cache lines. Results of more filters are
+    stored faster along their lines, by im2col.
     """
     if shape.taps > 1 or any(shape.pad):
         return False
     touched = shape.batch * shape.groups * (shape.channels + shape.filters) * shape.windows * dtype.itemsize
-    return touched <= _CACHED_BYTES or shape.windows < _SMALL_WINDOWS
+    if touched <= _CACHED_BYTES or shape.windows < _SMALL_WINDOWS:
+        return True
+    return shape.pointwise and shape.filters <= shape.channels and shape.windows * dtype.itemsize % LINE_BYTES == 0
 
 
 def _product(machine: Machine, slots: int, shape: Geometry, dtype: DType) -> Plan:

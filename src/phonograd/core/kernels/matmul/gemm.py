@@ -32,11 +32,12 @@ from ..launch import Launch, Plan, Reference
 from ..routine import Routine, module
 from ..target import Machine
 from .packing import Packed, Packing, packing
-from .tiles import DEPTH, WIDTH, WORDS, product_routines
+from .tiles import DEPTH, LINE_BYTES, WIDTH, WORDS, product_routines
 
 __all__ = [
     "DEPTH",
     "LEAST_PACKED_BYTES",
+    "LINE_BYTES",
     "MOST_PACKED_BYTES",
     "SHARED_ROWS",
     "Gemm",
@@ -54,8 +55,6 @@ __all__ = [
 SHARED_ROWS = 96
 #: copy badly aligned panels when the result has more rows than this
 COPIED_ROWS = 24
-#: size of a cache line
-LINE_BYTES = 64
 #: rows of the result computed with one panel before the next, and the maximum number of rows that are not divided
 BLOCK_ROWS, WHOLE_ROWS = 192, 256
 #: columns of the result computed with one block of rows, which then stays in a cache
