@@ -5,13 +5,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from phonograd.core.kernels.conv import Convolution, direct_plan
+from phonograd.core.kernels.conv import Convolution, direct_plan, pointwise
 from phonograd.core.kernels.conv.depthwise import DepthwiseConvolution
 from phonograd.core.kernels.conv.im2col import Im2colForward
+from phonograd.core.kernels.conv.pointwise import FilterVectors
 from phonograd.core.kernels.conv.subsample import Subsample
 from phonograd.core.kernels.matmul.gemm import Gemm
+from phonograd.core.kernels.matmul.packing import Packing
+from phonograd.core.kernels.scratch import Clear
 from phonograd.core.kernels.target import Machine
 
+from ..plan.plans import run
 from .test_convolution import FLOAT32, MACHINES, Case
 
 #: extents of images, strides and padding: less than a vector, whole vectors, and more
@@ -78,15 +82,53 @@ def test_small_images_are_multiplied_where_they_are(
     case.check(MACHINES[0])
 
 
+@pytest.mark.parametrize("machine", MACHINES, ids=str)
 @pytest.mark.parametrize(
-    ("channels", "filters", "kernel"), [(64, 32, Gemm), (32, 32, Gemm), (16, 96, Im2colForward)], ids=str
+    ("data", "filters", "groups"),
+    [
+        ((2, 21, 7, 7), 96, 1),
+        ((1, 500, 4), 16, 1),
+        ((3, 40, 3, 3), 64, 2),
+        ((1, 17, 14, 14), 80, 1),
+        ((5, 800, 7, 7), 160, 1),
+    ],
 )
-def test_many_channels_of_large_images_are_multiplied_where_they_are(
-    channels: int, filters: int, kernel: type[object]
+def test_vectors_of_filters_have_the_sums_of_products(
+    data: tuple[int, ...], filters: int, groups: int, machine: Machine
+) -> None:
+    weight = (filters, data[1] // groups, *[1] * (len(data) - 2))
+    case = Case(data, weight, groups=groups)
+    sizes = {"data": case.data, "weight": case.weight}
+    expected = {slots: case.plan("forward", Convolution(machine, slots)) for slots in (1, 3)}
+    results = []
+    for plan in expected.values():
+        vectors = plan.for_steady or plan
+        assert isinstance(vectors.launches[-1].structure, FilterVectors)
+        results += [run(vectors, case.out.shape, **sizes), run(vectors, case.out.shape, pieces=3, threads=2, **sizes)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pointwise, "suits", lambda *shape: False)
+        results.append(case.run("forward", Convolution(machine, slots=2)))
+    for found in results[1:]:
+        assert found.tobytes() == results[0].tobytes()
+
+
+def test_weights_of_many_small_images_are_packed() -> None:
+    case = Case((4, 16, 7, 7), (24, 16, 1, 1))
+    launches = case.plan("forward", Convolution(MACHINES[1], slots=2)).launches
+    assert [type(launch.structure) for launch in launches] == [Clear, Packing, FilterVectors]
+    case.check(MACHINES[1])
+
+
+@pytest.mark.parametrize(
+    ("side", "channels", "filters", "kernel"),
+    [(56, 32, 32, Gemm), (56, 16, 96, Im2colForward), (55, 64, 32, Gemm), (55, 32, 32, Im2colForward)],
+)
+def test_few_filters_of_large_images_are_multiplied_where_they_are(
+    side: int, channels: int, filters: int, kernel: type[object]
 ) -> None:
     window: dict[str, Any] = {"stride": (1, 1), "dilate": (1, 1), "pad": (0, 0), "groups": 1}
     plans = Convolution(MACHINES[0], slots=2)
-    plan = plans.forward((32, channels, 56, 56), (filters, channels, 1, 1), FLOAT32, **window)
+    plan = plans.forward((32, channels, side, side), (filters, channels, 1, 1), FLOAT32, **window)
     assert isinstance(plan.launches[-1].structure, kernel)
 
 

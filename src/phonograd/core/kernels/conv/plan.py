@@ -13,7 +13,7 @@ from ..launch import Launch, Plan, Prepared, Reference, align_up
 from ..matmul.gemm import LINE_BYTES, Matrices, gemm_for, panels, product
 from ..scratch import Scratch
 from ..target import Machine
-from . import channels_last_plan, direct_plan, planes, winograd_plan
+from . import channels_last_plan, direct_plan, planes, pointwise, winograd_plan
 from .adjoint import adjoint_values, known_taps, line_buffer
 from .few_weights_grad import COMBINE_DOTS, DOTS, CombineDots, FewWeightsGrad
 from .geometry import Frame, Geometry, box_of, evenly, geometry, round_up, steps_of
@@ -58,6 +58,8 @@ _STREAMED_BYTES = 1 << 16
 #: bytes of data and results that stay in a cache; windows of an image below which products read data in place anyway;
 #: and windows up to which work is divided by filters
 _CACHED_BYTES, _SMALL_WINDOWS, _FEW_WINDOWS = 1 << 22, 64, 256
+#: windows of all images from which on packing weights in every run pays, if images are small
+_PACKED_WINDOWS = 192
 #: elements worth a call
 _CHUNK_ELEMENTS = 1 << 10
 #: maximum size in bytes of the sums of all blocks of images
@@ -387,15 +389,16 @@ def _is_product(shape: Geometry, dtype: DType) -> bool:
     """Return whether a convolution is a product of matrices that should be computed where they are stored.
 
     Gathering data and packing weights takes longer if images are small, if data and results stay in the cache, or if
-    there are no more filters than channels: products prefetch rows of whole cache lines. Results of more filters are
-    stored faster along their lines, by im2col.
+    there are few filters: products prefetch the rows that they read. Results of many filters are stored faster along
+    their lines, by im2col.
     """
     if shape.taps > 1 or any(shape.pad):
         return False
     touched = shape.batch * shape.groups * (shape.channels + shape.filters) * shape.windows * dtype.itemsize
     if touched <= _CACHED_BYTES or shape.windows < _SMALL_WINDOWS:
         return True
-    return shape.pointwise and shape.filters <= shape.channels and shape.windows * dtype.itemsize % LINE_BYTES == 0
+    has_whole_lines = shape.windows * dtype.itemsize % LINE_BYTES == 0
+    return shape.pointwise and shape.filters <= shape.channels // (1 if has_whole_lines else 2)
 
 
 def _product(machine: Machine, slots: int, shape: Geometry, dtype: DType) -> Plan:
@@ -431,10 +434,14 @@ def _product(machine: Machine, slots: int, shape: Geometry, dtype: DType) -> Pla
     sizes, count = (filters, channels, windows), (shape.batch, shape.groups)
     tasks = 2 * slots if windows <= _FEW_WINDOWS else 0
     names = "weight", "data"
-    plan = product(sizes, count, weight, data, out, kernel, names=names, row_tasks=tasks)
+    plan = product(sizes, count, weight, data, out, kernel, names=names, uses=0, row_tasks=tasks)
+    if pointwise.suits(machine, shape, dtype):
+        packing = pointwise.plan(machine, slots, shape, dtype)
+        is_worth_packing = windows < _SMALL_WINDOWS and shape.batch * windows >= _PACKED_WINDOWS
+        return packing if is_worth_packing else plan._replace(for_steady=packing)
     if plan.scratch_bytes or size * dtype.itemsize < _STREAMED_BYTES:
         return plan
-    steady = product(sizes, count, weight, data, out, kernel, names=names, row_tasks=tasks, packed_first=True)
+    steady = product(sizes, count, weight, data, out, kernel, names=names, uses=0, row_tasks=tasks, packed_first=True)
     if len(steady.launches) != 2:
         return plan
     prepared = Prepared(0, "weight", 0, steady.scratch_bytes)

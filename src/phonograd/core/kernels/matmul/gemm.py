@@ -126,7 +126,7 @@ def product(
     names
         The names of the first two operands.
     uses
-        Number of products that read ``rhs``.
+        Number of products that read ``rhs``; 0 if it is so large that tasks should read parts of it alone.
     in_panels
         Whether ``rhs`` is packed already, by :func:`panels` with the same arguments.
     row_tasks
