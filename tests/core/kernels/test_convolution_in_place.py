@@ -5,8 +5,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from phonograd.core.kernels.conv import Convolution, direct_plan, pointwise
+from phonograd.core.kernels.conv import Convolution, depthwise_small, direct_plan, pointwise
 from phonograd.core.kernels.conv.depthwise import DepthwiseConvolution
+from phonograd.core.kernels.conv.depthwise_small import SmallDepthwise
 from phonograd.core.kernels.conv.im2col import Im2colForward
 from phonograd.core.kernels.conv.pointwise import FilterVectors
 from phonograd.core.kernels.conv.subsample import Subsample
@@ -35,6 +36,25 @@ def test_depthwise_sums_are_those_of_padded_images(
         found = {which: case.run(which, plans, pieces=3, threads=2) for which in ("forward", "data")}
         with monkeypatch.context() as patch:
             patch.setattr(direct_plan, "_reads_in_place", lambda shape: False)
+            for which, values in found.items():
+                np.testing.assert_array_equal(values, case.run(which, plans), err_msg=f"{which} {case}")
+
+
+@pytest.mark.parametrize("machine", MACHINES, ids=str)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_small_images_of_many_channels_have_the_same_sums(
+    machine: Machine, dtype: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plans = Convolution(machine, slots=2)
+    for extent, stride, pad in (((7, 7), 1, 1), ((4, 5), 1, 1), ((9, 11), 2, 1), ((9, 8), 2, 0), ((14, 14), 1, 1)):
+        groups = 2 * machine.lanes(np.dtype(dtype))
+        case = Case((3, groups, *extent), (groups, 1, 3, 3), dtype, stride=(stride,) * 2, pad=(pad,) * 2, groups=groups)
+        case.weight[1, 0, 0, 0], case.weight[2] = np.inf, -0.0
+        (launch,) = case.plan("forward", plans).launches
+        assert isinstance(launch.structure, SmallDepthwise)
+        found = {which: case.run(which, plans, pieces=3, threads=2) for which in ("forward", "data")}
+        with monkeypatch.context() as patch:
+            patch.setattr(depthwise_small, "suits", lambda *shape: False)
             for which, values in found.items():
                 np.testing.assert_array_equal(values, case.run(which, plans), err_msg=f"{which} {case}")
 

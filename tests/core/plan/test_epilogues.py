@@ -81,6 +81,7 @@ CONVOLUTIONS: dict[str, tuple[Shape, Shape, dict[str, Any]]] = {
     "joined images": ((5, 8, 5, 5), (10, 8, 3, 3), {"stride": (2, 2)}),
     "groups": ((2, 12, 9, 9), (18, 4, 3, 3), {"num_group": 3}),
     "depthwise": ((2, 12, 9, 11), (12, 1, 3, 3), {"num_group": 12, "pad": (1, 1)}),
+    "depthwise, small images": ((2, 16, 7, 6), (16, 1, 3, 3), {"num_group": 16, "pad": (1, 1)}),
     "depthwise with strides": ((2, 12, 9, 18), (12, 1, 3, 3), {"num_group": 12, "pad": (1, 1), "stride": (2, 2)}),
 }
 
