@@ -157,3 +157,22 @@ def test_tiles_of_products_prefetch_the_lines_that_they_store_to() -> None:
     for_stores = "i32 1, i32 3, i32 1)"
     # tiles of four rows, of one to three vectors, that copy or not: a line holds two vectors
     assert launch.structure.write("product").count(for_stores) == 4 * (1 + 1 + 2 + 1 + 2)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("machine", MACHINES, ids=str)
+def test_gradients_of_small_images_are_products(machine: Machine, dtype: str) -> None:
+    case = Case((5, 96, 7, 7), (112, 96, 1, 1), dtype)
+    plans = Convolution(machine, slots=2)
+    kernels = [case.plan(which, plans).launches[-1].structure for which in ("data", "weight")]
+    assert isinstance(kernels[0], Gemm if machine.lanes(np.dtype(dtype)) < 4 else FilterVectors)
+    assert isinstance(kernels[1], Gemm)
+    case.check(machine)
+
+
+def test_gradients_of_many_filters_are_multiplied_where_they_are() -> None:
+    case = Case((2, 12, 19, 20), (40, 12, 1, 1))
+    for which in ("data", "weight"):
+        kernel = case.plan(which, Convolution(MACHINES[0], slots=2)).launches[-1].structure
+        assert isinstance(kernel, Gemm) == (which == "data")
+    case.check(MACHINES[0])

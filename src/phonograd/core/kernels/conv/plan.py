@@ -10,7 +10,7 @@ from ...base.dtypes import FLOAT32, FLOAT64, DType
 from ...graph.node import Shape
 from ..deinterleave import specialized_stride
 from ..launch import Launch, Plan, Prepared, Reference, align_up
-from ..matmul.gemm import LINE_BYTES, Matrices, gemm_for, panels, product
+from ..matmul.gemm import DEPTH, LINE_BYTES, MOST_PACKED_BYTES, Matrices, gemm_for, panels, product
 from ..scratch import Scratch
 from ..target import Machine
 from . import channels_last_plan, direct_plan, planes, pointwise, winograd_plan
@@ -60,6 +60,8 @@ _STREAMED_BYTES = 1 << 16
 _CACHED_BYTES, _SMALL_WINDOWS, _FEW_WINDOWS = 1 << 22, 64, 256
 #: windows of all images from which on packing weights in every run pays, if images are small
 _PACKED_WINDOWS = 192
+#: channels and filters from which on weight gradients are sums of products, and windows of an image
+_SUMMED_LINES, _LEAST_TERMS = 96, 32
 #: elements worth a call
 _CHUNK_ELEMENTS = 1 << 10
 #: maximum size in bytes of the sums of all blocks of images
@@ -140,6 +142,8 @@ class Convolution:
         if shape.pointwise:
             # the convolution of gradients with transposed weights
             other = dataclasses.replace(shape, channels=shape.filters, filters=shape.channels)
+            if _is_product(other, dtype):
+                return _image_products(self.machine, self.slots, other, dtype, adjoint=True)
             return self._forward(other, dtype, adjoint=True)
         flipped = _flipped(shape)
         if flipped is not None:
@@ -170,6 +174,8 @@ class Convolution:
             return _one_pixel_weight_grad(self.machine, shape, dtype)
         if direct_plan.suits(shape):
             return direct_plan.weight_grad(self.machine, self.slots, shape, dtype)
+        if _is_sum_of_products(shape, dtype):
+            return _sum_of_products(self.machine, shape, dtype)
         if dtype == FLOAT32 and shape.batch and channels_last_plan.suits(self.machine, shape):
             return channels_last_plan.weight_grad(self.machine, self.slots, shape)
         if shape.filters * shape.channels * shape.taps <= _FEW_WEIGHTS:
@@ -429,14 +435,21 @@ def _product(machine: Machine, slots: int, shape: Geometry, dtype: DType) -> Pla
         multiply = [launch._replace(words=_renamed(launch.words, {"weight": "scratch"})) for launch in steady.launches]
         prepared = Prepared(0, "weight", 0, packed.size)
         return plan._replace(for_steady=Plan((pack, *multiply), packed.size, (prepared,)))
+    return _image_products(machine, slots, shape, dtype)
+
+
+def _image_products(machine: Machine, slots: int, shape: Geometry, dtype: DType, adjoint: bool = False) -> Plan:
+    """Return the plan of a 1 by 1 convolution image by image, or of gradients with the weights of another one."""
+    filters, channels, windows = shape.filters, shape.channels, shape.windows
+    kernel, size = gemm_for(dtype, machine), filters * channels
     data, out = [Matrices(windows, 1, shape.groups * each * windows, each * windows) for each in (channels, filters)]
-    weight = Matrices(channels, 1, 0, size)
+    weight = Matrices(1, filters, 0, size) if adjoint else Matrices(channels, 1, 0, size)
     sizes, count = (filters, channels, windows), (shape.batch, shape.groups)
     tasks = 2 * slots if windows <= _FEW_WINDOWS else 0
-    names = "weight", "data"
+    names = "weight", "out_grad" if adjoint else "data"
     plan = product(sizes, count, weight, data, out, kernel, names=names, uses=0, row_tasks=tasks)
     if pointwise.suits(machine, shape, dtype):
-        packing = pointwise.plan(machine, slots, shape, dtype)
+        packing = pointwise.plan(machine, slots, shape, dtype, adjoint)
         is_worth_packing = windows < _SMALL_WINDOWS and shape.batch * windows >= _PACKED_WINDOWS
         return packing if is_worth_packing else plan._replace(for_steady=packing)
     if plan.scratch_bytes or size * dtype.itemsize < _STREAMED_BYTES:
@@ -474,6 +487,23 @@ def _one_pixel_weight_grad(machine: Machine, shape: Geometry, dtype: DType) -> P
     out = Matrices(channels, 1, 0, filters * channels)
     sizes, names = (filters, shape.batch, channels), ("out_grad", "data")
     return product(sizes, (1, groups), out_grad, data, out, gemm_for(dtype, machine), names=names)
+
+
+def _is_sum_of_products(shape: Geometry, dtype: DType) -> bool:
+    """Return whether the weight gradient should be a sum of the products of all images, each a block of terms."""
+    if not shape.pointwise or shape.groups > 1 or not _LEAST_TERMS <= shape.windows <= DEPTH:
+        return False
+    packed_bytes = shape.batch * shape.windows * shape.channels * dtype.itemsize
+    return 0 < packed_bytes <= MOST_PACKED_BYTES // 2 and min(shape.channels, shape.filters) >= _SUMMED_LINES
+
+
+def _sum_of_products(machine: Machine, shape: Geometry, dtype: DType) -> Plan:
+    """Return the plan of a weight gradient: the sum of gradients times transposed data over all images."""
+    filters, channels, windows = shape.filters, shape.channels, shape.windows
+    out_grad, data = Matrices(windows, 1, filters * windows), Matrices(1, windows, channels * windows)
+    sizes, count, names = (filters, windows, channels), (shape.batch, 1), ("out_grad", "data")
+    out = Matrices(channels, 1)
+    return product(sizes, count, out_grad, data, out, gemm_for(dtype, machine), names=names, summed=True)
 
 
 def _after(launch: Launch, size: int) -> Launch:

@@ -51,12 +51,13 @@ def suits(machine: Machine, shape: Geometry, dtype: DType) -> bool:
     return shape.pointwise and is_small and is_worth_copying and lanes >= PIXELS and shape.filters % lanes == 0
 
 
-def plan(machine: Machine, slots: int, shape: Geometry, dtype: DType) -> Plan:
-    """Return the plan of a convolution, which packs weights first."""
+def plan(machine: Machine, slots: int, shape: Geometry, dtype: DType, adjoint: bool = False) -> Plan:
+    """Return the plan of a convolution, or of gradients with transposed weights, which packs weights first."""
     lanes, channels, filters = machine.lanes(dtype), shape.channels, shape.filters
     block_terms, tiles = terms_of_block(channels), -(-shape.windows // PIXELS)
     scratch = Scratch(slots)
-    source = Reference("weight"), 1, channels, 0, filters * channels
+    strides = (filters, 1) if adjoint else (1, channels)
+    source = Reference("weight"), *strides, 0, filters * channels
     sizes, count = (channels, block_terms, filters), (1, shape.groups)
     packer = Packing(dtype, lanes, WIDTH, dtype)
     area = scratch.reserve(packing(packer, sizes, count, 1, source, Reference("scratch")).size)
@@ -65,6 +66,7 @@ def plan(machine: Machine, slots: int, shape: Geometry, dtype: DType) -> Plan:
     parts = 1 if slots == 1 else min(panels, -(-2 * slots // pairs))
     distance = PIXELS * channels + _GAP
     values: dict[str, int | Reference] = {"groups": shape.groups, "channels": channels, "filters": filters}
+    values.update(data=Reference("out_grad" if adjoint else "data"))
     values.update(windows=shape.windows, block_terms=block_terms, parts=parts, packed=area)
     values.update(packed_columns=packed.columns, packed_group=packed.inner)
     values.update(tiles=tiles, tile_distance=distance, sums_at=tiles * distance)
