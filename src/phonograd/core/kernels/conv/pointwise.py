@@ -37,10 +37,11 @@ _CHANNELS = 4
 #: elements by which tiles are apart, so that they do not compete for the same sets of a cache
 _GAP = 16
 
-POINTWISE = Words(
+_SIZES = (
     *("groups", "channels", "filters", "windows", "block_terms", "parts", "packed_columns", "packed_group"),
-    *("tiles", "tile_distance", "sums_at", *SLOT_WORDS, "data*", "packed*", "out*"),
+    *("tiles", "tile_distance", "sums_at"),
 )
+POINTWISE = Words(*_SIZES, *SLOT_WORDS, "data*", "packed*", "out*")
 
 
 def suits(machine: Machine, shape: Geometry, dtype: DType) -> bool:
@@ -106,9 +107,7 @@ class _Items:
     def __init__(self, kernel: FilterVectors, name: str) -> None:
         self.routine = e = Routine(name, kernel.lanes, kernel.dtype)
         self.context = "" if kernel.epilogue is None else kernel.epilogue.context(e)
-        names = ("groups", "channels", "filters", "windows", "block_terms", "parts", "packed_columns", "packed_group")
-        names += ("tiles", "tile_distance", "sums_at")
-        self.number = {word: POINTWISE.index(e, word) for word in names}
+        self.number = {word: POINTWISE.index(e, word) for word in _SIZES}
         self.data, self.packed, self.out = [POINTWISE.pointer(e, word) for word in ("data", "packed", "out")]
         units = e.quotient(self.number["filters"], str(e.lanes))
         panels = e.quotient(e.plus(units, str(WIDTH - 1)), str(WIDTH))
