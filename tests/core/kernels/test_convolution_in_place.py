@@ -76,6 +76,10 @@ def test_strided_images_are_multiplied_after_subsampling() -> None:
         launches = case.plan("forward", Convolution(MACHINES[0], slots=2)).launches
         assert [type(launch.structure) for launch in launches] == [Subsample, Gemm]
         case.check(MACHINES[0])
+    case = Case((4, 24, 13, 13), (48, 24, 1, 1), stride=(2, 2))
+    launches = case.plan("forward", Convolution(MACHINES[0], slots=2)).launches
+    assert [type(launch.structure) for launch in launches] == [Subsample, Clear, Packing, FilterVectors]
+    case.check(MACHINES[0])
 
 
 @pytest.mark.parametrize(
