@@ -58,8 +58,6 @@ _STREAMED_BYTES = 1 << 16
 #: bytes of data and results that stay in a cache; windows of an image below which products read data in place anyway;
 #: and windows up to which work is divided by filters
 _CACHED_BYTES, _SMALL_WINDOWS, _FEW_WINDOWS = 1 << 22, 64, 256
-#: windows of all images from which on packing weights in every run pays, if images are small
-_PACKED_WINDOWS = 192
 #: channels and filters from which on weight gradients are sums of products, and windows of an image
 _SUMMED_LINES, _LEAST_TERMS = 96, 32
 #: elements worth a call
@@ -450,7 +448,8 @@ def _image_products(machine: Machine, slots: int, shape: Geometry, dtype: DType,
     plan = product(sizes, count, weight, data, out, kernel, names=names, uses=0, row_tasks=tasks)
     if pointwise.suits(machine, shape, dtype):
         packing = pointwise.plan(machine, slots, shape, dtype, adjoint)
-        is_worth_packing = windows < _SMALL_WINDOWS and shape.batch * windows >= _PACKED_WINDOWS
+        # products of several images whose vectors are not full take longer than packing
+        is_worth_packing = windows < _SMALL_WINDOWS and windows % kernel.lanes and shape.batch > 1
         return packing if is_worth_packing else plan._replace(for_steady=packing)
     if plan.scratch_bytes or size * dtype.itemsize < _STREAMED_BYTES:
         return plan
