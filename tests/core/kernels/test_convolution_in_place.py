@@ -1,15 +1,23 @@
 """Convolutions that read images in place: the same bits as with padded copies, and 1x1 convolutions as products."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
-from phonograd.core.kernels.conv import Convolution, direct_plan
+from phonograd.core.kernels.conv import Convolution, depthwise_small, direct_plan, pointwise
 from phonograd.core.kernels.conv.depthwise import DepthwiseConvolution
+from phonograd.core.kernels.conv.depthwise_small import SmallDepthwise
+from phonograd.core.kernels.conv.im2col import Im2colForward
+from phonograd.core.kernels.conv.pointwise import FilterVectors
 from phonograd.core.kernels.conv.subsample import Subsample
 from phonograd.core.kernels.matmul.gemm import Gemm
+from phonograd.core.kernels.matmul.packing import Packing
+from phonograd.core.kernels.scratch import Clear
 from phonograd.core.kernels.target import Machine
 
-from .test_convolution import MACHINES, Case
+from ..plan.plans import run
+from .test_convolution import FLOAT32, MACHINES, Case
 
 #: extents of images, strides and padding: less than a vector, whole vectors, and more
 WINDOWS = (((7, 7), 1, 1), ((1, 1), 1, 1), ((3, 2), 1, 2), ((5, 16), 1, 0), ((9, 17), 1, 1), ((14, 30), 2, 1))
@@ -32,6 +40,25 @@ def test_depthwise_sums_are_those_of_padded_images(
                 np.testing.assert_array_equal(values, case.run(which, plans), err_msg=f"{which} {case}")
 
 
+@pytest.mark.parametrize("machine", MACHINES, ids=str)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_small_images_of_many_channels_have_the_same_sums(
+    machine: Machine, dtype: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plans = Convolution(machine, slots=2)
+    for extent, stride, pad in (((7, 7), 1, 1), ((4, 5), 1, 1), ((9, 11), 2, 1), ((9, 8), 2, 0), ((14, 14), 1, 1)):
+        groups = 2 * machine.lanes(np.dtype(dtype))
+        case = Case((3, groups, *extent), (groups, 1, 3, 3), dtype, stride=(stride,) * 2, pad=(pad,) * 2, groups=groups)
+        case.weight[1, 0, 0, 0], case.weight[2] = np.inf, -0.0
+        (launch,) = case.plan("forward", plans).launches
+        assert isinstance(launch.structure, SmallDepthwise)
+        found = {which: case.run(which, plans, pieces=3, threads=2) for which in ("forward", "data")}
+        with monkeypatch.context() as patch:
+            patch.setattr(depthwise_small, "suits", lambda *shape: False)
+            for which, values in found.items():
+                np.testing.assert_array_equal(values, case.run(which, plans), err_msg=f"{which} {case}")
+
+
 def test_infinite_weights_reach_the_same_outputs(monkeypatch: pytest.MonkeyPatch) -> None:
     case = Case((1, 3, 6, 6), (3, 1, 3, 3), pad=(1, 1), groups=3)
     case.weight[:, :, 0, 0] = np.inf
@@ -49,6 +76,10 @@ def test_strided_images_are_multiplied_after_subsampling() -> None:
         launches = case.plan("forward", Convolution(MACHINES[0], slots=2)).launches
         assert [type(launch.structure) for launch in launches] == [Subsample, Gemm]
         case.check(MACHINES[0])
+    case = Case((4, 24, 13, 13), (48, 24, 1, 1), stride=(2, 2))
+    launches = case.plan("forward", Convolution(MACHINES[0], slots=2)).launches
+    assert [type(launch.structure) for launch in launches] == [Subsample, Clear, Packing, FilterVectors]
+    case.check(MACHINES[0])
 
 
 @pytest.mark.parametrize(
@@ -72,4 +103,81 @@ def test_small_images_are_multiplied_where_they_are(
     case = Case(data, weight, dtype, groups=groups)
     launches = case.plan("forward", Convolution(MACHINES[0], slots=2)).launches
     assert {type(launch.structure) for launch in launches} == {Gemm}
+    case.check(MACHINES[0])
+
+
+@pytest.mark.parametrize("machine", MACHINES, ids=str)
+@pytest.mark.parametrize(
+    ("data", "filters", "groups"),
+    [
+        ((2, 21, 7, 7), 96, 1),
+        ((1, 500, 4), 16, 1),
+        ((3, 40, 3, 3), 64, 2),
+        ((1, 17, 14, 14), 80, 1),
+        ((5, 800, 7, 7), 160, 1),
+    ],
+)
+def test_vectors_of_filters_have_the_sums_of_products(
+    data: tuple[int, ...], filters: int, groups: int, machine: Machine
+) -> None:
+    weight = (filters, data[1] // groups, *[1] * (len(data) - 2))
+    case = Case(data, weight, groups=groups)
+    sizes = {"data": case.data, "weight": case.weight}
+    expected = {slots: case.plan("forward", Convolution(machine, slots)) for slots in (1, 3)}
+    results = []
+    for plan in expected.values():
+        vectors = plan.for_steady or plan
+        assert isinstance(vectors.launches[-1].structure, FilterVectors)
+        results += [run(vectors, case.out.shape, **sizes), run(vectors, case.out.shape, pieces=3, threads=2, **sizes)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pointwise, "suits", lambda *shape: False)
+        results.append(case.run("forward", Convolution(machine, slots=2)))
+    for found in results[1:]:
+        assert found.tobytes() == results[0].tobytes()
+
+
+def test_weights_of_several_small_images_are_packed() -> None:
+    for side in (2, 7):
+        case = Case((2, 16, side, side), (24, 16, 1, 1))
+        launches = case.plan("forward", Convolution(MACHINES[1], slots=2)).launches
+        assert [type(launch.structure) for launch in launches] == [Clear, Packing, FilterVectors]
+        case.check(MACHINES[1])
+
+
+@pytest.mark.parametrize(
+    ("side", "channels", "filters", "kernel"),
+    [(56, 32, 32, Gemm), (56, 16, 96, Im2colForward), (55, 64, 32, Gemm), (55, 32, 32, Im2colForward)],
+)
+def test_few_filters_of_large_images_are_multiplied_where_they_are(
+    side: int, channels: int, filters: int, kernel: type[object]
+) -> None:
+    window: dict[str, Any] = {"stride": (1, 1), "dilate": (1, 1), "pad": (0, 0), "groups": 1}
+    plans = Convolution(MACHINES[0], slots=2)
+    plan = plans.forward((32, channels, side, side), (filters, channels, 1, 1), FLOAT32, **window)
+    assert isinstance(plan.launches[-1].structure, kernel)
+
+
+def test_tiles_of_products_prefetch_the_lines_that_they_store_to() -> None:
+    (launch,) = Case((1, 8, 96), (12, 8, 1)).plan("forward", Convolution(Machine(32, 16), slots=1)).launches
+    for_stores = "i32 1, i32 3, i32 1)"
+    # tiles of four rows, of one to three vectors, that copy or not: a line holds two vectors
+    assert launch.structure.write("product").count(for_stores) == 4 * (1 + 1 + 2 + 1 + 2)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("machine", MACHINES, ids=str)
+def test_gradients_of_small_images_are_products(machine: Machine, dtype: str) -> None:
+    case = Case((5, 96, 7, 7), (112, 96, 1, 1), dtype)
+    plans = Convolution(machine, slots=2)
+    kernels = [case.plan(which, plans).launches[-1].structure for which in ("data", "weight")]
+    assert isinstance(kernels[0], Gemm if machine.lanes(np.dtype(dtype)) < 4 else FilterVectors)
+    assert isinstance(kernels[1], Gemm)
+    case.check(machine)
+
+
+def test_gradients_of_many_filters_are_multiplied_where_they_are() -> None:
+    case = Case((2, 12, 19, 20), (40, 12, 1, 1))
+    for which in ("data", "weight"):
+        kernel = case.plan(which, Convolution(MACHINES[0], slots=2)).launches[-1].structure
+        assert isinstance(kernel, Gemm) == (which == "data")
     case.check(MACHINES[0])

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from phonograd.core.base.dtypes import BFLOAT16, FLOAT16, narrow
 from phonograd.core.kernels import window_plans
+from phonograd.core.kernels.pool import whole
 from phonograd.core.kernels.pool.forward import Pooling
 from phonograd.core.kernels.target import Machine
 from phonograd.core.ops.math.structural import leaf
@@ -210,3 +211,21 @@ def test_images_of_16_bits_are_pooled_in_parts(dtype: Any, monkeypatch: pytest.M
         (whole, whole_scratch), (parts, parts_scratch) = found
         assert whole.tobytes() == parts.tobytes(), node
         assert (parts_scratch < whole_scratch) == (node.dtype == dtype)
+
+
+@pytest.mark.parametrize("machine", MACHINES, ids=str)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_whole_small_planes_have_the_same_sums(machine: Machine, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for extent in ((7, 7), (4, 5), (3, 2, 4), (16,), (14, 14)):
+        ones = (1,) * len(extent)
+        case = Case((4, 8, *extent), ones, dtype, kernel=extent, stride=ones, pad=(0,) * len(extent))
+        case.check(machine)
+        plans, window = Pooling(machine, slots=2), {"counts": ones, **case.window}
+        made = [plans.sum(case.shape, case.dtype, **window), plans.largest(case.shape, case.dtype, **window)]
+        assert {type(launch.structure) for plan in made for launch in plan.launches} == {whole.ReduceWhole}
+        with monkeypatch.context() as patch:
+            patch.setattr(whole, "suits", lambda *sizes: False)
+            others = [plans.sum(case.shape, case.dtype, **window), plans.largest(case.shape, case.dtype, **window)]
+        for data in (case.numbers, case.data):
+            for one, other in zip(made, others, strict=True):
+                assert run(one, case.out, data=data).tobytes() == run(other, case.out, data=data).tobytes()

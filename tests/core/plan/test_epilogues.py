@@ -73,12 +73,16 @@ def convolved(data: Node, weight: Node, **parameters: Any) -> Node:
 CONVOLUTIONS: dict[str, tuple[Shape, Shape, dict[str, Any]]] = {
     "one image": ((1, 20, 9, 9), (24, 20, 1, 1), {}),
     "images of one element": ((3, 20, 1, 1), (24, 20, 1, 1), {}),
+    "vectors of filters": ((3, 40, 7, 7), (48, 40, 1, 1), {}),
+    "vectors of filters, many images": ((5, 40, 7, 7), (48, 40, 1, 1), {}),
+    "vectors of filters in groups": ((2, 800, 5, 5), (64, 400, 1, 1), {"num_group": 2}),
     "two blocks of terms": ((2, 400, 5, 5), (10, 400, 1, 1), {}),
     "columns": ((2, 3, 19, 18), (8, 3, 3, 3), {"pad": (1, 1), "stride": (2, 2)}),
     "several blocks of channels": ((2, 70, 9, 9), (10, 70, 3, 3), {"pad": (1, 1), "stride": (2, 2)}),
     "joined images": ((5, 8, 5, 5), (10, 8, 3, 3), {"stride": (2, 2)}),
     "groups": ((2, 12, 9, 9), (18, 4, 3, 3), {"num_group": 3}),
     "depthwise": ((2, 12, 9, 11), (12, 1, 3, 3), {"num_group": 12, "pad": (1, 1)}),
+    "depthwise, small images": ((2, 16, 7, 6), (16, 1, 3, 3), {"num_group": 16, "pad": (1, 1)}),
     "depthwise with strides": ((2, 12, 9, 18), (12, 1, 3, 3), {"num_group": 12, "pad": (1, 1), "stride": (2, 2)}),
 }
 

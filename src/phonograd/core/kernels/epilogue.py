@@ -105,14 +105,32 @@ class Finish:
         values = {**row, 0: result}
         for number, kind in enumerate(self.epilogue.loads):
             if kind == ELEMENT:
-                ends = [e.assign(f"ptrtoint ptr {place} to i64") for place in (target, self._out)]
-                there, at = e.address(self._pointers[number], e.minus(*ends), "i8"), offset
+                there, at = self._beside(number, target), offset
             elif kind == COLUMN:
                 assert column is not None
                 there, at = self._pointers[number], column
             else:
                 continue
             values[number + 1] = e.get(there, at) if mask is None else e.get_where(there, mask, at)
+        return self.steps(values)
+
+    def lanes_of_rows(self, index: Index) -> dict[int, Value]:
+        """Return the operands of as many rows as a vector has lanes; each lane belongs to a row."""
+        loads = enumerate(self.epilogue.loads)
+        return {**self._numbers, **{n + 1: self.e.get(self._pointers[n], index) for n, kind in loads if kind == ROW}}
+
+    def elements(self, target: str) -> dict[int, str]:
+        """Return the addresses of operands that belong to the element at an address in the memory of the result."""
+        loads = enumerate(self.epilogue.loads)
+        return {n + 1: self._beside(n, target) for n, kind in loads if kind == ELEMENT}
+
+    def _beside(self, number: int, target: str) -> str:
+        ends = [self.e.assign(f"ptrtoint ptr {place} to i64") for place in (target, self._out)]
+        return self.e.address(self._pointers[number], self.e.minus(*ends), "i8")
+
+    def steps(self, values: dict[int, Value]) -> Value:
+        """Return the last step, given the result of the kernel and the operands by their numbers."""
+        e, values = self.e, dict(values)
         first = len(self.epilogue.loads) + 1
         for number, step in enumerate(self.epilogue.steps, first):
             lowering = lowering_of_kind(step.operator, Elementwise)

@@ -1,13 +1,14 @@
 """Convolution: kernels of the three primitives that convolutions and all their derivatives consist of.
 
 :class:`Convolution` makes the plan of a primitive from shapes: launches with their tables, and the bytes of scratch
-memory that they share. There are four algorithms (docs/decisions/0019):
+memory that they share. There are five algorithms (docs/decisions/0019):
 
 =================  ==================================================================================================
 ``im2col``         weights times columns (the elements of windows), made in the cache for a block of channels and a box
                    of windows at a time: any kernel, stride, dilation, padding and groups, one to three axes
 ``direct``         tap by tap, for groups with too few channels and filters for matrix products
 ``winograd``       tiles of small square kernels with stride 1 in single precision, with far fewer multiplications
+``pointwise``      kernels of one element: matrix products of weights and data
 ``channels_last``  weight gradient in single precision: outer products of vectors of channels and of filters
 =================  ==================================================================================================
 
@@ -28,6 +29,7 @@ They share these parts:
 ``winograd_transforms``        transforms of tiles, and bounds of their rounding errors
 ``winograd_channels_last``     images to channels-last layout and back
 ``depthwise``                  direct convolutions of 3 by 3 kernels that read images in place
+``depthwise_small``            the same for small images, with vectors of channels
 ``depthwise_data_grad``        their data gradient with stride 2
 ``depthwise_weight_grad``      their weight gradient
 ``subsample``                  images of the elements that a kernel of one element with a stride reads

@@ -9,9 +9,11 @@ from ..deinterleave import specialized_stride
 from ..launch import Launch, Plan, Reference
 from ..scratch import Scratch
 from ..target import Machine
+from . import depthwise_small
 from .adjoint import adjoint_values, known_taps, line_buffer
 from .depthwise import DEPTHWISE, SIDE, DepthwiseConvolution
 from .depthwise_data_grad import DepthwiseDataGrad
+from .depthwise_small import SmallDepthwise
 from .depthwise_weight_grad import DEPTHWISE_SUMS, DepthwiseWeightGrad
 from .direct import DIRECT, SPREAD, SUMS, TOTALS, AddLanes, DirectConvolution, DirectDataGrad, DirectWeightGrad
 from .geometry import Frame, Geometry, box_of, evenly, round_up, steps_of
@@ -104,9 +106,12 @@ def _reads_in_place(shape: Geometry) -> bool:
 
 def _depthwise(lanes: int, shape: Geometry, dtype: DType, operand: str, weight_group: int, flipped: bool) -> Plan:
     values = {**_plane_sizes(shape), "weight_group": weight_group, "data": Reference(operand)}
+    items, words = shape.batch * shape.groups, DEPTHWISE.fill(values)
+    if depthwise_small.suits(lanes, shape):
+        small = SmallDepthwise(dtype, lanes, shape.stride[2], flipped)
+        return Plan((Launch(small, words, items // lanes, max(1, _chunk(shape) // lanes), shape.work),))
     kernel = DepthwiseConvolution(dtype, lanes, shape.stride[2], flipped)
-    items = shape.batch * shape.groups
-    return Plan((Launch(kernel, DEPTHWISE.fill(values), items, _chunk(shape), shape.work),))
+    return Plan((Launch(kernel, words, items, _chunk(shape), shape.work),))
 
 
 def _plane_sizes(shape: Geometry) -> Values:

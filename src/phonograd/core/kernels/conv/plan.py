@@ -10,10 +10,10 @@ from ...base.dtypes import FLOAT32, FLOAT64, DType
 from ...graph.node import Shape
 from ..deinterleave import specialized_stride
 from ..launch import Launch, Plan, Prepared, Reference, align_up
-from ..matmul.gemm import Matrices, gemm_for, panels, product
+from ..matmul.gemm import DEPTH, LINE_BYTES, MOST_PACKED_BYTES, Matrices, gemm_for, panels, product
 from ..scratch import Scratch
 from ..target import Machine
-from . import channels_last_plan, direct_plan, planes, winograd_plan
+from . import channels_last_plan, direct_plan, planes, pointwise, winograd_plan
 from .adjoint import adjoint_values, known_taps, line_buffer
 from .few_weights_grad import COMBINE_DOTS, DOTS, CombineDots, FewWeightsGrad
 from .geometry import Frame, Geometry, box_of, evenly, geometry, round_up, steps_of
@@ -58,6 +58,8 @@ _STREAMED_BYTES = 1 << 16
 #: bytes of data and results that stay in a cache; windows of an image below which products read data in place anyway;
 #: and windows up to which work is divided by filters
 _CACHED_BYTES, _SMALL_WINDOWS, _FEW_WINDOWS = 1 << 22, 64, 256
+#: channels and filters from which on weight gradients are sums of products, and windows of an image
+_SUMMED_LINES, _LEAST_TERMS = 96, 32
 #: elements worth a call
 _CHUNK_ELEMENTS = 1 << 10
 #: maximum size in bytes of the sums of all blocks of images
@@ -138,6 +140,8 @@ class Convolution:
         if shape.pointwise:
             # the convolution of gradients with transposed weights
             other = dataclasses.replace(shape, channels=shape.filters, filters=shape.channels)
+            if _is_product(other, dtype):
+                return _image_products(self.machine, self.slots, other, dtype, adjoint=True)
             return self._forward(other, dtype, adjoint=True)
         flipped = _flipped(shape)
         if flipped is not None:
@@ -168,6 +172,8 @@ class Convolution:
             return _one_pixel_weight_grad(self.machine, shape, dtype)
         if direct_plan.suits(shape):
             return direct_plan.weight_grad(self.machine, self.slots, shape, dtype)
+        if _is_sum_of_products(shape, dtype):
+            return _sum_of_products(self.machine, shape, dtype)
         if dtype == FLOAT32 and shape.batch and channels_last_plan.suits(self.machine, shape):
             return channels_last_plan.weight_grad(self.machine, self.slots, shape)
         if shape.filters * shape.channels * shape.taps <= _FEW_WEIGHTS:
@@ -386,12 +392,17 @@ def _flipped(shape: Geometry) -> Geometry | None:
 def _is_product(shape: Geometry, dtype: DType) -> bool:
     """Return whether a convolution is a product of matrices that should be computed where they are stored.
 
-    Gathering data and packing weights takes longer if images are small, or if data and results stay in the cache.
+    Gathering data and packing weights takes longer if images are small, if data and results stay in the cache, or if
+    there are few filters: products prefetch the rows that they read. Results of many filters are stored faster along
+    their lines, by im2col.
     """
     if shape.taps > 1 or any(shape.pad):
         return False
     touched = shape.batch * shape.groups * (shape.channels + shape.filters) * shape.windows * dtype.itemsize
-    return touched <= _CACHED_BYTES or shape.windows < _SMALL_WINDOWS
+    if touched <= _CACHED_BYTES or shape.windows < _SMALL_WINDOWS:
+        return True
+    has_whole_lines = shape.windows * dtype.itemsize % LINE_BYTES == 0
+    return shape.pointwise and shape.filters <= shape.channels // (1 if has_whole_lines else 2)
 
 
 def _product(machine: Machine, slots: int, shape: Geometry, dtype: DType) -> Plan:
@@ -422,15 +433,27 @@ def _product(machine: Machine, slots: int, shape: Geometry, dtype: DType) -> Pla
         multiply = [launch._replace(words=_renamed(launch.words, {"weight": "scratch"})) for launch in steady.launches]
         prepared = Prepared(0, "weight", 0, packed.size)
         return plan._replace(for_steady=Plan((pack, *multiply), packed.size, (prepared,)))
+    return _image_products(machine, slots, shape, dtype)
+
+
+def _image_products(machine: Machine, slots: int, shape: Geometry, dtype: DType, adjoint: bool = False) -> Plan:
+    """Return the plan of a 1 by 1 convolution image by image, or of gradients with the weights of another one."""
+    filters, channels, windows = shape.filters, shape.channels, shape.windows
+    kernel, size = gemm_for(dtype, machine), filters * channels
     data, out = [Matrices(windows, 1, shape.groups * each * windows, each * windows) for each in (channels, filters)]
-    weight = Matrices(channels, 1, 0, size)
+    weight = Matrices(1, filters, 0, size) if adjoint else Matrices(channels, 1, 0, size)
     sizes, count = (filters, channels, windows), (shape.batch, shape.groups)
     tasks = 2 * slots if windows <= _FEW_WINDOWS else 0
-    names = "weight", "data"
-    plan = product(sizes, count, weight, data, out, kernel, names=names, row_tasks=tasks)
+    names = "weight", "out_grad" if adjoint else "data"
+    plan = product(sizes, count, weight, data, out, kernel, names=names, uses=0, row_tasks=tasks)
+    if pointwise.suits(machine, shape, dtype):
+        packing = pointwise.plan(machine, slots, shape, dtype, adjoint)
+        # products of several images whose vectors are not full take longer than packing
+        is_worth_packing = windows < _SMALL_WINDOWS and windows % kernel.lanes and shape.batch > 1
+        return packing if is_worth_packing else plan._replace(for_steady=packing)
     if plan.scratch_bytes or size * dtype.itemsize < _STREAMED_BYTES:
         return plan
-    steady = product(sizes, count, weight, data, out, kernel, names=names, row_tasks=tasks, packed_first=True)
+    steady = product(sizes, count, weight, data, out, kernel, names=names, uses=0, row_tasks=tasks, packed_first=True)
     if len(steady.launches) != 2:
         return plan
     prepared = Prepared(0, "weight", 0, steady.scratch_bytes)
@@ -463,6 +486,23 @@ def _one_pixel_weight_grad(machine: Machine, shape: Geometry, dtype: DType) -> P
     out = Matrices(channels, 1, 0, filters * channels)
     sizes, names = (filters, shape.batch, channels), ("out_grad", "data")
     return product(sizes, (1, groups), out_grad, data, out, gemm_for(dtype, machine), names=names)
+
+
+def _is_sum_of_products(shape: Geometry, dtype: DType) -> bool:
+    """Return whether the weight gradient should be a sum of the products of all images, each a block of terms."""
+    if not shape.pointwise or shape.groups > 1 or not _LEAST_TERMS <= shape.windows <= DEPTH:
+        return False
+    packed_bytes = shape.batch * shape.windows * shape.channels * dtype.itemsize
+    return 0 < packed_bytes <= MOST_PACKED_BYTES // 2 and min(shape.channels, shape.filters) >= _SUMMED_LINES
+
+
+def _sum_of_products(machine: Machine, shape: Geometry, dtype: DType) -> Plan:
+    """Return the plan of a weight gradient: the sum of gradients times transposed data over all images."""
+    filters, channels, windows = shape.filters, shape.channels, shape.windows
+    out_grad, data = Matrices(windows, 1, filters * windows), Matrices(1, windows, channels * windows)
+    sizes, count, names = (filters, windows, channels), (shape.batch, 1), ("out_grad", "data")
+    out = Matrices(channels, 1)
+    return product(sizes, count, out_grad, data, out, gemm_for(dtype, machine), names=names, summed=True)
 
 
 def _after(launch: Launch, size: int) -> Launch:

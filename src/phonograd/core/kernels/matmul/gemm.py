@@ -32,11 +32,12 @@ from ..launch import Launch, Plan, Reference
 from ..routine import Routine, module
 from ..target import Machine
 from .packing import Packed, Packing, packing
-from .tiles import DEPTH, WIDTH, WORDS, product_routines
+from .tiles import DEPTH, LINE_BYTES, WIDTH, WORDS, product_routines
 
 __all__ = [
     "DEPTH",
     "LEAST_PACKED_BYTES",
+    "LINE_BYTES",
     "MOST_PACKED_BYTES",
     "SHARED_ROWS",
     "Gemm",
@@ -54,8 +55,6 @@ __all__ = [
 SHARED_ROWS = 96
 #: copy badly aligned panels when the result has more rows than this
 COPIED_ROWS = 24
-#: size of a cache line
-LINE_BYTES = 64
 #: rows of the result computed with one panel before the next, and the maximum number of rows that are not divided
 BLOCK_ROWS, WHOLE_ROWS = 192, 256
 #: columns of the result computed with one block of rows, which then stays in a cache
@@ -110,6 +109,7 @@ def product(
     row_tasks: int = 0,
     block_terms: int = 0,
     packed_first: bool = False,
+    summed: bool = False,
 ) -> Plan:
     """Return the launches that compute ``out = lhs · rhs`` for ``count[0] * count[1]`` pairs of matrices.
 
@@ -127,7 +127,7 @@ def product(
     names
         The names of the first two operands.
     uses
-        Number of products that read ``rhs``.
+        Number of products that read ``rhs``; 0 if it is so large that tasks should read parts of it alone.
     in_panels
         Whether ``rhs`` is packed already, by :func:`panels` with the same arguments.
     row_tasks
@@ -137,6 +137,9 @@ def product(
         If not 0, the terms of a block. This changes the order of sums.
     packed_first
         Whether ``lhs`` is packed in any case: it is the same in many products, and larger than a cache.
+    summed
+        Whether the products of all ``count[0]`` pairs are added up, in order, each as a block of terms; ``count[1]`` is
+        1. All of ``lhs`` is contiguous, and all of ``rhs`` has at most :data:`MOST_PACKED_BYTES` if it is packed.
     """
     terms = sizes[1]
     block_terms = block_terms or terms_of_block(terms)
@@ -148,8 +151,9 @@ def product(
         threads = max(1, row_tasks // 2) if work > 1 else 1
         blocks = max(fewest, min(row_tasks, work, most), min(-(-fewest // threads) * threads, most)), 1
     else:
-        blocks = _tasks(sizes, in_panels or rhs.column == 1, kernel, uses)
-    if not (in_panels or packed_first or any(_packed_sides(sizes, lhs, rhs, blocks, kernel))):
+        known = in_panels or summed or rhs.column == 1
+        blocks = _tasks((sizes[0], terms * count[0], sizes[2]) if summed else sizes, known, kernel, uses)
+    if not (in_panels or packed_first or summed or any(_packed_sides(sizes, lhs, rhs, blocks, kernel))):
         operands = (Reference(names[0]),), (Reference(names[1]),), (_OUT,), (_OUT if old is None else _OLD,)
         return Plan((_in_place(sizes, count, lhs, rhs, out, kernel, old, operands, blocks, block_terms),))
     sides = _sides(sizes, lhs, rhs, names, blocks, kernel)
@@ -157,7 +161,9 @@ def product(
         sides = sides[0]._replace(packer=Packing(kernel.dtype, kernel.tile_rows, 1, kernel.lhs)), sides[1]
     if in_panels:
         sides = sides[0], sides[1]._replace(packer=None, ready=panels(sizes, count, rhs, kernel, uses, block_terms))
-    return _in_passes(sizes, count, sides, out, kernel, old, blocks, block_terms)
+    if summed:
+        sides = sides[0]._replace(packer=None), sides[1]._replace(packer=kernel.panel_packing)
+    return _in_passes(sizes, count, sides, out, kernel, old, blocks, block_terms, summed)
 
 
 def _in_passes(
@@ -169,14 +175,17 @@ def _in_passes(
     old: Matrices | None,
     blocks: tuple[int, int],
     block_terms: int,
+    summed: bool = False,
 ) -> Plan:
-    """Return the launches of a product in as many passes as packed operands need."""
+    """Return the launches of a product, or of a sum of products, in as many passes as packed operands need."""
     rows, terms, columns = sizes
     row_blocks, column_blocks = blocks
     rhs = sides[1].place
     needed = [side.block_bytes(block_terms, count) for side in sides]
     most = min(max(LEAST_PACKED_BYTES, math.prod((rows, columns, *count)) * kernel.dtype.itemsize), MOST_PACKED_BYTES)
-    if kernel.lhs in HALVES:
+    if summed:
+        most = MOST_PACKED_BYTES
+    elif kernel.lhs in HALVES:
         # a block at a time: both operands are packed, and memory is what 16 bits save
         most = min(max(LEAST_PACKED_BYTES, needed[0]), MOST_PACKED_HALVES_BYTES)
     sides = tuple([side if n <= most else side._replace(packer=None) for side, n in zip(sides, needed)])
@@ -184,7 +193,7 @@ def _in_passes(
     # a pass covers as many blocks of terms as can be packed at once
     pass_terms = block_terms * (most // largest) if largest else max(1, terms)
     launches: list[Launch] = []
-    scratch_bytes = 0
+    scratch_bytes, copies = 0, 1 if summed else count[0] * count[1]
     for number in range(-(-max(1, terms) // pass_terms)):
         first, start = number * pass_terms, 0
         length = min(pass_terms, terms - first)
@@ -195,6 +204,9 @@ def _in_passes(
                 launches.append(packed.launch)
                 start += packed.size
             words |= side.words(name, first, packed, kernel)
+        if summed:
+            # tiles of rows are as far apart as packed ones, and so are blocks of terms
+            words["lhs_packed"] = rows
         # it reads packed operands as they are packed
         reading = _gemm_reading(kernel, *[kernel.dtype if side.is_packed else side.dtype for side in sides])
         scratch_bytes = max(scratch_bytes, start)
@@ -202,7 +214,8 @@ def _in_passes(
         words |= {
             "rows": rows,
             "columns": columns,
-            "terms": length,
+            # packed terms of a pair follow those of the pair before it
+            "terms": length * count[0] if summed else length,
             "block_terms": block_terms,
             "row_blocks": row_blocks,
             "column_blocks": column_blocks,
@@ -217,7 +230,7 @@ def _in_passes(
             "old_inner": before.inner,
             "adds": int(adds),
         }
-        tasks = row_blocks * column_blocks * count[0] * count[1] if rows and columns else 0
+        tasks = row_blocks * column_blocks * copies if rows and columns else 0
         work = max(rows, kernel.tile_rows) * max(1, length) * columns // (row_blocks * column_blocks)
         total = rows * length * columns * count[0] * count[1]
         chunk = max(1, TASK_WORK // max(1, work))

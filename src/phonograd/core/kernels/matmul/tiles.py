@@ -2,7 +2,9 @@
 
 The loops are over tasks, blocks of terms, panels of the second operand and tiles of the result. Tiles stay in registers
 while they are summed up. If many tiles read the same panel, the first one copies it while reading; a panel with strided
-columns is copied beforehand. Packed operands are not copied; each tile prefetches a part of the next panel.
+columns is copied beforehand. Packed operands are not copied; each tile prefetches a part of the next panel. Of rows
+that are read in place, tiles prefetch what the next panel reads: processors follow a few long lines, but not the short
+parts of many rows.
 """
 
 from __future__ import annotations
@@ -16,12 +18,14 @@ from ..launch import Words
 from ..routine import Routine
 from .packing import for_each_panel, pack_routines, part, square_side
 
-__all__ = ["DEPTH", "WIDTH", "WORDS", "Geometry", "product_routines"]
+__all__ = ["DEPTH", "LINE_BYTES", "WIDTH", "WORDS", "Geometry", "product_routines"]
 
 #: terms summed up in registers. This defines the result of a product: another number gives other last bits
 DEPTH = 384
 #: vectors side by side in a tile
 WIDTH = 3
+#: bytes of a cache line
+LINE_BYTES = 64
 #: groups of columns computed at once for a single row
 LINE_GROUPS = 2
 
@@ -81,6 +85,11 @@ def _routines(kernel: Geometry, name: str) -> list[Routine]:
     return [*tiles, _line(kernel), _copy_part(kernel), *packing, _Product(kernel, name).routine]
 
 
+def _line_elements(kernel: Geometry) -> int:
+    """Return the number of elements in a cache line."""
+    return LINE_BYTES // kernel.dtype.itemsize
+
+
 def _heights(kernel: Geometry) -> list[int]:
     """Return the numbers of rows in tiles: powers of two, largest first."""
     return [kernel.tile_rows >> shift for shift in range(kernel.tile_rows.bit_length())]
@@ -106,6 +115,13 @@ def _tile(kernel: Geometry, name: str, height: int, width: int, copies: bool = F
     read = kernel.rhs if copies else kernel.dtype
     numbers = [e.at("%lhs", e.times(str(row), "%lhs_row"), dtype=kernel.lhs) for row in range(height)]
     e.declare("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
+
+    if is_inner:
+        # a product of few terms would wait for the lines of memory that it stores to
+        for row in range(height):
+            for offset in range(0, width * e.lanes, _line_elements(kernel)):
+                place = e.at("%out", e.times(str(row), "%out_row"), str(offset))
+                e.line(f"call void @llvm.prefetch.p0(ptr {place}, i32 1, i32 3, i32 1)")
 
     def term(index: Index, sums: list[Value]) -> list[Value]:
         line, place = e.at("%rhs", e.times(index, "%rhs_term"), dtype=read), e.times(index, "%lhs_term")
@@ -375,6 +391,9 @@ class _Block:
         following = product.pointer(is_last, self.next_block, e.at(copy, e.times(padded, depth)))
         soon = product.pointer(self.packed, following, memory)
         soon_term = e.select_index(self.packed, e.quotient(e.total(padded, self.tiles, "-1"), self.tiles), "0")
+        # or, of rows that are read in place, one cache line
+        beside, line = e.at(source, padded, dtype=self.kernel.rhs), _line_elements(self.kernel)
+        lines = str(-(-WIDTH * e.lanes // line))
 
         def first_tile() -> None:
             reading = panel._replace(memory=source, distance=product.rhs_term)
@@ -382,13 +401,22 @@ class _Block:
 
         e.when(copying, first_tile)
         start: Index = e.select_index(copying, self.tile_rows, "0")
+        first = e.quotient(start, self.tile_rows)
         for height in _heights(self.kernel):
             count = e.quotient(e.minus(product.rows, start), str(height))
             stop = e.plus(start, e.times(count, str(height)))
 
             def tiles(row: Index, height: int = height) -> None:
-                done = e.times(e.quotient(row, self.tile_rows), depth)
-                self._tile("tile", height, row, panel, (e.at(soon, e.times(done, soon_term)), soon_term))
+                number = e.quotient(row, self.tile_rows)
+                fetched = e.minus(number, first)
+                fetches = e.logical_and(self.in_order, e.test("slt", fetched, lines))
+                place = product.pointer(
+                    fetches,
+                    e.at(beside, e.times(fetched, str(line)), dtype=self.kernel.rhs),
+                    e.at(soon, e.times(e.times(number, depth), soon_term)),
+                )
+                ahead = place, e.select_index(fetches, product.rhs_term, soon_term)
+                self._tile("tile", height, row, panel, ahead)
 
             e.for_each(start, stop, tiles, str(height))
             start = stop

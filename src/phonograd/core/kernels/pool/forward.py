@@ -19,6 +19,7 @@ from ..deinterleave import specialized_stride
 from ..launch import Launch, Plan, Words
 from ..scratch import SLOT_WORDS, Scratch
 from ..target import Machine
+from . import whole
 from .adjoints import SPREAD, SPREAD_LARGEST, Spread, SpreadApart, SpreadLargest
 from .flat import ReduceFlat, SpreadFlat, flat_taps, suits
 from .window_loops import REDUCE, WINDOW_WORDS, PlaneKernel, Windows, combine, find, identity
@@ -141,6 +142,10 @@ class Pooling:
         self, data: Shape, dtype: DType, largest: bool, kernel: Shape, stride: Shape, pad: Shape, counts: Shape
     ) -> Plan:
         known = self._specialization(dtype, stride)
+        planes, pixels = data[0] * data[1], math.prod(data[2:])
+        is_whole = kernel == data[2:] and not any(pad) and math.prod(counts) == 1
+        if is_whole and planes and dtype in (FLOAT32, FLOAT64) and whole.suits(known[1], planes, pixels):
+            return whole.plan(*known[:2], largest, planes, pixels, data[-1])
         reduce: Reduce | ReduceFlat = Reduce(*known, largest)
         # no processor gathers bytes
         if dtype.itemsize >= FLOAT32.itemsize and suits(known[1], data[2:], kernel, stride, pad, counts):
