@@ -192,7 +192,7 @@ def _compute(offsets: dict[str, int]) -> str:
         f.api("Py_IncRef", f"ptr {each}")
     f.for_each("0", "%count", lambda k: f.hold(f.load_word(arguments, k, "ptr")))
     token = f.api("PyContextVar_Set", f"ptr {variable}, ptr {f.object('ignored_errors')}", "drop")
-    value = f.api("PyObject_Vectorcall", f"ptr {direct}, ptr {arguments}, i64 %count, ptr null", "failed")
+    value = f.api("PyObject_VectorcallDict", f"ptr {direct}, ptr {arguments}, i64 %count, ptr null", "failed")
     f.store_word("%objects", "0", value, "ptr")
     f.api("PyContextVar_Reset", f"ptr {variable}, ptr {token}", "drop_token")
     f.release(token)
@@ -214,7 +214,7 @@ def _compute(offsets: dict[str, int]) -> str:
     f.line("br label %owned")
     f.label("own")
     given = f"ptr {f.object('own')}, ptr %objects, i64 {f.plus('%count', '1')}, ptr null"
-    memory = f.api("PyObject_Vectorcall", given, "drop_value")
+    memory = f.api("PyObject_VectorcallDict", given, "drop_value")
     f.release(value)
     f.store_word("%objects", "0", memory, "ptr")
     f.line("br label %owned")

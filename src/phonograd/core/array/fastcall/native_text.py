@@ -50,7 +50,7 @@ _FUNCTIONS = {
     "PyType_GenericAlloc": _Function("ptr", _NULL),
     "PyObject_CallFunctionObjArgs": _Function("ptr", _NULL),
     "PyObject_CallNoArgs": _Function("ptr", _NULL),
-    "PyObject_Vectorcall": _Function("ptr", _NULL),
+    "PyObject_VectorcallDict": _Function("ptr", _NULL),
     "PyObject_IsTrue": _Function("i32", _NEGATIVE),
     "PyObject_RichCompareBool": _Function("i32", _NEGATIVE),
     "PyErr_Clear": _Function("void", _NEVER),

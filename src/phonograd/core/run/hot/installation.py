@@ -24,7 +24,7 @@ from ...base.assumptions import HAS_GIL, assumption_holds
 from ...base.hot import HOT
 from .. import kernel_cache
 from ..native_function import FUNCTION_API, has_declared_layout, make_function
-from .interface import API, Layout, ModuleText, helpers
+from .interface import API, CALL_FUNCTION, Layout, ModuleText, helpers
 
 __all__ = ["HotFunctions", "are_possible", "module_text"]
 
@@ -43,7 +43,7 @@ def are_possible() -> bool:
         and assumption_holds(
             "the C interface of Python has the functions that hot functions need",
             _CONSEQUENCE,
-            lambda: all([hasattr(ctypes.pythonapi, name) for name in (*API, *FUNCTION_API)]),
+            lambda: all([hasattr(ctypes.pythonapi, name) for name in (*API, *FUNCTION_API, _call_function())]),
         )
         and assumption_holds(
             "lists and tuples keep their length in the third word, and their items behind it",
@@ -53,6 +53,12 @@ def are_possible() -> bool:
         and assumption_holds("descriptors of slots tell their offset", _CONSEQUENCE, _slots_are_found)
         and has_declared_layout(_CONSEQUENCE)
     )
+
+
+def _call_function() -> str:
+    """Return the name of the function that calls a Python function with keywords."""
+    found, other = CALL_FUNCTION
+    return found if hasattr(ctypes.pythonapi, found) else other
 
 
 def _rows_are_as_expected() -> bool:
@@ -156,7 +162,7 @@ def _entry(module: ModuleText, symbol: str, place: str, count: int) -> str:
             "  ret ptr %result",
             "python:",
             f"  %function = load ptr, ptr {module.object('python ' + place)}, align 8",
-            f"  %call = load ptr, ptr {module.function('PyObject_Vectorcall')}, align 8",
+            f"  %call = load ptr, ptr {module.function(CALL_FUNCTION[0])}, align 8",
             "  %found = tail call ptr %call(ptr %function, ptr %arguments, i64 %flagged, ptr %names)",
             "  ret ptr %found",
             "}",
@@ -194,9 +200,9 @@ class HotFunctions:
         self._objects = [_find(place.removeprefix("python ")) for place in places]
         table: Any = (ctypes.c_size_t * len(places)).from_address(words[0])
         table[:] = [id(each) for each in self._objects]
-        addresses = [ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value or 0 for name in API]
-        table = (ctypes.c_size_t * len(API)).from_address(words[1])
-        table[:] = addresses
+        functions_used = [getattr(ctypes.pythonapi, name) for name in (*API, _call_function())]
+        table = (ctypes.c_size_t * len(functions_used)).from_address(words[1])
+        table[:] = [ctypes.cast(each, ctypes.c_void_p).value or 0 for each in functions_used]
         self._made = {
             function: make_function(function, address, ())
             for function, address in zip(self._python, words[3:], strict=True)

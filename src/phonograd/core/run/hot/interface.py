@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-__all__ = ["API", "HELPERS", "Layout", "ModuleText"]
+__all__ = ["API", "CALL_FUNCTION", "HELPERS", "Layout", "ModuleText"]
 
 #: functions of Python's C interface, with the type of their results and their parameters
 API = {
@@ -27,7 +27,7 @@ API = {
     "PyObject_IsInstance": ("i32", "ptr, ptr"),
     "PyObject_RichCompareBool": ("i32", "ptr, ptr, i32"),
     "PyObject_Size": ("i64", "ptr"),
-    "PyObject_Vectorcall": ("ptr", "ptr, ptr, i64, ptr"),
+    "PyObject_VectorcallDict": ("ptr", "ptr, ptr, i64, ptr"),
     "PyObject_VectorcallMethod": ("ptr", "ptr, ptr, i64, ptr"),
     "PyObject_CallObject": ("ptr", "ptr, ptr"),
     "PySequence_Contains": ("i32", "ptr, ptr"),
@@ -56,6 +56,8 @@ API = {
     "PyObject_GC_UnTrack": ("void", "ptr"),
     "PyType_GenericAlloc": ("ptr", "ptr, i64"),
 }
+#: calls a Python function with keywords; CPython 3.10 has no such function for all objects
+CALL_FUNCTION = ("PyObject_Vectorcall", "_PyFunction_Vectorcall")
 #: objects that the helpers refer to, as the loader finds them
 NONE, TRUE, FALSE = "=None", "=True", "=False"
 LIST, TUPLE, DICT, SET, INT = "builtins:list", "builtins:tuple", "builtins:dict", "builtins:set", "builtins:int"
@@ -91,7 +93,7 @@ class ModuleText:
 
     def function(self, name: str) -> str:
         """Return the address in the table of a function of Python's C interface."""
-        return f"getelementptr (ptr, ptr @interface, i64 {list(API).index(name)})"
+        return f"getelementptr (ptr, ptr @interface, i64 {[*API, CALL_FUNCTION[0]].index(name)})"
 
     def constant(self, text: str) -> str:
         """Return the name of a constant: characters and a zero."""
@@ -118,7 +120,7 @@ class ModuleText:
         return "\n".join(
             [
                 f"@objects = internal global [{len(self._objects)} x ptr] zeroinitializer, align 8",
-                f"@interface = internal global [{len(API)} x ptr] zeroinitializer, align 8",
+                f"@interface = internal global [{len(API) + 1} x ptr] zeroinitializer, align 8",
                 *constants,
                 f"@directory = internal constant [{len(rows)} x ptr] [{pointers}], align 8",
                 "define ptr @hot_directory() nounwind {\n  ret ptr @directory\n}",

@@ -492,7 +492,7 @@ class Translation(Expressions):
             self._branch(self.assign(f"icmp slt i64 {count}, 0"), general, here)
             self.label(here)
             flagged = self.assign(f"or i64 {count}, {ARGUMENTS_OFFSET - (1 << 64)}")
-            self._set(cell, self._object_of("PyObject_Vectorcall", callee.text, first, flagged, "null"))
+            self._set(cell, self._object_of("PyObject_VectorcallDict", callee.text, first, flagged, "null"))
             self._go(done)
             self.label(general)
         given = self.value(row)

@@ -481,4 +481,4 @@ class Expressions(FunctionBuilder):
             place = self.assign(f"getelementptr ptr, ptr {first}, i64 {number}")
             self.line(f"store ptr {value.text}, ptr {place}, align 8")
         count = str(len(values) | ARGUMENTS_OFFSET - (1 << 64))
-        return self._object_of("PyObject_Vectorcall", callee, first, count, "null")
+        return self._object_of("PyObject_VectorcallDict", callee, first, count, "null")
