@@ -33,6 +33,7 @@ from phonograd.core.graph.operator import REGISTRY
 from phonograd.core.kernels.launch import Written
 from phonograd.core.ops.math.structural import leaf, variable
 from phonograd.core.plan import eager, eager_folds, eager_launch, promotion
+from phonograd.core.plan.cache import forget_nodes
 from phonograd.core.plan.native_program import NativeProgram
 from phonograd.core.run import kernel_cache, objects, prebuilt
 from phonograd.core.run.compiler import Description
@@ -251,8 +252,9 @@ def modules() -> list[_Text]:
             x.wait_to_read()
         code = machine_code.install()
         if code is not None:
-            # the collector replaces functions that hot ones call
+            # the collector replaces functions that hot ones call; functions of known nodes refer to hot ones
             code.uninstall()
+            forget_nodes()
             for is_whole in (False, True):
                 HotFunctions(*machine_code.parts_of(is_whole))
     return [_Text(text, description) for text, description in texts.items()]
@@ -340,7 +342,10 @@ def main() -> int:
         # each in its own process: programs remember functions of kernels for one level
         given = ["--check"] if options.check else []
         command = [sys.executable, "-m", "scripts.prebuild", *given, "--level"]
-        return max([subprocess.run([*command, level], check=False).returncode for level in prebuilt.LEVELS])
+        codes = [subprocess.run([*command, level], check=False).returncode for level in prebuilt.LEVELS]
+        if min(codes) < 0:
+            print("a process was ended by a signal: its file is as before", file=sys.stderr)
+        return int(any(codes))
     level, sources = options.level, source_digests()
     if sources is None:
         parser.error("the sources are being edited")

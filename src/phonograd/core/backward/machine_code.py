@@ -9,9 +9,11 @@ without the functions of tier 0, and one with all functions, which takes its pla
 from __future__ import annotations
 
 import sys
+import threading
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
+from ..base import fork
 from ..base.hot import HOT, SLOTTED
 
 if TYPE_CHECKING:
@@ -27,6 +29,14 @@ _ALWAYS = ("phonograd.core.", "phonograd.ndarray.")
 
 #: the machine code that is installed, and whether it has all functions
 _installed: list[tuple[HotFunctions, bool]] = []
+#: a helper and the program may come here at once
+_lock = threading.RLock()
+fork.register(
+    "hot functions",
+    before=lambda: fork.hold(_lock),
+    after_in_parent=lambda: fork.let_go(_lock),
+    after_in_child=lambda: fork.let_go(_lock),
+)
 
 
 def install() -> HotFunctions | None:
@@ -36,19 +46,23 @@ def install() -> HotFunctions | None:
     """
     from ..run.hot.installation import HotFunctions, are_possible
 
-    is_whole = _LAST in sys.modules
-    if is_whole:
-        # calls without a graph import it at first use, and the text is always that of the same functions
-        from ..plan import eager_call
+    with _lock:
+        is_whole = _LAST in sys.modules
+        if is_whole:
+            # another thread may be importing it; calls without a graph import the second module at first use. The text
+            # is always that of the same functions
+            from ..plan import eager_call
+            from . import eager
 
-        assert eager_call
-    if not (_installed and _installed[0][1] >= is_whole) and are_possible():
-        functions = HotFunctions(*parts_of(is_whole))
-        if _installed:
-            _installed[0][0].uninstall()
-        functions.install()
-        _installed[:] = [(functions, is_whole)]
-    return _installed[0][0] if _installed else None
+            assert eager
+            assert eager_call
+        if not (_installed and _installed[0][1] >= is_whole) and are_possible():
+            functions = HotFunctions(*parts_of(is_whole))
+            if _installed:
+                _installed[0][0].uninstall()
+            functions.install()
+            _installed[:] = [(functions, is_whole)]
+        return _installed[0][0] if _installed else None
 
 
 def parts_of(is_whole: bool) -> tuple[list[FunctionType], list[type[Any]]]:

@@ -38,6 +38,7 @@ ORDER = (
     "random stream",
     "observers",
     "machine code of calls",
+    "hot functions",
     "planner process",
     "promotion of plans",
     "helpers",
