@@ -125,7 +125,7 @@ def test_other_constructs_are_refused() -> None:
     def generator(values: Any) -> Any:
         return any(each for each in values)
 
-    module = ModuleText(Layout(False, (), ()))
+    module = ModuleText(Layout(False, 24, (), ()))
     with pytest.raises(Untranslatable, match="generator"):
         Translation("hot0", generator, module, {}).text()  # type: ignore[arg-type]
 

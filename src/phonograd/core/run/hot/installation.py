@@ -63,9 +63,9 @@ def _call_function() -> str:
 
 def _rows_are_as_expected() -> bool:
     values = [object(), object()]
-    row = tuple(values)
-    words = (ctypes.c_size_t * 5).from_address(id(row))
-    if words[1] != id(tuple) or words[2] != 2 or list(words[3:]) != [id(value) for value in values]:
+    row, first = tuple(values), tuple.__basicsize__ // 8
+    words = (ctypes.c_size_t * (first + 2)).from_address(id(row))
+    if words[1] != id(tuple) or words[2] != 2 or list(words[first:]) != [id(value) for value in values]:
         return False
     words = (ctypes.c_size_t * 4).from_address(id(values))
     items = (ctypes.c_size_t * 2).from_address(words[3])
@@ -108,7 +108,7 @@ def _layout(classes: Sequence[type[Any]]) -> Layout:
         for class_ in sorted(classes, key=_place)
         if issubclass(class_, dict) and class_.get is dict.get and class_.__getitem__ is dict.__getitem__
     ]
-    return Layout(sys.version_info < (3, 12), tuple(tables), tuple(slots))
+    return Layout(sys.version_info < (3, 12), tuple.__basicsize__, tuple(tables), tuple(slots))
 
 
 def _place(class_: type[Any]) -> str:

@@ -71,6 +71,8 @@ class Layout(NamedTuple):
 
     #: whether counts of references are plain numbers in the first word, which the code changes itself
     plain_counts: bool
+    #: where tuples keep their items; lists keep the address of theirs in the fourth word
+    tuple_items: int
     #: classes of dictionaries that read items as dictionaries do
     tables: tuple[str, ...]
     #: (class as the loader finds it, attribute, offset) for each slot
@@ -140,7 +142,7 @@ def helpers(module: ModuleText) -> None:
     """Add the functions that all translated functions share."""
     module.add(_fill(module, _is_table(module.layout.tables)))
     for text in HELPERS:
-        module.add(_fill(module, text))
+        module.add(_fill(module, text.replace("TUPLE_ITEMS", str(module.layout.tuple_items))))
     module.add(_fill(module, _PLAIN_COUNTS if module.layout.plain_counts else _COUNTS))
 
 
@@ -215,10 +217,11 @@ define internal ptr @item(ptr %row, i64 %index) nounwind {
   %kind = getelementptr i8, ptr %row, i64 8
   %type = load ptr, ptr %kind, align 8
   %is_tuple = icmp eq ptr %type, {builtins:tuple}
-  %inside = getelementptr i8, ptr %row, i64 24
+  %inside = getelementptr i8, ptr %row, i64 TUPLE_ITEMS
   br i1 %is_tuple, label %here, label %there
 there:
-  %items = load ptr, ptr %inside, align 8
+  %address = getelementptr i8, ptr %row, i64 24
+  %items = load ptr, ptr %address, align 8
   br label %here
 here:
   %first = phi ptr [ %inside, %0 ], [ %items, %there ]

@@ -444,7 +444,8 @@ class Expressions(FunctionBuilder):
         row = self._object_of(maker, str(len(parts)))
         for number, value in enumerate(values):
             owned = self._own(value)
-            items = self.assign(f"getelementptr i8, ptr {row.text}, i64 24")
+            offset = 24 if maker == "PyList_New" else self._module.layout.tuple_items
+            items = self.assign(f"getelementptr i8, ptr {row.text}, i64 {offset}")
             if maker == "PyList_New":
                 items = self.assign(f"load ptr, ptr {items}, align 8")
             place = self.assign(f"getelementptr ptr, ptr {items}, i64 {number}")
