@@ -24,10 +24,10 @@ def test_shapes_pass_exactly_if_they_have_the_pattern(attributes: Any, ranks: tu
     every = list(itertools.product(*[itertools.product(EXTENTS, repeat=rank) for rank in ranks]))
     keys = {}
     for shapes in every:
-        pattern = pattern_of_shapes([(0, shape) for shape in shapes], attributes)
+        pattern = pattern_of_shapes([(0, shape) for shape in shapes], attributes, ())
         keys[shapes] = None if pattern is None else pattern.key
     for shapes in every[:: max(1, len(every) // 40)]:
-        pattern = pattern_of_shapes([(0, shape) for shape in shapes], attributes)
+        pattern = pattern_of_shapes([(0, shape) for shape in shapes], attributes, ())
         if pattern is not None:
             known = Guards[str]()
             known.learn(shapes, attributes, pattern, Condition(Questions(0)), "found")
@@ -36,7 +36,7 @@ def test_shapes_pass_exactly_if_they_have_the_pattern(attributes: Any, ranks: tu
 
 
 def test_other_ranks_do_not_pass() -> None:
-    pattern = pattern_of_shapes([(0, (5, 3))], ())
+    pattern = pattern_of_shapes([(0, (5, 3))], (), ())
     assert pattern is not None
     known = Guards[str]()
     known.learn([(5, 3)], (), pattern, Condition(Questions(0)), "found")
@@ -48,7 +48,7 @@ def test_other_ranks_do_not_pass() -> None:
 def test_conditions_are_asked() -> None:
     questions = Questions(100)
     questions.answers["s[0][0] % 2 == 0"] = True
-    pattern = pattern_of_shapes([(0, (4,))], ())
+    pattern = pattern_of_shapes([(0, (4,))], (), ())
     assert pattern is not None
     known = Guards[str]()
     known.learn([(4,)], (), pattern, Condition(questions), "even")
@@ -69,7 +69,7 @@ def test_guards_are_bounded_and_found_by_kind(monkeypatch: pytest.MonkeyPatch) -
     for number in range(10):
         guards_for(known, number, (one,))
         assert 0 < len(known) <= 3
-    pattern = pattern_of_shapes([(0, (3, 4))], ())
+    pattern = pattern_of_shapes([(0, (3, 4))], (), ())
     assert pattern is not None
     for _ in range(10):
         first.learn([(3, 4)], (), pattern, Condition(Questions(0)), "found")

@@ -66,6 +66,7 @@ def test_an_empty_maximum_is_the_smallest_number() -> None:
     assert found.tolist() == [[-np.inf, -np.inf]]
 
 
+@pytest.mark.usefixtures("python_functions")
 def test_new_shapes_make_no_functions() -> None:
     total = _folds("_sum_to")
     total.function(((1, 1),))(_array((3, 4)))
@@ -79,6 +80,7 @@ def test_new_shapes_make_no_functions() -> None:
             total.function(((1, 1),))(np.ones((29, 6), np.float32))
 
 
+@pytest.mark.usefixtures("python_functions")
 def test_shapes_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(eager_folds, "MOST_SHAPES", 5)
     monkeypatch.setattr(eager_launch, "MOST_SIZES", 5)

@@ -331,13 +331,11 @@ _R = TypeVar("_R")
 class Samples(Generic[_R]):
     """What a rule does for three combinations of extents that lead it the same way."""
 
-    # before Python 3.11, no named tuple is generic
     __slots__ = ("arguments", "condition", "results")
 
     def __init__(self, results: list[_R], arguments: list[Arguments], condition: Condition) -> None:
-        self.results, self.arguments = results, arguments
-        #: whether shapes of arguments lead the rule that way
-        self.condition = condition
+        #: the condition tells whether shapes of arguments lead the rule that way
+        self.results, self.arguments, self.condition = results, arguments, condition
 
 
 def samples_of(

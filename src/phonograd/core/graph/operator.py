@@ -70,7 +70,6 @@ from ..base.signals import Signal
 from .interface import Interface, Onnx, Quantizes
 from .node import (
     Node,
-    Recipe,
     Shape,
     TensorType,
     creation_facts,
@@ -390,8 +389,7 @@ class Operator:
             made = Node(self, sources, attributes, spec[0], spec[1])
         statistics.nodes += 1
         if sources is inputs:
-            types = types_of(self.is_view, inputs, attributes)
-            recipe = self.recipes.remember_types(types, Recipe(attributes, type_of(made)))
+            recipe = self.recipes.remember_types(types_of(self.is_view, inputs, attributes), attributes, type_of(made))
             made.recipe = None if self.is_view or are_repeated(inputs) else recipe
         return made if made.outputs is None else items_of(made)
 
@@ -412,7 +410,7 @@ class Operator:
         if known is None:
             given = tuple([None if node.operator is _ABSENT else node for node in inputs])
             spec = self._infer(given, attributes)
-            known = self.recipes.remember_types(types, Recipe(attributes, inferred_type(self, inputs, spec)))
+            known = self.recipes.remember_types(types, attributes, inferred_type(self, inputs, spec))
         return known.type
 
     def _infer(self, inputs: tuple[Node | None, ...], attributes: tuple[Any, ...]) -> Any:

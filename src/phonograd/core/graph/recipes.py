@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..base.hot import hot, slotted
-from .node import Node, Recipe, type_of
+from .node import Node, Recipe, TensorType, type_of
 from .templates import Places
 
 __all__ = ["Recipes", "are_repeated", "types_of"]
@@ -46,11 +46,11 @@ class Recipes:
             self.known.clear()
         self.known[kind] = recipe
 
-    def remember_types(self, types: tuple[Any, ...], recipe: Recipe) -> Recipe:
-        """Remember the recipe of nodes with certain types of inputs, and return it."""
+    def remember_types(self, types: tuple[Any, ...], attributes: tuple[Any, ...], type_: TensorType) -> Recipe:
+        """Return a new recipe for nodes with certain types of inputs, and remember it."""
         if len(self.by_type) >= MOST_KINDS:
             self.by_type.clear()
-        self.by_type[types] = recipe
+        recipe = self.by_type[types] = Recipe(attributes, type_)
         return recipe
 
     def is_new(self, kind: tuple[Any, ...]) -> bool:
