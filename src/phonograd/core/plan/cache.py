@@ -57,7 +57,7 @@ REPEATED: Signal[[]] = Signal()
 PREPARING: Signal[[]] = Signal()
 #: plans that count as many
 _SOME_PLANS = 16
-#: the same for plans of large graphs: machine code makes a node 7 us sooner, and is loaded in 12 ms
+#: the same for plans of large graphs (an estimate): loading takes as long as some thousand nodes take in Python
 _LARGE_PLANS, _SOME_NODES = 4, 2000
 #: elements up to which a new graph is not planned at once if the planner and the compiler would have to be imported
 #: for that: moving this many through memory takes half as long

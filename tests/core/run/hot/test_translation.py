@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from phonograd.core.backward import eager, machine_code
-from phonograd.core.base import hot
+from phonograd.core.base import hot, settings
 from phonograd.core.run.hot import installation
 from phonograd.core.run.hot.interface import Layout, ModuleText
 from phonograd.core.run.hot.statements import Translation
@@ -23,7 +23,10 @@ from phonograd.core.run.hot.translation import Untranslatable
 
 from . import samples
 
-pytestmark = pytest.mark.skipif(not installation.are_possible(), reason="this interpreter runs hot functions as Python")
+pytestmark = pytest.mark.skipif(
+    settings.current().executor == "reference" or not installation.are_possible(),
+    reason="this interpreter runs hot functions as Python",
+)
 
 Arguments = Callable[[], tuple[Any, ...]]
 

@@ -3,7 +3,7 @@
 Takes functions and classes from :mod:`phonograd.core.base.hot`, the text from :mod:`.statements`. The module is
 compiled once for each interpreter version and kept on disk, or comes with the package. Functions are replaced in all
 modules of the engine that refer to them, and methods in their classes. Nothing is replaced without the GIL, on other
-interpreters, without source files, or with ``PHONOGRAD_NATIVE_CALLS=0``.
+interpreters, without llvmlite, or with ``PHONOGRAD_NATIVE_CALLS=0``.
 """
 
 from __future__ import annotations
@@ -43,6 +43,8 @@ def are_possible() -> bool:
         and HAS_GIL
         and not hasattr(sys, "gettotalrefcount")
         and settings.current().native_calls
+        and settings.active.executor != "reference"
+        and kernel_cache.available()
         and assumption_holds(
             "the C interface of Python has the functions that hot functions need",
             _CONSEQUENCE,
