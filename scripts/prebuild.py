@@ -39,7 +39,7 @@ from phonograd.core.run import kernel_cache, objects, prebuilt
 from phonograd.core.run.compiler import Description
 from phonograd.core.run.cpu_levels import FEATURES
 from phonograd.core.run.disk_cache import Sources, describe, source_digests
-from phonograd.core.run.hot.installation import HotFunctions
+from phonograd.core.run.hot.installation import HotFunctions, module_text
 from phonograd.core.run.program import RecipeProgram
 from phonograd.core.run.reference import resolve
 
@@ -226,6 +226,8 @@ class _Text:
         self._text = text
         #: the text that stands for it
         self.description = description
+        #: whether it consists of translated functions
+        self.is_hot = description.startswith(f"{module_text.__module__}.{module_text.__qualname__}")
 
     def write(self, name: str) -> str:
         """Return the text; its functions have names of their own."""
@@ -303,10 +305,15 @@ def compile_for(level: str, wanted: Iterable[Written]) -> dict[bytes, bytes]:
         key = prebuilt.text_digest(text)
         if key in codes:
             continue
-        if key in before:
+        is_hot = isinstance(structure, _Text) and structure.is_hot
+        if key in before and not is_hot:
             codes[key] = before[key]
             continue
         with binding.parse_assembly(text, binding.create_context()) as module:
+            if is_hot:
+                # translated functions keep variables in memory and call helpers; kernels need no passes
+                builder = binding.create_pass_builder(machine, binding.create_pipeline_tuning_options(speed_level=2))
+                builder.getModulePassManager().run(module, builder)
             codes[key] = machine.emit_object(module)
     return codes
 
