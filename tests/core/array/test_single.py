@@ -1,5 +1,8 @@
 """Single calls: calls whose results are read at once run their plan without a graph."""
 
+import sys
+import threading
+
 import numpy as np
 import pytest
 
@@ -293,3 +296,34 @@ def test_observers_see_nodes():
         assert not is_pending(nd.tanh(a))
     with autograd.detect_anomaly() if hasattr(autograd, "detect_anomaly") else mx.debug.detect_anomaly():
         assert is_pending(nd.tanh(a))
+
+
+def test_threads_add_and_drop_kinds():
+    one, two = matrices()
+    learned(lambda: nd.linalg_gemm2(one, two), GEMM)
+    ((key, kind),) = single._kinds[GEMM].items()
+    errors = []
+
+    def work(number):
+        own = (*key, number)
+        try:
+            for _ in range(2000):
+                single._add(GEMM, own, kind)
+                single._drop(kind)
+        except Exception as error:
+            errors.append(error)
+            raise
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(interval)
+    assert not errors
+    assert GEMM not in single._kinds
+    assert not GEMM.at_once

@@ -183,7 +183,7 @@ KERNELS = {
         {"lists and tuples keep their length": HOT},
     ),
     "descriptors": (
-        "from phonograd.core.run.hot import installation; installation._slot_offset = lambda class_, name: 8",
+        "from phonograd.core.run import native_function; native_function.slot_offset = lambda class_, name: 8",
         {"descriptors of slots": HOT},
     ),
     "place of counts": (

@@ -23,6 +23,7 @@ MODULES = (
     "phonograd.core.run.kernel_cache",
     "phonograd.core.plan.planner_process",
     "phonograd.core.trace.trace",
+    "phonograd.core.array.single",
 )
 
 

@@ -10,11 +10,12 @@ its trace is still one of a single call. See docs/decisions/0044.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-from ..base import processor, settings
+from ..base import fork, processor, settings
 from ..base.devices import CPU
 from ..base.outside import is_from_outside
 from ..base.settings import CHANGED, active
@@ -110,16 +111,25 @@ _kinds: dict[Operator, dict[Any, _Kind]] = {}
 #: the kinds that machine code finds: by operator, parameters, shapes and dtypes of arrays; those of methods of binary
 #: operators once more, without parameters
 SINGLES: dict[Any, Call] = {}
+#: held while kinds are added and removed: threads call, and helpers learn
+_lock = threading.RLock()
+fork.register(
+    "single calls",
+    before=lambda: fork.hold(_lock),
+    after_in_parent=lambda: fork.let_go(_lock),
+    after_in_child=lambda: fork.let_go(_lock),
+)
 
 
 def forget() -> None:
     """Forget all kinds: nodes were dropped, or settings that plans depend on have changed."""
-    for declared, kinds in _kinds.copy().items():
-        declared.at_once.clear()
-        for kind in list(kinds.values()):
-            kind.plan.single, kind.plan.single_runs = None, 0
-    _kinds.clear()
-    SINGLES.clear()
+    with _lock:
+        for declared, kinds in _kinds.items():
+            declared.at_once.clear()
+            for kind in kinds.values():
+                kind.plan.single, kind.plan.single_runs = None, 0
+        _kinds.clear()
+        SINGLES.clear()
 
 
 FORGOTTEN.connect(forget)
@@ -202,16 +212,13 @@ def _kind_of(declared: Operator, call: tuple[Any, ...], outputs: tuple[Node, ...
 
 
 def _add(declared: Operator, key: tuple[Any, ...], kind: _Kind) -> None:
-    kinds = _kinds.get(declared)
-    if kinds is None:
-        kinds = _kinds[declared] = {}
-    if len(kinds) >= MOST_KINDS:
-        _remove(declared, list(kinds))
-        kinds = _kinds[declared] = {}
-    kinds[key] = kind
-    SINGLES[key] = SINGLES[_without_parameters(key)] = Call.of_direct(partial(_run, kind))
-    if not declared.at_once:
-        declared.at_once.append(True)
+    with _lock:
+        if len(_kinds.get(declared, ())) >= MOST_KINDS:
+            _remove(declared, list(_kinds[declared]))
+        _kinds.setdefault(declared, {})[key] = kind
+        SINGLES[key] = SINGLES[_without_parameters(key)] = Call.of_direct(partial(_run, kind))
+        if not declared.at_once:
+            declared.at_once.append(True)
 
 
 def _without_parameters(key: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -220,7 +227,7 @@ def _without_parameters(key: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def _remove(declared: Operator, keys: list[Any]) -> None:
-    """Forget kinds of an operator."""
+    """Forget kinds of an operator; the caller holds the lock."""
     kinds = _kinds[declared]
     for key in keys:
         del kinds[key]
@@ -233,11 +240,12 @@ def _remove(declared: Operator, keys: list[Any]) -> None:
 
 def _drop(kind: _Kind) -> None:
     """Forget a kind of calls that are not alone any more."""
-    kind.plan.single, kind.plan.single_runs = None, 0
-    for declared, kinds in list(_kinds.items()):
-        keys = [key for key, each in kinds.items() if each is kind]
-        if keys:
-            _remove(declared, keys)
+    with _lock:
+        kind.plan.single, kind.plan.single_runs = None, 0
+        for declared, kinds in list(_kinds.items()):
+            keys = [key for key, each in kinds.items() if each is kind]
+            if keys:
+                _remove(declared, keys)
 
 
 def _run(kind: _Kind, *arrays: Array) -> Any:

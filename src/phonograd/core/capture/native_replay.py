@@ -35,6 +35,7 @@ from ..lower.ir.function_builder import Index, Value
 from ..plan import promotion
 from ..run import driver, kernel_cache, launcher, memory_pool, packed_operands, pointers, thread_pool
 from ..run.launcher import ARENA, TableCode
+from ..run.native_function import slot_offset
 from ..run.object_layout import CONTIGUOUS, DATA, FLAGS, ITEMS, PythonFunction, empty, object_address
 from ..run.program import OnlyRow, RecipeProgram
 
@@ -86,29 +87,19 @@ class Source(NamedTuple):
 
 
 def _offsets() -> tuple[tuple[str, int], ...]:
-    """Return the offsets of attributes in objects, looked at in examples."""
-    array, target, extras = DENSE[0](), np.empty(1), ArrayExtras()
-    found = {name: native_call.slot_offset(array, f"_{name}") for name in ("trace", "node", "buffer", "extras")}
-    found["variable"] = native_call.slot_offset(extras, "variable")
+    """Return the offsets of attributes in objects."""
+    target = np.empty(1)
+    found = {name: slot_offset(DENSE[0], f"_{name}") for name in ("trace", "node", "buffer", "extras")}
+    found["variable"] = slot_offset(ArrayExtras, "variable")
     reference = packed_operands.reference_to(target)
     places = [8 * k for k, word in enumerate(pointers.words_at(id(reference), 4)) if word == id(target)]
     if len(places) != 1:
         raise RuntimeError("the object that a weak reference refers to cannot be found")
     found["referent"] = places[0]
-    operands = packed_operands.PackedOperands(_NoProgram(), ())
-    found |= {name: native_call.slot_offset(operands, name) for name in ("entries", "program")}
-    found["form"] = native_call.slot_offset(packed_operands.PackedForm(None), "array")
-    program = RecipeProgram()
-    program.packed = None
-    found["packed"] = native_call.slot_offset(program, "packed")
+    found |= {name: slot_offset(packed_operands.PackedOperands, name) for name in ("entries", "program")}
+    found["form"] = slot_offset(packed_operands.PackedForm, "array")
+    found["packed"] = slot_offset(RecipeProgram, "packed")
     return tuple((found | (native_call.memory_offsets() or {})).items())
-
-
-class _NoProgram:
-    """Stands for a program in an example."""
-
-    def run(self, inputs: list[Any]) -> list[Array]:
-        raise NotImplementedError
 
 
 class _Text(TableCode):

@@ -15,12 +15,21 @@ from __future__ import annotations
 import ctypes
 import functools
 from collections.abc import Callable
-from types import MethodType
+from types import MemberDescriptorType, MethodType
 from typing import Any
 
 from ..base.assumptions import assumption_holds
 
-__all__ = ["ENTRY_OFFSET", "FUNCTION_API", "has_declared_layout", "make_function", "vectorcall_offset"]
+__all__ = [
+    "ENTRY_OFFSET",
+    "FUNCTION_API",
+    "has_declared_layout",
+    "is_slot",
+    "make_function",
+    "slot_offset",
+    "slots_are_found",
+    "vectorcall_offset",
+]
 
 #: functions of Python's C interface that make the type
 FUNCTION_API = ("PyType_FromSpecWithBases", "PyVectorcall_Call", "PyObject_GenericGetDict", "PyObject_GenericSetDict")
@@ -130,6 +139,45 @@ _KEPT: list[Any] = []
 
 def _address(name: str) -> int:
     return ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value or 0
+
+
+class _Example:
+    __slots__ = ("first", "second")
+    first: object
+    second: object
+
+
+def slots_are_found(consequence: str) -> bool:
+    """Return whether :func:`slot_offset` tells where objects keep their attributes; warn once if not."""
+
+    def test() -> bool:
+        example = _Example()
+        example.first, example.second = object(), object()
+        words = [
+            ctypes.c_size_t.from_address(id(example) + slot_offset(_Example, name)).value
+            for name in ("first", "second")
+        ]
+        return words == [id(example.first), id(example.second)]
+
+    return assumption_holds("descriptors of slots tell their offset", consequence, test)
+
+
+def is_slot(class_: type[Any], name: str) -> bool:
+    """Return whether objects of a class keep an attribute in a slot."""
+    return type(_stored(class_, name)) is MemberDescriptorType
+
+
+def slot_offset(class_: type[Any], name: str) -> int:
+    """Return where objects of a class keep an attribute: the fifth word of its descriptor refers to a PyMemberDef."""
+    if not is_slot(class_, name):
+        raise RuntimeError(f"{class_.__name__} does not keep {name} in a slot")
+    member = ctypes.c_size_t.from_address(id(_stored(class_, name)) + object.__basicsize__ + 24).value
+    return ctypes.c_ssize_t.from_address(member + _Member.offset.offset).value
+
+
+def _stored(class_: type[Any], name: str) -> Any:
+    """Return an attribute of a class as it is stored there, or in a base."""
+    return next((base.__dict__[name] for base in class_.__mro__ if name in base.__dict__), None)
 
 
 def vectorcall_offset(kind: type[Any]) -> int:

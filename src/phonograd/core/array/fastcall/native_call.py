@@ -47,7 +47,15 @@ from ...observe.anomaly import Detection, detection
 from ...ops.math.structural import LATEST, REPEAT_CALL, VARIABLE, variable
 from ...plan.cache import EVALUATED, PLANNED
 from ...run import kernel_cache
-from ...run.native_function import ENTRY_OFFSET, FUNCTION_API, has_declared_layout, make_function, vectorcall_offset
+from ...run.native_function import (
+    ENTRY_OFFSET,
+    FUNCTION_API,
+    has_declared_layout,
+    make_function,
+    slot_offset,
+    slots_are_found,
+    vectorcall_offset,
+)
 from ...trace.flags import FLAGS
 from ...trace.owner import HANDOVER
 from ...trace.trace import NUMBERS, ZERO, ImmediateTrace, Trace, number_memory
@@ -65,7 +73,6 @@ __all__ = [
     "objects_are_as_expected",
     "possible",
     "replays_are_possible",
-    "slot_offset",
     "thread_number",
 ]
 
@@ -109,13 +116,14 @@ def possible() -> bool:
     )
 
 
-def objects_are_as_expected(array: Any, node: Node) -> bool:
-    """Return whether objects have the layout that the code needs, looked at in some examples; warn once if not."""
+def objects_are_as_expected(array_class: type[Any]) -> bool:
+    """Return whether objects have the layout that the code needs; warn once if not."""
     return (
-        assumption_holds(
+        slots_are_found(_CONSEQUENCE)
+        and assumption_holds(
             "objects keep their type in the second word, and each attribute of theirs in a slot of its own",
             _CONSEQUENCE,
-            lambda: _offsets(array, node, settings.active),
+            lambda: _offsets(array_class),
         )
         and assumption_holds(
             "types say where their objects keep the function for vectorcalls, in the sixth word behind their heads",
@@ -137,57 +145,40 @@ def counts_are_found(test: Callable[[], bool]) -> bool:
 
 def replays_are_possible(test: Callable[[], object]) -> bool:
     """Return whether a test finds all attributes that repeated calls of networks need; warn once if not."""
-    return possible() and assumption_holds(
-        "arrays, programs and weak references keep each attribute in a slot of its own",
-        "Python repeats calls of small networks, which takes some microseconds longer",
-        test,
+    return (
+        possible()
+        and slots_are_found(_CONSEQUENCE)
+        and assumption_holds(
+            "arrays, programs and weak references keep each attribute in a slot of its own",
+            "Python repeats calls of small networks, which takes some microseconds longer",
+            test,
+        )
     )
 
 
 # -- offsets of attributes
 
 
-def slot_offset(instance: Any, name: str) -> int:
-    """Return the distance of a slot from the beginning of an object: store an object there and look for its address."""
-    value = object()
-    before = getattr(instance, name)
-    setattr(instance, name, value)
-    size = type(instance).__basicsize__
-    words = (ctypes.c_size_t * (size // 8)).from_address(id(instance))
-    places = [8 * k for k, word in enumerate(words) if word == id(value)]
-    setattr(instance, name, before)
-    if len(places) != 1:
-        raise RuntimeError(f"the slot {name} of {type(instance).__name__} cannot be found")
-    return places[0]
-
-
-def _offsets(array: Any, node: Node, active: Any) -> dict[str, int]:
-    trace = Trace()
-    found = {name: slot_offset(array, f"_{name}") for name in ("trace", "node", "buffer", "extras")}
-    found |= {name: slot_offset(node, name) for name in ("marked", "kind", "detached", "shape", "dtype", "context")}
-    found |= {name: slot_offset(node, name) for name in ("operator", "attributes")}
+def _offsets(array_class: type[Any]) -> dict[str, int]:
+    found = {name: slot_offset(array_class, f"_{name}") for name in ("trace", "node", "buffer", "extras")}
+    names: tuple[str, ...] = ("marked", "kind", "detached", "shape", "dtype", "context", "operator", "attributes")
+    found |= {name: slot_offset(Node, name) for name in names}
     names = ("thread", "scalars", "made", "handles", "prune_at", "bound", "leaves", "slots", "targets", "repeats")
-    found |= {name: slot_offset(trace, name) for name in names}
-    extras = ArrayExtras()
-    found |= {name: slot_offset(extras, name) for name in ("variable", "root", "views", "readonly")}
-    found["place"] = slot_offset(extras, "context")
-    found["attentive"] = slot_offset(active, "attentive")
-    found |= _immediate_offsets()
-    found["type"] = _type_offset(array)
+    found |= {name: slot_offset(Trace, name) for name in names}
+    found |= {name: slot_offset(ArrayExtras, name) for name in ("variable", "root", "views", "readonly")}
+    found["place"] = slot_offset(ArrayExtras, "context")
+    found["attentive"] = slot_offset(type(settings.active), "attentive")
+    # for immediate calls
+    found |= {name: slot_offset(immediate.Call, name) for name in ("number", "direct")}
+    found["sequence"] = slot_offset(ImmediateTrace, "sequence")
+    found["immediate"] = slot_offset(type(settings.active), "immediate")
+    found["on"] = slot_offset(Detection, "on")
+    found["listeners"] = slot_offset(Signal, "listeners")
+    found["type"] = _type_offset()
     found["item"] = tuple.__basicsize__
     found["vectorcall"] = vectorcall_offset(FunctionType)
     found["entry"] = ENTRY_OFFSET
     return found | (memory_offsets() or {})
-
-
-def _immediate_offsets() -> dict[str, int]:
-    """Return the offsets of attributes that immediate calls read."""
-    found = {name: slot_offset(immediate.Call([], None, 0, False), name) for name in ("number", "direct")}
-    found["sequence"] = slot_offset(ImmediateTrace(), "sequence")
-    found["immediate"] = slot_offset(type(settings.active)(), "immediate")
-    found["on"] = slot_offset(Detection(), "on")
-    found["listeners"] = slot_offset(Signal(), "listeners")
-    return found
 
 
 def _vectorcalls_are_found() -> bool:
@@ -218,9 +209,9 @@ def memory_offsets() -> dict[str, int] | None:
     }
 
 
-def _type_offset(instance: Any) -> int:
-    words = (ctypes.c_size_t * 2).from_address(id(instance))
-    if words[1] != id(type(instance)):
+def _type_offset() -> int:
+    words = (ctypes.c_size_t * 2).from_address(id(ZERO))
+    if words[1] != id(type(ZERO)):
         raise RuntimeError("the type of an object is not where it is expected")
     return 8
 
@@ -232,7 +223,7 @@ def _text(offsets: tuple[tuple[str, int], ...], methods: int, changing: tuple[in
 class Calls:
     """The compiled code, and the functions and methods made with it."""
 
-    def __init__(self, array_class: type[Any], array: Any, node: Node, methods: list[BinaryCall]) -> None:
+    def __init__(self, array_class: type[Any], methods: list[BinaryCall]) -> None:
         active = settings.active
         changing = [number for number, method in enumerate(methods) if method.in_place]
         #: numbers of entries for the methods of another class of arrays: of new results, and in place
@@ -241,7 +232,7 @@ class Calls:
             True: list(range(len(methods) + _SPARE, len(methods) + _SPARE + _SPARE_IN_PLACE)),
         }
         entries = len(methods) + _SPARE + _SPARE_IN_PLACE
-        offsets = tuple(_offsets(array, node, active).items())
+        offsets = tuple(_offsets(array_class).items())
         if settings.current().check_calls:
             offsets += (("checked", 1),)
         # compiling it in full takes 40 ms, and makes calls faster by less than a tenth

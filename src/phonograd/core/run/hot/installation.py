@@ -15,14 +15,14 @@ import importlib
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import FunctionType, MemberDescriptorType
+from types import FunctionType
 from typing import Any
 
 from ...base import settings
 from ...base.assumptions import HAS_GIL, assumption_holds
 from ...base.hot import HOT
 from .. import kernel_cache
-from ..native_function import FUNCTION_API, has_declared_layout, make_function
+from ..native_function import FUNCTION_API, has_declared_layout, is_slot, make_function, slot_offset, slots_are_found
 from .interface import API, CALL_FUNCTION, Layout, ModuleText, helpers
 
 __all__ = ["HotFunctions", "are_possible", "module_text"]
@@ -55,7 +55,7 @@ def are_possible() -> bool:
             _CONSEQUENCE,
             _rows_are_as_expected,
         )
-        and assumption_holds("descriptors of slots tell their offset", _CONSEQUENCE, _slots_are_found)
+        and slots_are_found(_CONSEQUENCE)
         and has_declared_layout(_CONSEQUENCE)
     )
 
@@ -77,33 +77,10 @@ def _rows_are_as_expected() -> bool:
     return words[1] == id(list) and words[2] == 2 and list(items) == [id(value) for value in values]
 
 
-class _Example:
-    __slots__ = ("first", "second")
-    first: object
-    second: object
-
-
-def _slots_are_found() -> bool:
-    example = _Example()
-    example.first, example.second = object(), object()
-    return all(
-        [
-            ctypes.c_size_t.from_address(id(example) + _slot_offset(_Example, name)).value == id(getattr(example, name))
-            for name in _Example.__slots__
-        ]
-    )
-
-
-def _slot_offset(class_: type[Any], name: str) -> int:
-    """Return the offset of a slot: PyMemberDescrObject has a PyMemberDef behind four words and the head."""
-    member = ctypes.c_size_t.from_address(id(_static(class_, name)) + object.__basicsize__ + 24).value
-    return ctypes.c_ssize_t.from_address(member + 16).value
-
-
 def _layout(classes: Sequence[type[Any]]) -> Layout:
     """Return the layout of objects in this interpreter, and that of some classes."""
     slots = [
-        (_place(class_), name, _slot_offset(class_, name))
+        (_place(class_), name, slot_offset(class_, name))
         for class_ in sorted(classes, key=_place)
         for name in _slots(class_)
     ]
@@ -124,12 +101,7 @@ def _slots(class_: type[Any]) -> list[str]:
     """Return the names of the attributes that objects of a class keep in slots, its bases' as well."""
     found = [base.__dict__.get("__slots__", ()) for base in class_.__mro__]
     names = [name for slots in found for name in ((slots,) if isinstance(slots, str) else slots)]
-    return [name for name in dict.fromkeys(names) if type(_static(class_, name)) is MemberDescriptorType]
-
-
-def _static(class_: type[Any], name: str) -> Any:
-    """Return an attribute of a class as it is stored there, or in a base."""
-    return next(base.__dict__[name] for base in class_.__mro__ if name in base.__dict__)
+    return [name for name in dict.fromkeys(names) if is_slot(class_, name)]
 
 
 def module_text(layout: Sequence[Any], functions: Sequence[tuple[str, str, str]], translator: str) -> str:
