@@ -39,7 +39,7 @@ from phonograd.core.run import kernel_cache, objects, prebuilt
 from phonograd.core.run.compiler import Description
 from phonograd.core.run.cpu_levels import FEATURES
 from phonograd.core.run.disk_cache import Sources, describe, source_digests
-from phonograd.core.run.hot.installation import HotFunctions, module_text
+from phonograd.core.run.hot.installation import module_text
 from phonograd.core.run.program import RecipeProgram
 from phonograd.core.run.reference import resolve
 
@@ -257,8 +257,6 @@ def modules() -> list[_Text]:
             # the collector replaces functions that hot ones call; functions of known nodes refer to hot ones
             code.uninstall()
             forget_nodes()
-            for is_whole in (False, True):
-                HotFunctions(*machine_code.parts_of(is_whole))
     return [_Text(text, description) for text, description in texts.items()]
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ..core.base.devices import Context, cpu, cpu_pinned, current_context, gpu
 from ..core.base.dtypes import CODES, public_type
 from ..core.base.modules import make_complete
-from ..core.plan.cache import PREPARING, REPEATED
+from ..core.plan.cache import PREPARING, REPEATED, STARTED, repeating
 from ..core.trace.trace import waitall
 from . import adamw, control, graphs, random, sparse
 from .array import NDArray
@@ -100,6 +100,17 @@ def _install_native_calls() -> None:
         )
 
 
+def _install_prebuilt() -> None:
+    """Install the machine code of calls and hot functions if nothing has to be compiled, which takes long."""
+    from ..core.backward import machine_code
+
+    with contextlib.suppress(Exception):
+        # an error is told by the installation, which tries again
+        if machine_code.is_prebuilt():
+            repeating(at_once=True)
+
+
+STARTED.connect(_install_prebuilt)
 PREPARING.connect(_prepare_native_calls)
 REPEATED.connect(_install_native_calls)
 

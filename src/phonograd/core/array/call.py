@@ -9,6 +9,7 @@ there. :mod:`.fastcall.native_code` does the look-up in machine code once that i
 from __future__ import annotations
 
 import functools
+import inspect
 import keyword
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -493,14 +494,31 @@ def remembers(declared: Operator) -> bool:
     return not declared.variadic and declared.required_inputs > 0 and _repeatable(declared)
 
 
-@functools.cache
+#: the public functions of operators that are Python functions
+_python_functions: dict[tuple[Operator, str], Any] = {}
+
+
 def python_function_of(declared: Operator, name: str) -> Callable[..., Any]:
     """Return the public function of an operator as a Python function, which :func:`forward` may change."""
-    return write_python_function(declared, name)
+    found = _python_functions.get((declared, name))
+    if found is None:
+        function: Any = write_python_function(declared, name)
+        function.__signature__, function.__doc__ = describe(declared)
+        found = _python_functions.setdefault((declared, name), function)
+    return found  # type: ignore[no-any-return]
 
 
-def forward(function: Any, target: Callable[..., Any]) -> None:
-    """Let a Python function of an operator call its machine code: a program may have kept a reference to it."""
+def describe(declared: Operator) -> tuple[inspect.Signature, str]:
+    """Return the signature and the docstring of the public function of an operator."""
+    signature = signature_of(declared)
+    return signature, document(declared, signature=signature)
+
+
+def forward(declared: Operator, name: str, target: Callable[..., Any]) -> None:
+    """Let the Python function of an operator, if there is one, call machine code: a program may have kept it."""
+    function = _python_functions.get((declared, name))
+    if function is None:
+        return
 
     def invoke_target(
         declared: Operator, inputs: tuple[Any, ...], given: tuple[Any, ...], out: Any, extra: dict[str, Any]
@@ -520,7 +538,7 @@ def forward(function: Any, target: Callable[..., Any]) -> None:
 
 
 def write_python_function(declared: Operator, name: str) -> Callable[..., Any]:
-    """Return a new Python function of an operator.
+    """Return a new Python function of an operator, without a docstring.
 
     Its attribute ``facts`` is the pair of the operator and the name. The text for ``nd.clip``::
 
@@ -560,7 +578,5 @@ def write_python_function(declared: Operator, name: str) -> Callable[..., Any]:
     exec(compile(source, f"<phonograd {name}>", "exec"), scope)
     function: Any = scope[safe]
     function.__module__ = "phonograd.ndarray"
-    function.__signature__ = signature = signature_of(declared)
-    function.__doc__ = document(declared, signature=signature)
     function.facts = declared, name
     return function  # type: ignore[no-any-return]

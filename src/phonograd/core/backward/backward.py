@@ -59,7 +59,6 @@ from ..trace.evaluation import KEEP, Options
 from ..trace.flags import FLAGS, RECORDING, TRAINING, flags_set_to
 from ..trace.tape import Origin, Target
 from ..trace.trace import LOCAL, Trace
-from . import machine_code
 from .rows import RowGradient, row_pieces, stands_alone, write_gradient
 from .variable import Variable
 
@@ -415,8 +414,6 @@ def _eager_passes() -> Any:
     def load() -> Any:
         with gc_paused():
             from . import eager
-
-        machine_code.complete()
         return eager
 
     return run_apart(load)

@@ -2,13 +2,12 @@
 
 Takes functions from :mod:`phonograd.core.base.hot`, which the modules of nodes, arrays, tier 0 and gradient rules have
 marked; :mod:`phonograd.core.run.hot` translates them. :mod:`phonograd.ndarray` installs them with the machine code of
-operator calls. Programs whose plans are on disk never import tier 0. So there are two modules of machine code: one
-without the functions of tier 0, and one with all functions, which takes its place. See docs/decisions/0053.
+operator calls: before the first graph is computed if the package brings that machine code along, else when a program
+is known to go on. See docs/decisions/0053.
 """
 
 from __future__ import annotations
 
-import sys
 import threading
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
@@ -19,16 +18,14 @@ from ..base.hot import HOT, SLOTTED
 if TYPE_CHECKING:
     from ..run.hot.installation import HotFunctions
 
-__all__ = ["complete", "install", "parts_of"]
+__all__ = ["functions_and_classes", "install", "is_prebuilt"]
 
-#: the module that imports all of tier 0, and how the names of its modules begin
-_LAST = "phonograd.core.backward.eager"
-_TIER_0 = (_LAST, "phonograd.core.plan.eager")
 #: how the names of modules begin that are imported with the package, or with tier 0
 _ALWAYS = ("phonograd.core.", "phonograd.ndarray.")
 
-#: the machine code that is installed, and whether it has all functions
-_installed: list[tuple[HotFunctions, bool]] = []
+#: the machine code, once somebody has asked for it, and whether it is installed
+_found: list[HotFunctions] = []
+_installed: list[HotFunctions] = []
 #: a helper and the program may come here at once
 _lock = threading.RLock()
 fork.register(
@@ -39,41 +36,41 @@ fork.register(
 )
 
 
+def is_prebuilt() -> bool:
+    """Return whether hot functions can be machine code, and the package brings it along."""
+    found = _functions()
+    return found is not None and found.is_prebuilt()
+
+
 def install() -> HotFunctions | None:
     """Replace hot functions by machine code, and return it; None if this interpreter does not allow it.
 
     A helper may do this at any time: both forms of a function do the same.
     """
+    with _lock:
+        found = _functions()
+        if found is not None and not _installed:
+            found.install()
+            _installed.append(found)
+        return found
+
+
+def _functions() -> HotFunctions | None:
     from ..run.hot.installation import HotFunctions, are_possible
 
     with _lock:
-        is_whole = _LAST in sys.modules
-        if is_whole:
-            # another thread may be importing it; calls without a graph import the second module at first use. The text
-            # is always that of the same functions
-            from ..plan import eager_call
-            from . import eager
-
-            assert eager
-            assert eager_call
-        if not (_installed and _installed[0][1] >= is_whole) and are_possible():
-            functions = HotFunctions(*parts_of(is_whole))
-            if _installed:
-                _installed[0][0].uninstall()
-            functions.install()
-            _installed[:] = [(functions, is_whole)]
-        return _installed[0][0] if _installed else None
+        if not _found and are_possible():
+            _found.append(HotFunctions(*functions_and_classes()))
+        return _found[0] if _found else None
 
 
-def parts_of(is_whole: bool) -> tuple[list[FunctionType], list[type[Any]]]:
-    """Return all hot functions and classes with slots, or those outside of tier 0."""
-    functions = [each for each in HOT if is_whole or not each.__module__.startswith(_TIER_0)]
+def functions_and_classes() -> tuple[list[FunctionType], list[type[Any]]]:
+    """Return all hot functions and the classes whose slots they read."""
+    # they mark functions of tier 0, and are imported late
+    from ..plan import eager_call
+    from . import eager
+
+    assert eager
+    assert eager_call
     # the arrays of mx.np are imported late or never: their attributes are read by Python's rules
-    classes = [each for each in SLOTTED if each.__module__.startswith(_ALWAYS)]
-    return functions, [each for each in classes if is_whole or not each.__module__.startswith(_TIER_0)]
-
-
-def complete() -> None:
-    """Install the functions of tier 0, which has been imported, if other hot functions are installed."""
-    if _installed:
-        install()
+    return [*HOT], [each for each in SLOTTED if each.__module__.startswith(_ALWAYS)]

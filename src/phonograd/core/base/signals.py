@@ -13,6 +13,7 @@ signal                  emitted                               connected by
 ``cache.PLANNED``       after a plan was made                 ``explain``
 ``cache.EVALUATED``     before an evaluation runs             ``explain``
 ``any_extents.SIZED``   after a plan for any extents is used  tests, which compare it with a plan for these extents
+``cache.STARTED``       once, before tier 0 computes a graph  ``ndarray``, which loads machine code that is at hand
 ``cache.PREPARING``     once, by a helper, before REPEATED    ``ndarray``, which loads that machine code
 ``cache.REPEATED``      once, when a plan is used again       ``ndarray``, whose calls become machine code
 ======================  ====================================  ======================================================

@@ -31,6 +31,7 @@ __all__ = [
     "PREPARING",
     "REPEATED",
     "SINGLE_RUNS",
+    "STARTED",
     "CacheNode",
     "CachedPlan",
     "choose_program",
@@ -55,6 +56,8 @@ EVALUATED: Signal[[str, Sequence[Node], str]] = Signal()
 REPEATED: Signal[[]] = Signal()
 #: emitted once before that, by a helper while the program goes on
 PREPARING: Signal[[]] = Signal()
+#: emitted once, before the first graph is computed operator by operator
+STARTED: Signal[[]] = Signal()
 #: plans that count as many
 _SOME_PLANS = 16
 #: the same for plans of large graphs (an estimate): loading takes as long as some thousand nodes take in Python
@@ -317,6 +320,8 @@ def _find_eager() -> tuple[Callable[..., Program], Callable[[], bool]] | None:
     if not kernel_cache.available() or not ufuncs.are_supported():
         return None
     found = _eager["made"] = eager_program, kernel_cache.available
+    with gc_paused():
+        STARTED.emit_once()
     return found
 
 

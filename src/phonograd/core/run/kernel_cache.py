@@ -471,6 +471,11 @@ def compile_module(
     return run_apart(lambda: _cache().compile(write, arguments, name, quick, described))
 
 
+def has_prebuilt_module(write: Callable[..., str], arguments: tuple[Any, ...]) -> bool:
+    """Return whether the package brings along the code of a module, by what ``write`` is given."""
+    return run_apart(lambda: _cache().objects.described_module(write, arguments) is not None)
+
+
 def finish_keeping() -> None:
     """Wait until the code of all kernels is on disk that is to be stored there."""
     if _kernels is not None:

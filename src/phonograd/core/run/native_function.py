@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import inspect
 from collections.abc import Callable
 from types import MemberDescriptorType, MethodType
 from typing import Any
@@ -40,6 +41,8 @@ ENTRY_OFFSET = _CODE_OFFSET + 8
 _DICTIONARY_OFFSET = ENTRY_OFFSET + 8
 _WEAK_OFFSET = _DICTIONARY_OFFSET + 8
 _SIZE = _WEAK_OFFSET + 8
+
+_COPIED = ("__module__", "__name__", "__qualname__")
 
 # numbers of Python's stable binary interface
 _PY_TP_CALL, _PY_TP_MEMBERS, _PY_TP_GETSET = 50, 72, 73
@@ -89,12 +92,30 @@ class _Specification(ctypes.Structure):
     )
 
 
+class _Description:
+    """The signature or the docstring of a function, which is written when somebody asks for it."""
+
+    def __init__(self, place: int) -> None:
+        self._place = place
+
+    def __get__(self, instance: Any, owner: type[Any] | None = None) -> Any:
+        if instance is None:
+            return (None, "A function of the library that is machine code.")[self._place]
+        describe = instance.__dict__.get("_describe")
+        if describe is None:
+            return (None, instance.__wrapped__.__doc__)[self._place]
+        instance.__signature__, instance.__doc__ = found = describe()
+        return found[self._place]
+
+
 class _Shown:
     """The methods of operator functions that are Python code; calls do not need them."""
 
     __slots__ = ()
     __name__: str
     __qualname__: str
+    # what an object has of its own comes first. If it is None, inspect follows __wrapped__
+    __signature__ = _Description(0)
 
     def __get__(self, instance: Any, owner: type[Any] | None = None) -> Any:
         return self if instance is None else MethodType(self, instance)  # type: ignore[arg-type]
@@ -129,6 +150,7 @@ def _operator_function() -> type[Any]:
         ("PyType_FromSpecWithBases", ctypes.pythonapi)
     )
     made: type[Any] = make(ctypes.addressof(specification), (_Shown,))
+    made.__doc__ = _Description(1)  # type: ignore[assignment]
     # the type refers to them
     _KEPT.extend([members, attributes, name])
     return made
@@ -200,10 +222,20 @@ def _layout_is_as_declared() -> bool:
     return found == (_SIZE, _DICTIONARY_OFFSET, _WEAK_OFFSET, _CODE_OFFSET)
 
 
-def make_function(function: Callable[..., Any], address: int, entry: tuple[Any, ...]) -> Any:
-    """Return the counterpart of a Python function: code at an address, which finds an entry at ``ENTRY_OFFSET``."""
+def make_function(
+    function: Callable[..., Any],
+    address: int,
+    entry: tuple[Any, ...],
+    describe: Callable[[], tuple[inspect.Signature, str]] | None = None,
+) -> Any:
+    """Return the counterpart of a Python function: code at an address, which finds an entry at ``ENTRY_OFFSET``.
+
+    ``describe`` returns its signature and its docstring; else they are those of the Python function.
+    """
     made = _operator_function()()
-    functools.update_wrapper(made, function)
+    functools.update_wrapper(made, function, _COPIED)
+    if describe is not None:
+        made._describe = describe
     made._entry = entry
     ctypes.c_size_t.from_address(id(made) + _CODE_OFFSET).value = address
     return made

@@ -29,6 +29,7 @@ to :mod:`.native_install`. Nothing is installed without the GIL, on other interp
 from __future__ import annotations
 
 import ctypes
+import functools
 import sys
 from collections.abc import Callable
 from contextvars import ContextVar
@@ -60,6 +61,7 @@ from ...trace.flags import FLAGS
 from ...trace.owner import HANDOVER
 from ...trace.trace import NUMBERS, ZERO, ImmediateTrace, Trace, number_memory
 from .. import immediate, single
+from ..call import describe
 from ..extras import ArrayExtras
 from .native_code import DIRECTORY, ENTRY, module_text
 from .native_text import API, OBJECTS
@@ -325,7 +327,7 @@ class Calls:
         defaults = key.template[key.arrays :]
         entry: tuple[Any, ...] = (declared.calls, function, key.arrays, key.template, key.places, extend)
         entry += (declared.at_once, declared, defaults, key.order)
-        return make_function(function, self._function, entry)
+        return make_function(function, self._function, entry, functools.partial(describe, declared))
 
 
 class KeyForm(NamedTuple):

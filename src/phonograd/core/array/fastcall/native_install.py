@@ -117,7 +117,7 @@ class _Functions:
             extend = _extender(declared, form.arrays)
             found = self._calls.function(function, declared, form, extend)
             found = self._made.setdefault((declared, name), found)
-            call.forward(call.python_function_of(declared, name), found)
+            call.forward(declared, name, found)
         return found
 
     def accept(self, array_class: type[Any]) -> None:

@@ -173,10 +173,21 @@ class HotFunctions:
         self._python = sorted(functions, key=lambda each: (each.__module__, each.__qualname__))
         digests = {name: _digest(name) for name in {function.__module__ for function in self._python}}
         described = tuple([(each.__module__, each.__qualname__, digests[each.__module__]) for each in self._python])
-        arguments = (tuple(_layout(classes)), described, _translator())
-        self._kernel = kernel_cache.compile_module(module_text, arguments, "hot_directory", quick=True, described=True)
+        self._arguments = (tuple(_layout(classes)), described, _translator())
+        self._made: dict[FunctionType, Any] = {}
+
+    def is_prebuilt(self) -> bool:
+        """Return whether the package brings the machine code along, so that nothing has to be compiled."""
+        return kernel_cache.has_prebuilt_module(module_text, self._arguments)
+
+    def _load(self) -> None:
+        """Make the functions."""
+        #: the machine code
+        self._kernel = kernel_cache.compile_module(
+            module_text, self._arguments, "hot_directory", quick=True, described=True
+        )
         directory = ctypes.CFUNCTYPE(ctypes.c_void_p)(self._kernel.address)()
-        words = [int(word) for word in (ctypes.c_size_t * (3 + len(described))).from_address(directory)]
+        words = [int(word) for word in (ctypes.c_size_t * (3 + len(self._python))).from_address(directory)]
         places = ctypes.string_at(words[2]).decode().splitlines()
         #: the objects that the code refers to
         self._objects = [_find(place.removeprefix("python ")) for place in places]
@@ -189,16 +200,19 @@ class HotFunctions:
             function: make_function(function, address, ())
             for function, address in zip(self._python, words[3:], strict=True)
         }
-
         # callers may keep functions, which refer to the code and its objects
         _KEPT.append(self)
 
     def function(self, function: FunctionType) -> Any:
         """Return the machine code of a function."""
+        if not self._made:
+            self._load()
         return self._made[function]
 
     def install(self) -> None:
         """Replace the Python functions."""
+        if not self._made:
+            self._load()
         _exchange(self._made)
 
     def uninstall(self) -> None:
