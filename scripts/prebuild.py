@@ -24,6 +24,7 @@ import numpy as np
 os.environ["PHONOGRAD_CACHE_DIRECTORY"] = ""
 
 import phonograd as mx
+from phonograd.core.array.fastcall import native_call
 from phonograd.core.backward import machine_code
 from phonograd.core.base import processor
 from phonograd.core.base.errors import MXNetError
@@ -40,6 +41,7 @@ from phonograd.core.run.compiler import Description
 from phonograd.core.run.cpu_levels import FEATURES
 from phonograd.core.run.disk_cache import Sources, describe, source_digests
 from phonograd.core.run.hot.installation import module_text
+from phonograd.core.run.hot.interface import Layout
 from phonograd.core.run.program import RecipeProgram
 from phonograd.core.run.reference import resolve
 
@@ -234,13 +236,33 @@ class _Text:
         return self._text
 
 
+#: for versions of CPython: whether counts of references are plain numbers, where tuples keep their items, and functions
+#: the address of their code: 3.10 and 3.11, 3.12 and 3.13, from 3.14 on. Code for a layout that no version has is not used
+LAYOUTS = ((True, 24, 120), (False, 24, 128), (False, 32, 128))
+
+
+def of_other_versions(write: Callable[..., str], arguments: Any) -> list[Any]:
+    """Return what a module is written with in other versions of Python, given what it is written with in this one."""
+    found = []
+    for plain_counts, tuple_items, vectorcall in LAYOUTS:
+        if write is module_text:
+            layout, *others = arguments
+            found.append((tuple(Layout(*layout)._replace(plain_counts=plain_counts, tuple_items=tuple_items)), *others))
+        elif write is native_call._text:
+            offsets, *others = arguments
+            changed = {**dict(offsets), "item": tuple_items, "vectorcall": vectorcall}
+            found.append((tuple(changed.items()), *others))
+    return [other for other in found if other != arguments]
+
+
 def modules() -> list[_Text]:
-    """Return the modules that run kernels and calls in this version of Python."""
+    """Return the modules that run kernels and calls."""
     texts: dict[str, str] = {}
     obtain = objects.ObjectCache._obtain_module
 
     def note(self: Any, write: Callable[..., str], arguments: Any, quick: bool) -> bytes:
-        texts[write(*arguments)] = objects.module_description(write, arguments)
+        for other in (arguments, *of_other_versions(write, arguments)):
+            texts[write(*other)] = objects.module_description(write, other)
         return obtain(self, write, arguments, quick)
 
     with mock.patch.object(objects.ObjectCache, "_obtain_module", note):

@@ -119,6 +119,8 @@ class Trace(Recorder):
         "prune_at",
         "repeats",
         "scalars",
+        # of immediate traces: slots behind weak references are in another place before CPython 3.12
+        "sequence",
         "slots",
         "targets",
         "thread",
@@ -483,7 +485,7 @@ class ImmediateTrace(Trace):
     ``sequence``. Other calls add nodes, as to any trace, and are Python functions.
     """
 
-    __slots__ = ("sequence",)
+    __slots__ = ()
     is_immediate = True
 
     def __init__(self) -> None:
