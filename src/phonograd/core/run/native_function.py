@@ -95,17 +95,18 @@ class _Specification(ctypes.Structure):
 class _Description:
     """The signature or the docstring of a function, which is written when somebody asks for it."""
 
-    def __init__(self, place: int) -> None:
-        self._place = place
+    def __init__(self, name: str) -> None:
+        self._name = name
 
     def __get__(self, instance: Any, owner: type[Any] | None = None) -> Any:
-        if instance is None:
-            return (None, "A function of the library that is machine code.")[self._place]
-        describe = instance.__dict__.get("_describe")
-        if describe is None:
-            return (None, instance.__wrapped__.__doc__)[self._place]
-        instance.__signature__, instance.__doc__ = found = describe()
-        return found[self._place]
+        describe = None if instance is None else instance.__dict__.get("_describe")
+        if describe is not None:
+            instance.__signature__, instance.__doc__ = describe()
+            return instance.__dict__[self._name]
+        if self._name == "__signature__":
+            # inspect follows __wrapped__
+            raise AttributeError(self._name)
+        return "A function that is machine code." if instance is None else instance.__wrapped__.__doc__
 
 
 class _Shown:
@@ -114,8 +115,8 @@ class _Shown:
     __slots__ = ()
     __name__: str
     __qualname__: str
-    # what an object has of its own comes first. If it is None, inspect follows __wrapped__
-    __signature__ = _Description(0)
+    # what an object has of its own comes first
+    __signature__ = _Description("__signature__")
 
     def __get__(self, instance: Any, owner: type[Any] | None = None) -> Any:
         return self if instance is None else MethodType(self, instance)  # type: ignore[arg-type]
@@ -150,7 +151,7 @@ def _operator_function() -> type[Any]:
         ("PyType_FromSpecWithBases", ctypes.pythonapi)
     )
     made: type[Any] = make(ctypes.addressof(specification), (_Shown,))
-    made.__doc__ = _Description(1)  # type: ignore[assignment]
+    made.__doc__ = _Description("__doc__")  # type: ignore[assignment]
     # the type refers to them
     _KEPT.extend([members, attributes, name])
     return made
