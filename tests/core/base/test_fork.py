@@ -24,6 +24,7 @@ MODULES = (
     "phonograd.core.plan.planner_process",
     "phonograd.core.trace.trace",
     "phonograd.core.array.single",
+    "phonograd.core.backward.machine_code",
 )
 
 
