@@ -79,7 +79,7 @@ from .node import (
     statistics,
     type_of,
 )
-from .parameters import REQUIRED, Parameter, attributes_of, keyword_names, reject_unknown
+from .parameters import REQUIRED, Parameter, attributes_of, reject_unknown
 from .recipes import Recipes, are_repeated, types_of
 from .templates import Templates
 
@@ -444,7 +444,11 @@ class Operator:
     def accepted(self, rule: Callable[..., Any], attributes: tuple[Any, ...]) -> dict[str, Any]:
         """Return those of the attributes that a rule names among its keyword arguments."""
         if rule not in self._accepted:
-            self._accepted[rule] = keyword_names(rule)
+            arguments = inspect.signature(rule).parameters.values()
+            if any(argument.kind is argument.VAR_KEYWORD for argument in arguments):
+                self._accepted[rule] = None
+            else:
+                self._accepted[rule] = tuple(a.name for a in arguments if a.kind is a.KEYWORD_ONLY)
         names = self._accepted[rule]
         if names == ():
             return {}

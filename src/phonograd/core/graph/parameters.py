@@ -25,11 +25,9 @@ in MXNet, including the strings of symbol files such as ``"(3, 3)"``, and reache
 from __future__ import annotations
 
 import ast
-import inspect
 import math
 import operator as _operator
 from collections.abc import Callable, Iterable, Sequence
-from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -40,7 +38,7 @@ from .extents import Extent, TracedFloat
 from .parameter_text import read_bool, read_float, read_floats, read_int, read_optional_ints, read_shape
 
 __all__ = ["REQUIRED", "Axis", "Count", "Counts", "Floats", "Number", "Numbers", "OptionalInts", "Parameter"]
-__all__ += ["attributes_of", "keyword_names", "reject_unknown"]
+__all__ += ["attributes_of", "reject_unknown"]
 
 Axis = int | tuple[int, ...] | None
 Floats = tuple[float, ...]
@@ -279,16 +277,3 @@ def reject_unknown(name: str, parameters: Sequence[Parameter], given: Iterable[s
                 f"Cannot find argument '{each}', Possible Arguments: {', '.join(names)}, "
                 f'in operator {name}(name=""){nearest(each, names)}'
             )
-
-
-def keyword_names(function: Callable[..., Any]) -> tuple[str, ...] | None:
-    """Return the names of the keyword-only arguments of a function; None if it takes any keywords."""
-    if type(function) is FunctionType and not function.__dict__:
-        # a signature takes 0.1 ms
-        code = function.__code__
-        names = code.co_varnames[code.co_argcount :][: code.co_kwonlyargcount]
-        return None if code.co_flags & inspect.CO_VARKEYWORDS else names
-    arguments = inspect.signature(function).parameters.values()
-    if any([argument.kind is argument.VAR_KEYWORD for argument in arguments]):
-        return None
-    return tuple([argument.name for argument in arguments if argument.kind is argument.KEYWORD_ONLY])
