@@ -27,7 +27,7 @@ from ..ops.vision.regions import assign_flat, view_flat
 from ..trace.flags import FLAGS, RECORDING
 from ..trace.owner import HANDOVER, MACHINE_CODE
 from ..trace.trace import LOCAL, Trace, ready_trace
-from .extras import ArrayExtras, RowsHeld, Seldom, mark_views_stale, note_view, views_of
+from .extras import ArrayExtras, RowsHeld, Seldom, extras_of_view, mark_views_stale, note_view, piece_of, views_of
 
 __all__ = [
     "DENSE",
@@ -383,7 +383,7 @@ def read(handle: Handle) -> Array:
         start, shape, linked = _region_of(handle)
         root = handle._root
         if root._buffer is not None and root._node is None and not (linked and root._variable is not None):
-            handle._buffer = value = _piece(root, start, shape)
+            handle._buffer = value = piece_of(root, start, shape)
             note_view(root, handle)
             return value
         trace = LOCAL.trace
@@ -399,19 +399,6 @@ def read(handle: Handle) -> Array:
         if handle._node is node and handle._trace is trace:
             handle._buffer = value
     return value
-
-
-def _piece(base: Handle, start: int, shape: Shape) -> Array:
-    """Return a contiguous piece of the known value of an array, in a shape."""
-    buffer = base._buffer
-    assert buffer is not None
-    if not buffer.flags.c_contiguous:
-        buffer = base._buffer = np.ascontiguousarray(buffer)
-    size = math.prod(shape)
-    if size and shape and shape == buffer.shape[1:]:
-        # one NumPy call instead of three
-        return buffer[start // size]  # type: ignore[no-any-return]
-    return buffer.reshape(-1)[start : start + size].reshape(shape)
 
 
 def assign(handle: Handle, node: Node, trace: Trace) -> None:
@@ -529,7 +516,7 @@ def make_view(base: Handle, start: int, shape: Shape) -> Any:
         # as make_concrete does outside of captured functions
         view = _new(base._result_class)
         view._trace = view._node = None
-        view._buffer = _piece(base, start, shape)
+        view._buffer = piece_of(base, start, shape)
         if type(value) is SharedMemory:
             view._extras = None
             view._context = context
@@ -545,7 +532,7 @@ def make_view(base: Handle, start: int, shape: Shape) -> Any:
         root = extras.root
         first, _, base_linked = _region_of(base)
         start, linked = start + first, linked and base_linked
-    own = ArrayExtras(root, (start, shape, linked))
+    own = extras_of_view(root, (start, shape, linked))
     if context is not CPU:
         own.context = context
     if extras is not None and extras.readonly:
