@@ -193,6 +193,29 @@ def _recall_kind(declared: Operator, key: tuple[Any, ...], first: int, trace: Tr
     return _make_several(several, trace, array_class)
 
 
+@hot
+def make_several_of(
+    declared: Operator,
+    parameters: int,
+    key: tuple[Any, ...],
+    nodes: tuple[Node, ...],
+    trace: Trace,
+    array_class: type[Any],
+) -> Any:
+    """Return the arrays of a call, given its key and the nodes of its outputs; None if Python is to make them.
+
+    The last items of the key are ``parameters``.
+    """
+    several = declared.several.get(key)
+    if several is None:
+        arrays = len(key) - parameters
+        attributes = declared.accepted_parameters.get((arrays, key[arrays:]))
+        if attributes is None:
+            return None
+        several = declared.several[untracked(key)] = _several(declared, untracked(nodes), attributes)
+    return _make_several(several, trace, array_class)
+
+
 def _converted(given: tuple[Any, ...], form: _KeyForm) -> tuple[Any, ...]:
     """Return parameters as they stand in the keys of remembered calls."""
     found = list(given)
@@ -204,7 +227,7 @@ def _converted(given: tuple[Any, ...], form: _KeyForm) -> tuple[Any, ...]:
 @functools.cache
 def _key_form(declared: Operator) -> _KeyForm | None:
     """Return the conversions in the key of a call; None if calls of the operator are not remembered."""
-    if not (remembers(declared) or (declared.variadic and _repeatable(declared))):
+    if not remembers(declared):
         return None
     converters = [(place, _CONVERTERS.get(p.kind)) for place, p in enumerate(visible(declared))]
     return tuple([(place, convert) for place, convert in converters if convert is not None])
@@ -491,7 +514,7 @@ def function_of(declared: Operator, name: str) -> Callable[..., Any]:
 
 def remembers(declared: Operator) -> bool:
     """Return whether the function of an operator looks for calls made before."""
-    return not declared.variadic and declared.required_inputs > 0 and _repeatable(declared)
+    return (declared.variadic or declared.required_inputs > 0) and _repeatable(declared)
 
 
 #: the public functions of operators that are Python functions
@@ -525,12 +548,13 @@ def forward(declared: Operator, name: str, target: Callable[..., Any]) -> None:
     ) -> Any:
         if out is not None or extra:
             return invoke(declared, inputs, given, out, extra)
-        if inputs[-1] is not None:
-            return target(*inputs, *given)
-        # machine code takes optional arrays that are left out, but not None
         count = len(inputs)
-        while count and inputs[count - 1] is None:
-            count -= 1
+        if not declared.variadic:
+            if inputs[-1] is not None:
+                return target(*inputs, *given)
+            # machine code takes optional arrays that are left out, but not None
+            while count and inputs[count - 1] is None:
+                count -= 1
         pairs = zip(visible(declared), given, strict=True)
         return target(*inputs[:count], **{p.name: value for p, value in pairs if value is not p.default})
 
