@@ -12,14 +12,13 @@ import functools
 import inspect
 import keyword
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from ..base.devices import CPU, as_context
 from ..base.errors import MXNetError, format_shape, nearest
 from ..base.hot import hot, untracked
-from ..base.settings import active
 from ..graph.documentation import document
 from ..graph.extension import extend, learn
 from ..graph.node import Node
@@ -34,6 +33,7 @@ from . import immediate
 from .handle import DENSE, Handle, assign, make, materialize_if_naive, new_result, node_in, record_or_detach
 from .numbers import with_data
 from .observed import LISTENERS, observe_call
+from .several import make_several, several_of, visible_outputs
 
 __all__ = ["apply", "function_of", "invoke", "write"]
 
@@ -175,7 +175,7 @@ def _recall_kind(declared: Operator, key: tuple[Any, ...], first: int, trace: Tr
     """Return the result of a call of several outputs, or of a new one of a known kind; None for others."""
     several = declared.several.get(key)
     if several is not None:
-        return _make_several(several, trace, array_class)
+        return make_several(several, trace, array_class)
     nodes, parameters = untracked(key[:first]), key[first:]
     attributes = declared.accepted_parameters.get((first, parameters))
     if attributes is None or None in nodes or declared.autocast is not None:
@@ -189,31 +189,8 @@ def _recall_kind(declared: Operator, key: tuple[Any, ...], first: int, trace: Tr
     if type(result) is Node:
         declared.calls[untracked(key)] = result
         return new_result(result, trace, array_class)
-    several = declared.several[untracked(key)] = _several(declared, untracked(result), attributes)
-    return _make_several(several, trace, array_class)
-
-
-@hot
-def make_several_of(
-    declared: Operator,
-    parameters: int,
-    key: tuple[Any, ...],
-    nodes: tuple[Node, ...],
-    trace: Trace,
-    array_class: type[Any],
-) -> Any:
-    """Return the arrays of a call, given its key and the nodes of its outputs; None if Python is to make them.
-
-    The last items of the key are ``parameters``.
-    """
-    several = declared.several.get(key)
-    if several is None:
-        arrays = len(key) - parameters
-        attributes = declared.accepted_parameters.get((arrays, key[arrays:]))
-        if attributes is None:
-            return None
-        several = declared.several[untracked(key)] = _several(declared, untracked(nodes), attributes)
-    return _make_several(several, trace, array_class)
+    several = declared.several[untracked(key)] = several_of(declared, untracked(result), attributes)
+    return make_several(several, trace, array_class)
 
 
 def _converted(given: tuple[Any, ...], form: _KeyForm) -> tuple[Any, ...]:
@@ -339,7 +316,7 @@ def _remember(
         if isinstance(result, Node):
             declared.calls[key] = result
         else:
-            declared.several[key] = _several(declared, result, attributes)
+            declared.several[key] = several_of(declared, result, attributes)
         if nodes and len(declared.accepted_parameters) < _MOST_ARGUMENTS:
             declared.accepted_parameters[len(nodes), key[len(nodes) :]] = attributes
     except TypeError:  # a list among the arguments: such calls are converted every time
@@ -348,44 +325,8 @@ def _remember(
 
 def _shown_outputs(declared: Operator, nodes: tuple[Node, ...], attributes: tuple[Any, ...]) -> tuple[int, bool]:
     """Return the number of outputs of a call that users see, and whether they are a list."""
-    shown = _visible_outputs(declared, len(nodes), attributes)
+    shown = visible_outputs(declared, len(nodes), attributes)
     return shown, shown != 1 or declared.visible is None
-
-
-class _Several(NamedTuple):
-    """The outputs of a remembered call, the number that users see, and the declaration of that number."""
-
-    nodes: tuple[Node, ...]
-    shown: int
-    declared: Any
-
-
-def _several(declared: Operator, nodes: tuple[Node, ...], attributes: tuple[Any, ...]) -> _Several:
-    return _Several(nodes, _visible_outputs(declared, len(nodes), attributes), declared.visible)
-
-
-@hot
-def _make_several(call: _Several, trace: Trace, array_class: type[Any]) -> Any:
-    """Return the arrays of a remembered call."""
-    if FLAGS.get() & RECORDING:
-        trace.tape.siblings.update(dict.fromkeys(call.nodes, call.nodes))
-    nodes = call.nodes[: call.shown]
-    if active.naive:
-        # reading one of them may end the trace
-        handles = [make(record_or_detach(node, trace), trace, array_class) for node in nodes]
-        handles = [materialize_if_naive(handle) for handle in handles]
-    else:
-        handles = [new_result(node, trace, array_class) for node in nodes]
-    return handles[0] if len(handles) == 1 and call.declared is not None else handles
-
-
-def _visible_outputs(declared: Operator, outputs: int, attributes: tuple[Any, ...]) -> int:
-    """Return the number of outputs of a call that users see."""
-    rule = declared.visible
-    if rule is None or isinstance(rule, int):
-        return outputs if rule is None else rule
-    count: int = rule(**declared.accepted(rule, attributes))
-    return count
 
 
 def _repeatable(declared: Operator) -> bool:
@@ -407,7 +348,7 @@ def _return_results(
             )
         )
         return out
-    nodes = [record_or_detach(node, trace) for node in result[: _visible_outputs(declared, len(result), attributes)]]
+    nodes = [record_or_detach(node, trace) for node in result[: visible_outputs(declared, len(result), attributes)]]
     if out is not None:
         outs = list(out) if isinstance(out, (list, tuple)) else [out]
         if len(outs) != len(nodes):

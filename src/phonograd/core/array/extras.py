@@ -13,14 +13,24 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from ..base.devices import CPU
+from ..base.devices import CPU, Context
 from ..base.hot import hot, slotted
 from ..graph.node import Node, Shape
 from ..graph.operator import Array
 from ..trace.owner import HANDOVER
 from ..trace.trace import LOCAL
 
-__all__ = ["ArrayExtras", "RowsHeld", "Seldom", "extras_of_view", "mark_views_stale", "note_view", "piece_of", "views_of"]
+__all__ = [
+    "ArrayExtras",
+    "RowsHeld",
+    "Seldom",
+    "context_of",
+    "extras_of_view",
+    "mark_views_stale",
+    "note_view",
+    "piece_of",
+    "views_of",
+]
 
 #: the number of views from which on the list is searched for dead ones
 _FEW_VIEWS = 64
@@ -55,6 +65,21 @@ class ArrayExtras:
         self.context = CPU
         self.readonly = False
         self.rows: RowsHeld | None = None
+
+
+@hot
+def context_of(handle: Any) -> Context:
+    """Return the context of an array: a view is where the array is that owns its memory."""
+    node = handle._node
+    while node is None:
+        extras = handle._extras
+        if extras is None:
+            return CPU
+        if extras.root is None:
+            return extras.context  # type: ignore[no-any-return]
+        handle = extras.root
+        node = handle._node
+    return node.context  # type: ignore[no-any-return]
 
 
 _new_extras = ArrayExtras.__new__

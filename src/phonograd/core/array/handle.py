@@ -27,7 +27,17 @@ from ..ops.vision.regions import assign_flat, view_flat
 from ..trace.flags import FLAGS, RECORDING
 from ..trace.owner import HANDOVER, MACHINE_CODE
 from ..trace.trace import LOCAL, Trace, ready_trace
-from .extras import ArrayExtras, RowsHeld, Seldom, extras_of_view, mark_views_stale, note_view, piece_of, views_of
+from .extras import (
+    ArrayExtras,
+    RowsHeld,
+    Seldom,
+    context_of,
+    extras_of_view,
+    mark_views_stale,
+    note_view,
+    piece_of,
+    views_of,
+)
 
 __all__ = [
     "DENSE",
@@ -156,10 +166,7 @@ class Handle:
     @property
     def context(self) -> Context:
         """The context of the array."""
-        node = self._node
-        if node is not None:
-            return node.context
-        return self._context if self._root is None else self._root.context
+        return context_of(self)
 
 
 #: the dense classes of arrays in the order of their definition: NDArray, then the ndarray of mx.np
@@ -260,7 +267,7 @@ def node_in(handle: Handle, trace: Trace) -> Node:
         # every use reads the memory anew: the array does not keep the node
         entered = trace.bind(np.array(buffer), handle.context)
         return entered if owner is None else variable(entered, trace.slot(owner))
-    entered = trace.bind(buffer, CPU if extras is None and node is None else handle.context)
+    entered = trace.bind(buffer, context_of(handle))
     if node is not None and home is not None and node.marked:
         # recorded in an earlier trace, or in one of another thread: gradients continue there
         entered = variable(entered, trace.slot(home.tape.target_of(node)))
@@ -503,15 +510,16 @@ def known_value(handle: Handle) -> Array | None:
     value = handle._buffer
     if value is None or not FLAGS.get() & RECORDING:
         return value
-    node = handle._node
-    return None if handle._variable is not None or (node is not None and node.marked) else value
+    node, extras = handle._node, handle._extras
+    is_variable = extras is not None and extras.variable is not None
+    return None if is_variable or (node is not None and node.marked) else value
 
 
 @hot
 def make_view(base: Handle, start: int, shape: Shape) -> Any:
     """Return an array that shares a contiguous piece of another array: a write to either shows in both."""
     value, extras = known_value(base), base._extras
-    context = CPU if extras is None and base._node is None else base.context
+    context = context_of(base)
     if value is not None:
         # as make_concrete does outside of captured functions
         view = _new(base._result_class)

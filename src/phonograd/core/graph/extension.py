@@ -32,8 +32,10 @@ def extend_by_key(declared: Operator, parameters: int, key: tuple[Any, ...]) -> 
     for node in nodes:
         if node is None or node is MISSING:
             return None
+    before = statistics.nodes
     made = extend(declared, untracked(nodes), key[arrays:])
-    if type(made) is Node:
+    if type(made) is Node and statistics.nodes == before:
+        # it comes back: most calls of programs that are always new do not
         declared.calls[untracked(key)] = made
     return made  # type: ignore[no-any-return]
 

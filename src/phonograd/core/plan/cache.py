@@ -14,6 +14,7 @@ from collections.abc import Callable, Container, Iterable, Sequence
 from typing import Any
 
 from ..base import fork, processor, settings
+from ..base.hot import hot
 from ..base.signals import Signal
 from ..graph.node import FORGOTTEN, Node, statistics
 from ..graph.operator import REGISTRY
@@ -531,18 +532,27 @@ def forget_nodes() -> None:
     _forget_except(set())
 
 
+@hot
+def _kept(table: dict[Any, Any], keep: set[Node]) -> dict[Any, Any]:
+    """Return the entries of a table whose nodes are kept."""
+    found = {}
+    for key, entry in table.items():
+        if entry.__class__ is tuple:
+            if keep.issuperset(entry):
+                found[key] = entry
+        elif entry in keep:
+            found[key] = entry
+    return found
+
+
 def _forget_except(keep: set[Node]) -> None:
     """Drop every interned node, cached call and gradient that refers to a node not in ``keep``."""
-
-    def kept(entry: Any) -> bool:
-        return all([node in keep for node in entry]) if isinstance(entry, tuple) else entry in keep
-
     for detached in list(DETACH.table.values()):
         if detached not in keep and isinstance(detached, Node):
             # a cycle of references, which the garbage collector does not see
             detached.inputs[0].detached = None
     for declared in set(REGISTRY.values()):
-        declared.table = {key: entry for key, entry in declared.table.copy().items() if kept(entry)}
+        declared.table = _kept(declared.table.copy(), keep)
         # the dictionary object is part of generated code, so it is emptied in place
         declared.calls.clear()
         declared.several.clear()

@@ -21,7 +21,7 @@ from ...graph.signature import visible
 from ...ops.math.structural import leaf
 from ...trace.owner import MACHINE_CODE
 from ...trace.trace import LOCAL
-from .. import call, single
+from .. import call, several, single
 from ..binary import BinaryMethod
 from ..handle import DENSE
 from .native_call import (
@@ -114,8 +114,8 @@ class _Functions:
         if found is None:
             function = call.write_python_function(declared, name)
             form, parameters = _form(declared), len(visible(declared))
-            several = functools.partial(call.make_several_of, declared, parameters)
-            found = self._calls.function(function, declared, form, _extender(declared, parameters), several)
+            make_several = functools.partial(several.make_several_of, declared, parameters)
+            found = self._calls.function(function, declared, form, _extender(declared, parameters), make_several)
             found = self._made.setdefault((declared, name), found)
             call.forward(declared, name, found)
         return found

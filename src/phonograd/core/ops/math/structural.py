@@ -216,7 +216,7 @@ def overwrite(node: Node, record: Node) -> Node:
 @hot
 def repeat_call(node: Node, count: int) -> Node:
     """Return the node of the ``count``-th repetition of a call; for 0 the node itself."""
-    return _repeat_call.apply((node,), (count,)) if count else node  # type: ignore[no-any-return]
+    return _repeat_call.apply((node,), (count,)) if count else node
 
 
 LEAF, VARIABLE, DETACH, OVERWRITTEN, REPEAT_CALL = _leaf, _variable, _detach, _overwritten, _repeat_call
