@@ -33,7 +33,7 @@ __all__ = [
 ]
 
 #: the number of views from which on the list is searched for dead ones
-_FEW_VIEWS = 64
+_FEW_VIEWS = 16
 
 
 class RowsHeld:

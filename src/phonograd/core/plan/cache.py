@@ -14,7 +14,6 @@ from collections.abc import Callable, Container, Iterable, Sequence
 from typing import Any
 
 from ..base import fork, processor, settings
-from ..base.hot import hot
 from ..base.signals import Signal
 from ..graph.node import FORGOTTEN, Node, statistics
 from ..graph.operator import REGISTRY
@@ -532,19 +531,6 @@ def forget_nodes() -> None:
     _forget_except(set())
 
 
-@hot
-def _kept(table: dict[Any, Any], keep: set[Node]) -> dict[Any, Any]:
-    """Return the entries of a table whose nodes are kept."""
-    found = {}
-    for key, entry in table.items():
-        if entry.__class__ is tuple:
-            if keep.issuperset(entry):
-                found[key] = entry
-        elif entry in keep:
-            found[key] = entry
-    return found
-
-
 def _forget_except(keep: set[Node]) -> None:
     """Drop every interned node, cached call and gradient that refers to a node not in ``keep``."""
     for detached in list(DETACH.table.values()):
@@ -552,7 +538,11 @@ def _forget_except(keep: set[Node]) -> None:
             # a cycle of references, which the garbage collector does not see
             detached.inputs[0].detached = None
     for declared in set(REGISTRY.values()):
-        declared.table = _kept(declared.table.copy(), keep)
+        declared.table = {
+            key: entry
+            for key, entry in declared.table.copy().items()
+            if entry in keep or (entry.__class__ is tuple and keep.issuperset(entry))
+        }
         # the dictionary object is part of generated code, so it is emptied in place
         declared.calls.clear()
         declared.several.clear()

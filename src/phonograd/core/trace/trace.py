@@ -59,7 +59,7 @@ _Lock = type(threading.RLock())
 #: the most results of a single call (:mod:`phonograd.core.array.single`)
 _MOST_RESULTS = 3
 #: handles from which on dead ones are dropped without a flush
-_PRUNE_AT = 512
+_PRUNE_AT = 128
 #: flushes after which a trace ends outside of recording, although recorded arrays wait: they keep its tape
 _FLUSHES_WITH_RECORD = 8
 #: the same while recording is paused: the bits of gradients depend on where traces end, and values stay in memory

@@ -230,23 +230,15 @@ def _look_up(offsets: dict[str, int]) -> str:
     f.call("note", *words, node)
     f.give(node)
     f.label("extend")
-    made = _extend(f, f.load_word("%record", "3", "ptr"), key)
+    # a call that is new is not noted as recent: most of those do not come back
+    made = f.api(CALL_WITH, f"ptr {f.load_word('%record', '3', 'ptr')}, ptr {key}, ptr null", "drop")
+    # the table of the operator holds the node
+    f.release(made)
+    f.leave_if(f.same(made, "none"), "drop")
     f.release(key)
-    f.call("note", *words, made)
     f.give(made)
     f.end_dropping(key)
     return f.text()
-
-
-def _extend(f: Code, function: str, key: str) -> str:
-    """Return the node of a new call whose kind is known; go to the label ``drop`` if it is not known.
-
-    The calls that are remembered hold the node.
-    """
-    made = f.api(CALL_WITH, f"ptr {function}, ptr {key}, ptr null", "drop")
-    f.release(made)
-    f.leave_if(f.same(made, "none"), "drop")
-    return made
 
 
 def _binary(offsets: dict[str, int], name: str, in_place: bool) -> str:
@@ -493,11 +485,13 @@ def _call(offsets: dict[str, int]) -> str:
     f.leave_unless(f.is_equal(found, "null"), "known")
     made = f.api(CALL_WITH, f"ptr {extend}, ptr {key}, ptr null", "drop")
     f.leave_if(f.same(f.field(made, "type"), "tuple"), "several")
-    # the calls that are remembered hold the node
+    # the table of the operator holds the node
     f.release(made)
     f.leave_if(f.same(made, "none"), "drop")
     f.line(f"store ptr {made}, ptr {found_cell}, align 8")
-    f.line("br label %known")
+    f.release(key)
+    # a call that is new is not noted as recent: most of those do not come back
+    f.line("br label %old")
     f.label("known")
     found = f.assign(f"load ptr, ptr {found_cell}, align 8")
     f.release(key)
@@ -507,6 +501,7 @@ def _call(offsets: dict[str, int]) -> str:
     f.call("note", "%self", only, only, found)
     f.line("br label %old")
     f.label("old")
+    found = f.assign(f"load ptr, ptr {found_cell}, align 8")
     array_class = f.assign(f"load ptr, ptr {kind}, align 8")
     result = f.call("new_result", trace, found, array_class)
     f.leave_if_null(result, "slow")
