@@ -112,6 +112,17 @@ class TestChanges:
         assert x.asnumpy().tolist() == [6, 22, 0]
         assert (first.asnumpy().tolist(), last.asnumpy().tolist()) == ([6, 22], [22, 0])
 
+    @pytest.mark.parametrize(
+        ("start", "shape"), [(3, (5,)), (5, (5,)), (3, (2, 5)), (5, (2, 5)), (7, (1, 5)), (15, (1, 5))]
+    )
+    def test_pieces_that_begin_anywhere_are_read_again(self, start, shape):
+        x = nd.array(np.arange(20.0).reshape(4, 5))
+        piece = x.reshape((20,))[start : start + int(np.prod(shape))].reshape(shape)
+        x[:] = x + 100
+        x.wait_to_read()
+        found = np.arange(start, start + int(np.prod(shape))).reshape(shape) + 100
+        assert np.array_equal(piece.asnumpy(), found)
+
     def test_view_outlives_the_name_of_its_base(self):
         x = nd.arange(6)
         row = x[2:4]

@@ -38,6 +38,26 @@ def at_once(request: pytest.FixtureRequest) -> Iterator[None]:
     ready_trace()
 
 
+@pytest.mark.usefixtures("at_once")
+def test_views_of_views_and_zeros_of_both_signs() -> None:
+    table = nd.array(np.arange(6.0)).reshape((3, 2))
+    table.attach_grad()
+    row = table[1:2]
+    for zero in (0, 0.0, -0.0, 0, -0.0):
+        found = row * zero
+        assert is_computed(found)
+        assert np.array_equal(np.signbit(found.asnumpy()), np.signbit(row.asnumpy() * np.float32(zero)))
+
+
+@pytest.mark.usefixtures("at_once")
+def test_any_number_of_arrays() -> None:
+    x = nd.array(np.arange(6.0).reshape((3, 2)))
+    for count in (1, 2, 4):
+        joined = nd.concat(*[x[0:1]] * count, dim=1)
+        assert is_computed(joined)
+        assert np.array_equal(joined.asnumpy(), np.concatenate([[[0.0, 1.0]]] * count, axis=1))
+
+
 def counted(module: Any, name: str) -> Any:
     """Count the calls of a function of a module while a scope is open."""
     return mock.patch.object(module, name, wraps=getattr(module, name))

@@ -53,6 +53,54 @@ def test_calls_are_machine_code(x):
         assert type(function).__name__ == "OperatorFunction"
 
 
+def test_calls_with_any_number_of_arrays_are_machine_code(x):
+    assert type(nd.concat).__name__ == "OperatorFunction"
+    for count in (1, 2, 5):
+        for axis in (0, 1):
+            arrays = [x * number for number in range(count)]
+            joined = np.concatenate([array.asnumpy() for array in arrays], axis=axis)
+            assert np.array_equal(nd.concat(*arrays, dim=axis).asnumpy(), joined)
+            assert nd.stack(*arrays, axis=axis).shape == np.stack([x.asnumpy()] * count, axis=axis).shape
+    assert np.array_equal(nd.add_n(x, x, x).asnumpy(), 3 * x.asnumpy())
+    # keywords that Python knows, and the number of arrays as MXNet's own scripts give it
+    assert nd.concat(x, x, num_args=2, dim=0, name="joined").shape == (4, 3)
+    out = nd.zeros((4, 3))
+    assert nd.concat(x, x, dim=0, out=out) is out
+
+
+def test_calls_with_any_number_of_arrays_refuse_what_python_refuses(x):
+    for arguments, named in (((), {}), ((), {"dim": 1}), ((x, 2), {}), (([x, x],), {}), ((x, x), {"dims": 1})):
+        messages = []
+        for function in (nd.concat, call.write_python_function(REGISTRY["Concat"], "concat")):
+            with pytest.raises((MXNetError, AssertionError, ValueError, IndexError, TypeError)) as error:
+                function(*arguments, **named).asnumpy()
+            messages.append(str(error.value))
+        assert messages[0] == messages[1]
+
+
+def test_functions_of_any_number_of_arrays_that_were_kept(x):
+    kept = call.python_function_of(REGISTRY["Concat"], "concat")
+    assert np.array_equal(kept(x, x, dim=0).asnumpy(), np.concatenate([x.asnumpy()] * 2))
+    assert np.array_equal(kept(x, x).asnumpy(), np.concatenate([x.asnumpy()] * 2, axis=1))
+
+
+def test_calls_with_several_results(x):
+    x.attach_grad()
+    for _ in range(3):
+        with autograd.record():
+            y = x * np.random.default_rng().uniform()
+            first, second, third = nd.split(nd.tanh(y), num_outputs=3, axis=1)
+            loss = (first * second + third).sum()
+        loss.backward()
+        assert first.shape == (2, 1)
+        assert x.grad.asnumpy().all()
+    pieces = [piece.asnumpy() for piece in nd.split(x, num_outputs=3, axis=1)]
+    assert np.array_equal(np.concatenate(pieces, axis=1), x.asnumpy())
+    assert [piece.shape for piece in nd.split(x, num_outputs=3, axis=1, squeeze_axis=True)] == [(2,)] * 3
+    only = nd.split(x, num_outputs=1, axis=1)
+    assert type(only) is type(call.write_python_function(REGISTRY["SliceChannel"], "split")(x, num_outputs=1, axis=1))
+
+
 def test_functions_can_still_be_inspected():
     python = call.python_function_of(REGISTRY["sum"], "sum")
     assert nd.sum is not python

@@ -16,6 +16,7 @@ from phonograd.core.base import fork
 MODULES = (
     "phonograd.core.trace.rng",
     "phonograd.core.events",
+    "phonograd.core.base.collector",
     "phonograd.core.run.memory_pool",
     "phonograd.core.run.background",
     "phonograd.core.run.thread_pool",

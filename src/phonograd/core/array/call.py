@@ -12,14 +12,13 @@ import functools
 import inspect
 import keyword
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from ..base.devices import CPU, as_context
 from ..base.errors import MXNetError, format_shape, nearest
 from ..base.hot import hot, untracked
-from ..base.settings import active
 from ..graph.documentation import document
 from ..graph.extension import extend, learn
 from ..graph.node import Node
@@ -34,6 +33,7 @@ from . import immediate
 from .handle import DENSE, Handle, assign, make, materialize_if_naive, new_result, node_in, record_or_detach
 from .numbers import with_data
 from .observed import LISTENERS, observe_call
+from .several import make_several, several_of, visible_outputs
 
 __all__ = ["apply", "function_of", "invoke", "write"]
 
@@ -175,7 +175,7 @@ def _recall_kind(declared: Operator, key: tuple[Any, ...], first: int, trace: Tr
     """Return the result of a call of several outputs, or of a new one of a known kind; None for others."""
     several = declared.several.get(key)
     if several is not None:
-        return _make_several(several, trace, array_class)
+        return make_several(several, trace, array_class)
     nodes, parameters = untracked(key[:first]), key[first:]
     attributes = declared.accepted_parameters.get((first, parameters))
     if attributes is None or None in nodes or declared.autocast is not None:
@@ -189,8 +189,8 @@ def _recall_kind(declared: Operator, key: tuple[Any, ...], first: int, trace: Tr
     if type(result) is Node:
         declared.calls[untracked(key)] = result
         return new_result(result, trace, array_class)
-    several = declared.several[untracked(key)] = _several(declared, untracked(result), attributes)
-    return _make_several(several, trace, array_class)
+    several = declared.several[untracked(key)] = several_of(declared, untracked(result), attributes)
+    return make_several(several, trace, array_class)
 
 
 def _converted(given: tuple[Any, ...], form: _KeyForm) -> tuple[Any, ...]:
@@ -204,7 +204,7 @@ def _converted(given: tuple[Any, ...], form: _KeyForm) -> tuple[Any, ...]:
 @functools.cache
 def _key_form(declared: Operator) -> _KeyForm | None:
     """Return the conversions in the key of a call; None if calls of the operator are not remembered."""
-    if not (remembers(declared) or (declared.variadic and _repeatable(declared))):
+    if not remembers(declared):
         return None
     converters = [(place, _CONVERTERS.get(p.kind)) for place, p in enumerate(visible(declared))]
     return tuple([(place, convert) for place, convert in converters if convert is not None])
@@ -316,7 +316,7 @@ def _remember(
         if isinstance(result, Node):
             declared.calls[key] = result
         else:
-            declared.several[key] = _several(declared, result, attributes)
+            declared.several[key] = several_of(declared, result, attributes)
         if nodes and len(declared.accepted_parameters) < _MOST_ARGUMENTS:
             declared.accepted_parameters[len(nodes), key[len(nodes) :]] = attributes
     except TypeError:  # a list among the arguments: such calls are converted every time
@@ -325,44 +325,8 @@ def _remember(
 
 def _shown_outputs(declared: Operator, nodes: tuple[Node, ...], attributes: tuple[Any, ...]) -> tuple[int, bool]:
     """Return the number of outputs of a call that users see, and whether they are a list."""
-    shown = _visible_outputs(declared, len(nodes), attributes)
+    shown = visible_outputs(declared, len(nodes), attributes)
     return shown, shown != 1 or declared.visible is None
-
-
-class _Several(NamedTuple):
-    """The outputs of a remembered call, the number that users see, and the declaration of that number."""
-
-    nodes: tuple[Node, ...]
-    shown: int
-    declared: Any
-
-
-def _several(declared: Operator, nodes: tuple[Node, ...], attributes: tuple[Any, ...]) -> _Several:
-    return _Several(nodes, _visible_outputs(declared, len(nodes), attributes), declared.visible)
-
-
-@hot
-def _make_several(call: _Several, trace: Trace, array_class: type[Any]) -> Any:
-    """Return the arrays of a remembered call."""
-    if FLAGS.get() & RECORDING:
-        trace.tape.siblings.update(dict.fromkeys(call.nodes, call.nodes))
-    nodes = call.nodes[: call.shown]
-    if active.naive:
-        # reading one of them may end the trace
-        handles = [make(record_or_detach(node, trace), trace, array_class) for node in nodes]
-        handles = [materialize_if_naive(handle) for handle in handles]
-    else:
-        handles = [new_result(node, trace, array_class) for node in nodes]
-    return handles[0] if len(handles) == 1 and call.declared is not None else handles
-
-
-def _visible_outputs(declared: Operator, outputs: int, attributes: tuple[Any, ...]) -> int:
-    """Return the number of outputs of a call that users see."""
-    rule = declared.visible
-    if rule is None or isinstance(rule, int):
-        return outputs if rule is None else rule
-    count: int = rule(**declared.accepted(rule, attributes))
-    return count
 
 
 def _repeatable(declared: Operator) -> bool:
@@ -384,7 +348,7 @@ def _return_results(
             )
         )
         return out
-    nodes = [record_or_detach(node, trace) for node in result[: _visible_outputs(declared, len(result), attributes)]]
+    nodes = [record_or_detach(node, trace) for node in result[: visible_outputs(declared, len(result), attributes)]]
     if out is not None:
         outs = list(out) if isinstance(out, (list, tuple)) else [out]
         if len(outs) != len(nodes):
@@ -491,7 +455,7 @@ def function_of(declared: Operator, name: str) -> Callable[..., Any]:
 
 def remembers(declared: Operator) -> bool:
     """Return whether the function of an operator looks for calls made before."""
-    return not declared.variadic and declared.required_inputs > 0 and _repeatable(declared)
+    return (declared.variadic or declared.required_inputs > 0) and _repeatable(declared)
 
 
 #: the public functions of operators that are Python functions
@@ -525,12 +489,13 @@ def forward(declared: Operator, name: str, target: Callable[..., Any]) -> None:
     ) -> Any:
         if out is not None or extra:
             return invoke(declared, inputs, given, out, extra)
-        if inputs[-1] is not None:
-            return target(*inputs, *given)
-        # machine code takes optional arrays that are left out, but not None
         count = len(inputs)
-        while count and inputs[count - 1] is None:
-            count -= 1
+        if not declared.variadic:
+            if inputs[-1] is not None:
+                return target(*inputs, *given)
+            # machine code takes optional arrays that are left out, but not None
+            while count and inputs[count - 1] is None:
+                count -= 1
         pairs = zip(visible(declared), given, strict=True)
         return target(*inputs[:count], **{p.name: value for p, value in pairs if value is not p.default})
 

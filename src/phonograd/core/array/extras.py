@@ -6,20 +6,34 @@ changes; then it has to read again. Each view is told once, even if the array ch
 
 from __future__ import annotations
 
+import math
 import operator
 import weakref
 from typing import Any, Generic, TypeVar
 
-from ..base.devices import CPU
+import numpy as np
+
+from ..base.devices import CPU, Context
 from ..base.hot import hot, slotted
 from ..graph.node import Node, Shape
+from ..graph.operator import Array
 from ..trace.owner import HANDOVER
 from ..trace.trace import LOCAL
 
-__all__ = ["ArrayExtras", "RowsHeld", "Seldom", "mark_views_stale", "note_view", "views_of"]
+__all__ = [
+    "ArrayExtras",
+    "RowsHeld",
+    "Seldom",
+    "context_of",
+    "extras_of_view",
+    "mark_views_stale",
+    "note_view",
+    "piece_of",
+    "views_of",
+]
 
 #: the number of views from which on the list is searched for dead ones
-_FEW_VIEWS = 8
+_FEW_VIEWS = 16
 
 
 class RowsHeld:
@@ -51,6 +65,34 @@ class ArrayExtras:
         self.context = CPU
         self.readonly = False
         self.rows: RowsHeld | None = None
+
+
+@hot
+def context_of(handle: Any) -> Context:
+    """Return the context of an array: a view is where the array is that owns its memory."""
+    node = handle._node
+    while node is None:
+        extras = handle._extras
+        if extras is None:
+            return CPU
+        if extras.root is None:
+            return extras.context  # type: ignore[no-any-return]
+        handle = extras.root
+        node = handle._node
+    return node.context  # type: ignore[no-any-return]
+
+
+_new_extras = ArrayExtras.__new__
+
+
+@hot
+def extras_of_view(root: Any, region: tuple[int, Shape, bool]) -> ArrayExtras:
+    """Return the attributes of a new view, as ``ArrayExtras(root, region)`` does."""
+    extras = _new_extras(ArrayExtras)
+    extras.root, extras.region = root, region
+    extras.variable = extras.views = extras.told = extras.rows = None
+    extras.context, extras.readonly = CPU, False
+    return extras
 
 
 Kind = TypeVar("Kind")
@@ -96,6 +138,27 @@ def note_view(root: Any, view: Any) -> None:
         LOCAL.trace.prune()
         views = extras.views = [reference for reference in views if reference() is not None]
     views.append(weakref.ref(view))
+
+
+@hot
+def piece_of(base: Any, start: int, shape: Shape) -> Array:
+    """Return a contiguous piece of the known value of an array, in a shape."""
+    buffer: Any = base._buffer
+    if not buffer.flags.c_contiguous:
+        buffer = base._buffer = np.ascontiguousarray(buffer)
+    size, rest = math.prod(shape), buffer.shape[1:]
+    if size:
+        # rows are one NumPy call instead of three, if the piece does not begin in the middle of one
+        if shape == rest:
+            first = start // size
+            if first * size == start:
+                return buffer[first]  # type: ignore[no-any-return]
+        elif shape and shape[1:] == rest:
+            count = shape[0]
+            first = start * count // size
+            if first * size == start * count:
+                return buffer[first : first + count]  # type: ignore[no-any-return]
+    return buffer.reshape(-1)[start : start + size].reshape(shape)  # type: ignore[no-any-return]
 
 
 def mark_views_stale(extras: ArrayExtras) -> None:

@@ -27,7 +27,17 @@ from ..ops.vision.regions import assign_flat, view_flat
 from ..trace.flags import FLAGS, RECORDING
 from ..trace.owner import HANDOVER, MACHINE_CODE
 from ..trace.trace import LOCAL, Trace, ready_trace
-from .extras import ArrayExtras, RowsHeld, Seldom, mark_views_stale, note_view, views_of
+from .extras import (
+    ArrayExtras,
+    RowsHeld,
+    Seldom,
+    context_of,
+    extras_of_view,
+    mark_views_stale,
+    note_view,
+    piece_of,
+    views_of,
+)
 
 __all__ = [
     "DENSE",
@@ -156,10 +166,7 @@ class Handle:
     @property
     def context(self) -> Context:
         """The context of the array."""
-        node = self._node
-        if node is not None:
-            return node.context
-        return self._context if self._root is None else self._root.context
+        return context_of(self)
 
 
 #: the dense classes of arrays in the order of their definition: NDArray, then the ndarray of mx.np
@@ -260,7 +267,7 @@ def node_in(handle: Handle, trace: Trace) -> Node:
         # every use reads the memory anew: the array does not keep the node
         entered = trace.bind(np.array(buffer), handle.context)
         return entered if owner is None else variable(entered, trace.slot(owner))
-    entered = trace.bind(buffer, CPU if extras is None and node is None else handle.context)
+    entered = trace.bind(buffer, context_of(handle))
     if node is not None and home is not None and node.marked:
         # recorded in an earlier trace, or in one of another thread: gradients continue there
         entered = variable(entered, trace.slot(home.tape.target_of(node)))
@@ -383,7 +390,7 @@ def read(handle: Handle) -> Array:
         start, shape, linked = _region_of(handle)
         root = handle._root
         if root._buffer is not None and root._node is None and not (linked and root._variable is not None):
-            handle._buffer = value = _piece(root, start, shape)
+            handle._buffer = value = piece_of(root, start, shape)
             note_view(root, handle)
             return value
         trace = LOCAL.trace
@@ -399,19 +406,6 @@ def read(handle: Handle) -> Array:
         if handle._node is node and handle._trace is trace:
             handle._buffer = value
     return value
-
-
-def _piece(base: Handle, start: int, shape: Shape) -> Array:
-    """Return a contiguous piece of the known value of an array, in a shape."""
-    buffer = base._buffer
-    assert buffer is not None
-    if not buffer.flags.c_contiguous:
-        buffer = base._buffer = np.ascontiguousarray(buffer)
-    size = math.prod(shape)
-    if size and shape and shape == buffer.shape[1:]:
-        # one NumPy call instead of three
-        return buffer[start // size]  # type: ignore[no-any-return]
-    return buffer.reshape(-1)[start : start + size].reshape(shape)
 
 
 def assign(handle: Handle, node: Node, trace: Trace) -> None:
@@ -516,20 +510,21 @@ def known_value(handle: Handle) -> Array | None:
     value = handle._buffer
     if value is None or not FLAGS.get() & RECORDING:
         return value
-    node = handle._node
-    return None if handle._variable is not None or (node is not None and node.marked) else value
+    node, extras = handle._node, handle._extras
+    is_variable = extras is not None and extras.variable is not None
+    return None if is_variable or (node is not None and node.marked) else value
 
 
 @hot
 def make_view(base: Handle, start: int, shape: Shape) -> Any:
     """Return an array that shares a contiguous piece of another array: a write to either shows in both."""
     value, extras = known_value(base), base._extras
-    context = CPU if extras is None and base._node is None else base.context
+    context = context_of(base)
     if value is not None:
         # as make_concrete does outside of captured functions
         view = _new(base._result_class)
         view._trace = view._node = None
-        view._buffer = _piece(base, start, shape)
+        view._buffer = piece_of(base, start, shape)
         if type(value) is SharedMemory:
             view._extras = None
             view._context = context
@@ -545,7 +540,7 @@ def make_view(base: Handle, start: int, shape: Shape) -> Any:
         root = extras.root
         first, _, base_linked = _region_of(base)
         start, linked = start + first, linked and base_linked
-    own = ArrayExtras(root, (start, shape, linked))
+    own = extras_of_view(root, (start, shape, linked))
     if context is not CPU:
         own.context = context
     if extras is not None and extras.readonly:

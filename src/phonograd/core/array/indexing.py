@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..base.devices import CPU
+from ..base.hot import hot
 from ..graph.node import Node
 from ..ops.math.broadcasting import broadcast
 from ..ops.math.primitives import cast, reshape_to, slice_step
@@ -48,11 +49,31 @@ def _is_array(value: Any) -> bool:
     return isinstance(value, Handle)
 
 
-def get(self: Any, key: Any, listeners: Sequence[int] = LISTENERS) -> Any:
+@hot
+def get(self: Any, key: Any) -> Any:
     """Return the part of the array that a key selects: a view where its elements are contiguous, else a copy."""
-    if listeners:
-        return observe_call(_SLICE, (self,), None, (), get, (self, key, ()))
-    selection = simple(key, self.shape) or parse(key, self.shape, _is_array)
+    return observe_call(_SLICE, (self,), None, (), _get, (self, key)) if LISTENERS else _get(self, key)
+
+
+@hot
+def _get(self: Any, key: Any) -> Any:
+    node, value = self._node, self._buffer
+    if node is not None:
+        shape = node.shape
+    else:
+        # another thread may be assigning the value
+        shape = self.shape if value is None else value.shape
+    selection = simple(key, shape) or parse(key, shape, _is_array)
+    if type(selection) is Basic:
+        if selection.whole:
+            return self
+        if selection.offset is not None:
+            return make_view(self, selection.offset, selection.shape)
+    return _copy(self, selection)
+
+
+def _copy(self: Any, selection: Selection) -> Any:
+    """Return selected elements of the array that are not contiguous."""
     if type(selection) is Advanced:
         trace = ready_trace()
         node = slice_step(node_in(self, trace), selection.begin, selection.end, selection.step)
@@ -60,10 +81,6 @@ def get(self: Any, key: Any, listeners: Sequence[int] = LISTENERS) -> Any:
         taken = take_points(node, selection.layout, _index_nodes(selection, trace))
         return new_result(reshape_to(taken, selection.shape), trace, self._result_class)
     assert type(selection) is Basic
-    if selection.whole:
-        return self
-    if selection.offset is not None:
-        return make_view(self, selection.offset, selection.shape)
     value = known_value(self)
     if value is not None:
         steps = zip(selection.begin, selection.end, selection.step, strict=True)

@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..base.errors import MXNetError
+from ..base.hot import hot
 from ..graph.node import Shape
 from ..graph.shapes import sliced_shape
 from ..ops.vision.regions import bounds
@@ -148,6 +149,7 @@ _lately: dict[Any, Basic] = {}
 _MOST_LATELY = 1 << 14
 
 
+@hot
 def simple(key: Any, shape: Shape) -> Basic | None:
     """Return what a number or a slice selects from an array of a shape, as :func:`parse` does; None for other keys.
 
@@ -168,17 +170,20 @@ def simple(key: Any, shape: Shape) -> Basic | None:
         form = start, stop, step, shape
     else:
         return None
-    found = _lately.get(form)
-    if found is None:
-        if type(key) is int and 0 not in shape and shape and -shape[0] <= key < shape[0]:
-            found = _row(key if key >= 0 else key + shape[0], shape)
-        else:
-            parsed = parse(key, shape)
-            assert isinstance(parsed, Basic)
-            found = parsed
-        if len(_lately) >= _MOST_LATELY:
-            _lately.clear()
-        _lately[form] = found
+    return _lately.get(form) or _select(key, shape, form)
+
+
+def _select(key: int | slice, shape: Shape, form: Any) -> Basic:
+    """Return what a number or a slice selects, and remember it."""
+    if type(key) is int and 0 not in shape and shape and -shape[0] <= key < shape[0]:
+        found = _row(key if key >= 0 else key + shape[0], shape)
+    else:
+        parsed = parse(key, shape)
+        assert isinstance(parsed, Basic)
+        found = parsed
+    if len(_lately) >= _MOST_LATELY:
+        _lately.clear()
+    _lately[form] = found
     return found
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ..base import processor, settings
+from ..base import collector, processor, settings
 from ..base.dtypes import BFLOAT16, convert_scalar
 from ..base.hot import hot, slotted
 from ..base.outside import is_from_outside
@@ -90,7 +90,7 @@ def differentiate_at_once(trace: Trace, head: Node, is_fit: Callable[[list[Node]
         wanted = list(dict.fromkeys([resolve(node) for _, node in trace.live()]))
         wanted = [node for node in wanted if node.operator is not LEAF and node not in trace.values]
         # the source line of nodes that stand for arrays is looked up once
-        with trace.computing(), of_one_call():
+        with trace.computing(), of_one_call(), collector.paused():
             try:
                 if numbers <= MANY_NUMBERS and (found := _run_batches(trace, head, visited, wanted)) is not None:
                     return found

@@ -124,24 +124,22 @@ def user_line() -> tuple[str, int] | None:
         code = frame.f_code
         key = id(code)
         if key not in _own_codes and (key in _other_codes or not _is_own(code)):
-            return _source_line(code, frame.f_lineno)
+            found = _lines.get((key, frame.f_lasti))
+            return found if found is not None and found[0] is code.co_filename else _source_line(frame)
         frame = frame.f_back
     return USER_LINE.line
 
 
-#: source lines by code and number
+#: source lines by code and instruction: Python counts the lines before an instruction each time that it is asked
 _lines: dict[tuple[int, int], tuple[str, int]] = {}
 
 
-@hot
-def _source_line(code: types.CodeType, number: int) -> tuple[str, int]:
-    """Return the file and the number of a line, always as the same object."""
-    key = id(code), number
-    found = _lines.get(key)
-    if found is None or found[0] is not code.co_filename:
-        if len(_lines) > _MOST_CODES:
-            _lines.clear()
-        found = _lines[key] = code.co_filename, number
+def _source_line(frame: types.FrameType) -> tuple[str, int]:
+    """Return the file and the number of the line that a frame executes, and remember it."""
+    if len(_lines) > _MOST_CODES:
+        _lines.clear()
+    code = frame.f_code
+    found = _lines[id(code), frame.f_lasti] = code.co_filename, frame.f_lineno
     return found
 
 
@@ -151,6 +149,8 @@ def _is_own(code: types.CodeType) -> bool:
     codes = _own_codes if found else _other_codes
     if len(codes) > _MOST_CODES:
         codes.clear()
+        # other code may be at the same address
+        _lines.clear()
     codes[id(code)] = code
     return found
 

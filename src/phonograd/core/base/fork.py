@@ -37,6 +37,7 @@ ORDER = (
     "thread pool",
     "random stream",
     "observers",
+    "garbage collector",
     "single calls",
     "machine code of calls",
     "hot functions",

@@ -21,20 +21,23 @@ MISSING = object()
 
 
 @hot
-def extend_by_key(declared: Operator, arrays: int, key: tuple[Any, ...]) -> Node | None:
+def extend_by_key(declared: Operator, parameters: int, key: tuple[Any, ...]) -> Node | None:
     """Return the node of a new call, given its key, and remember the call; None if its kind is not known.
 
-    The first ``arrays`` items of the key are nodes, the others parameters.
+    The last items of the key are ``parameters``, the others nodes. The nodes of several outputs are returned as they
+    are: the caller remembers how many of them users see.
     """
+    arrays = len(key) - parameters
     nodes = key[:arrays]
     for node in nodes:
         if node is None or node is MISSING:
             return None
+    before = statistics.nodes
     made = extend(declared, untracked(nodes), key[arrays:])
-    if type(made) is not Node:
-        return None
-    declared.calls[untracked(key)] = made
-    return made
+    if type(made) is Node and statistics.nodes == before:
+        # it comes back: most calls of programs that are always new do not
+        declared.calls[untracked(key)] = made
+    return made  # type: ignore[no-any-return]
 
 
 @hot

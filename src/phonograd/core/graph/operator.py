@@ -572,7 +572,7 @@ def items_of(whole: Node) -> Nodes:
             statistics.nodes += 1
             item = table.setdefault(key, new_node(_ITEM, inputs, attributes, type_, line, gradient_of, None))
         found.append(item)
-    return tuple(found)  # type: ignore[arg-type]
+    return untracked(tuple(found))  # type: ignore[arg-type]
 
 
 @hot
@@ -592,7 +592,7 @@ def label_results(result: Any, call: tuple[Operator, Nodes, tuple[Any, ...]]) ->
             label.call = call
             label = table.setdefault(key, label)
         found.append(label)
-    return found[0] if is_one else tuple(found)
+    return found[0] if is_one else untracked(tuple(found))
 
 
 def item_operator() -> Operator:

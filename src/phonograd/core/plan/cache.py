@@ -533,16 +533,16 @@ def forget_nodes() -> None:
 
 def _forget_except(keep: set[Node]) -> None:
     """Drop every interned node, cached call and gradient that refers to a node not in ``keep``."""
-
-    def kept(entry: Any) -> bool:
-        return all([node in keep for node in entry]) if isinstance(entry, tuple) else entry in keep
-
     for detached in list(DETACH.table.values()):
         if detached not in keep and isinstance(detached, Node):
             # a cycle of references, which the garbage collector does not see
             detached.inputs[0].detached = None
     for declared in set(REGISTRY.values()):
-        declared.table = {key: entry for key, entry in declared.table.copy().items() if kept(entry)}
+        declared.table = {
+            key: entry
+            for key, entry in declared.table.copy().items()
+            if entry in keep or (entry.__class__ is tuple and keep.issuperset(entry))
+        }
         # the dictionary object is part of generated code, so it is emptied in place
         declared.calls.clear()
         declared.several.clear()

@@ -79,9 +79,9 @@ class EagerProgram:
 
     __slots__ = (
         "_are_asked",
-        "_calls",
         "_computed",
         "_dead",
+        "_is_known",
         "_numbers",
         "_places",
         "_steps",
@@ -121,8 +121,8 @@ class EagerProgram:
         self._places, self._dead = self._place()
         #: the functions that compute the nodes, as far as they are known; several threads may run the program at once
         self._steps: list[Function | None] = [None] * self.size
-        #: function, places and dead values of each step, from the second run on
-        self._calls: list[tuple[Function, tuple[int, ...], tuple[int, ...]]] | None = None
+        #: whether all of them are known
+        self._is_known = False
 
     def _place(self) -> tuple[list[tuple[int, ...]], list[tuple[int, ...]]]:
         """Return for each node the numbers of the values that it reads, and of those that no later one reads."""
@@ -161,7 +161,7 @@ class EagerProgram:
         """Return the values of the kept nodes (see :class:`..run.programs.Program`); no input is written over."""
         values: list[Any] = list(inputs)
         try:
-            if self._calls is not None and note is None:
+            if self._is_known and note is None:
                 self._repeat(values)
             else:
                 self._compute(values, note)
@@ -195,20 +195,13 @@ class EagerProgram:
                 if is_from_outside(error):
                     raise
                 raise locate_error(error, self._computed[step]) from error
-        if self._calls is None:
-            self._calls = [
-                (f, places, dead) for f, places, dead in zip(steps, self._places, self._dead) if f is not None
-            ]
+        self._is_known = True
 
     def _repeat(self, values: list[Any]) -> None:
         """Compute all nodes as :meth:`_compute` does; their functions are known, and nothing observes them."""
-        get, append, first = values.__getitem__, values.append, len(values)
-        token = float_errors.ignore()
+        first, token = len(values), float_errors.ignore()
         try:
-            for function, places, last in self._calls or ():
-                append(function(*map(get, places)))
-                for place in last:
-                    values[place] = None
+            _call_all(values, self._steps, self._places, self._dead)
         except kernel_cache.CompilerLost:
             raise
         except Exception as error:
@@ -245,6 +238,15 @@ class EagerProgram:
         node = self._computed[step]
         if node.operator is not _ABSENT:
             note(_part(node), start, perf_counter_ns())
+
+
+@hot
+def _call_all(values: list[Any], steps: Sequence[Any], places: Sequence[Shape], dead: Sequence[Shape]) -> None:
+    """Append the result of each step, given the numbers of the values that it reads, and of those to drop then."""
+    for function, read, last in zip(steps, places, dead):
+        values.append(function(*map(values.__getitem__, read)))
+        for place in last:
+            values[place] = None
 
 
 def source_of(node: Node) -> Node:
@@ -382,6 +384,10 @@ class _Maker:
         ]
         alone = copy_of(node, given)
         if alone.outputs is not None:
+            lowerings = lowerings_of(alone)
+            if lowerings and lowerings[0].only_moves:
+                self.function, self.simple = numpy_function(alone), node.operator.reference
+                return
             self.evaluate(alone)
             self.is_general &= _ABSENT not in [source.operator for source in sources]
             return

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from ..base.hot import hot, slotted
 from ..base.outside import is_from_outside
 from ..graph.node import Node, type_of
 from ..graph.operator import ABSENT, REGISTRY, Array, item_operator
@@ -42,6 +43,7 @@ MOST_SKIPPED = 64
 MANY_NUMBERS = 1 << 22
 
 
+@slotted
 class Group:
     """Nodes of one kind that do not depend on each other.
 
@@ -136,46 +138,8 @@ class Batches:
         self.group_of: dict[Node, Group] = {}
         #: unmarked nodes that are read
         self.given: dict[Node, None] = {}
-        found: dict[Any, Group] = {}
-        lanes: dict[Any, object] = {}
-        group_of, given = self.group_of, self.given
-        for node in nodes:
-            declared, call = node.operator, node
-            if declared is VARIABLE or declared is _ABSENT:
-                continue
-            if declared is REPEAT_CALL and node.inputs[0].operator is not VARIABLE:
-                call = node.inputs[0]
-                declared = call.operator
-            lane, level = None, 0
-            inputs = reads(call)
-            for source in inputs:
-                group = group_of.get(source)
-                if group is None:
-                    if not source.marked:
-                        given[source] = None
-                elif group.level > level:
-                    lane, level = group.lane, group.level
-            recipe = call.recipe
-            key: Any
-            if declared is _ITEM:
-                key = call.attributes[0], lane
-            elif declared.is_view:
-                key = declared, lane, call.type or type_of(call)
-            elif declared is _MATMUL:
-                key = recipe or _kind(call), lane, inputs[1]
-            else:
-                key = recipe or _kind(call), lane
-            group = found.get(key)
-            if group is None:
-                index = call.attributes[0] if declared is _ITEM else None
-                lane = lanes.setdefault((declared, call.type or type_of(call), lane, index), object())
-                group = found[key] = Group(level + 1, lane)
-            group.members.append(node)
-            group.calls.append(call)
-            group.read.append(inputs)
-            group_of[node] = group
         #: in an order in which they can be computed
-        self.groups = sorted(found.values(), key=_level)
+        self.groups = sorted(_group(nodes, reads, self.group_of, self.given), key=_level)
 
     def compute(self, known: Mapping[Node, Any]) -> None:
         """Compute the values of all groups, given those of variables and of unmarked nodes."""
@@ -234,6 +198,55 @@ class Batches:
         if node.operator is _ABSENT:
             return None
         return self.value(node) if node in self.group_of else known[resolve(node)]
+
+
+@hot
+def _group(
+    nodes: Iterable[Node],
+    reads: Callable[[Node], Sequence[Node]],
+    group_of: dict[Node, Group],
+    given: dict[Node, None],
+) -> list[Group]:
+    """Return the groups of nodes; add the group of each, and the unmarked nodes that are read."""
+    found: dict[Any, Group] = {}
+    lanes: dict[Any, object] = {}
+    groups = []
+    for node in nodes:
+        declared, call = node.operator, node
+        if declared is VARIABLE or declared is _ABSENT:
+            continue
+        if declared is REPEAT_CALL and node.inputs[0].operator is not VARIABLE:
+            call = node.inputs[0]
+            declared = call.operator
+        lane, level = None, 0
+        inputs = reads(call)
+        for source in inputs:
+            below = group_of.get(source)
+            if below is None:
+                if not source.marked:
+                    given[source] = None
+            elif below.level > level:
+                lane, level = below.lane, below.level
+        key: Any
+        if declared is _ITEM:
+            key = call.attributes[0], lane
+        elif declared.is_view:
+            key = declared, lane, call.type or type_of(call)
+        elif declared is _MATMUL:
+            key = call.recipe or _kind(call), lane, inputs[1]
+        else:
+            key = call.recipe or _kind(call), lane
+        group = found.get(key)
+        if group is None:
+            index = call.attributes[0] if declared is _ITEM else None
+            lane = lanes.setdefault((declared, call.type or type_of(call), lane, index), object())
+            group = found[key] = Group(level + 1, lane)
+            groups.append(group)
+        group.members.append(node)
+        group.calls.append(call)
+        group.read.append(inputs)
+        group_of[node] = group
+    return groups
 
 
 def _level(group: Group) -> int:
@@ -340,5 +353,6 @@ def eager_program(
     return EagerProgram(targets, available, keep_all, ordered)
 
 
+@hot
 def _resolved_inputs(node: Node) -> list[Node]:
     return [resolve(source) if source.operator.is_view else source for source in node.inputs]

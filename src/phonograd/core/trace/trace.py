@@ -24,7 +24,7 @@ from typing import Any
 from ..base import settings
 from ..base.devices import Context
 from ..base.dtypes import DType, convert_scalar
-from ..base.hot import slotted
+from ..base.hot import hot, slotted
 from ..base.outside import is_from_outside, is_interrupting
 from ..graph.node import Node
 from ..graph.operator import Array
@@ -59,7 +59,7 @@ _Lock = type(threading.RLock())
 #: the most results of a single call (:mod:`phonograd.core.array.single`)
 _MOST_RESULTS = 3
 #: handles from which on dead ones are dropped without a flush
-_PRUNE_AT = 4096
+_PRUNE_AT = 128
 #: flushes after which a trace ends outside of recording, although recorded arrays wait: they keep its tape
 _FLUSHES_WITH_RECORD = 8
 #: the same while recording is paused: the bits of gradients depend on where traces end, and values stay in memory
@@ -221,6 +221,7 @@ class Trace(Recorder):
                 target.trace.tape.add_follower(self)
         return found
 
+    @hot
     def distinct(self, node: Node) -> Node:
         """Return a recorded node for one more call: itself the first time, then nodes that repeat it.
 
@@ -236,6 +237,7 @@ class Trace(Recorder):
 
     # -- handles
 
+    @hot
     def adopt(self, handle: Any) -> None:
         """Note a new handle of this trace."""
         if self.ended:
@@ -559,6 +561,7 @@ class _Local(threading.local):
 LOCAL = _Local()
 
 
+@hot
 def ready_trace() -> Trace:
     """Return the current trace to add a node to. Very many pending nodes are evaluated first, unless recorded."""
     trace = LOCAL.trace
@@ -573,7 +576,7 @@ def ready_trace() -> Trace:
     # arrays are counted, and not the calls of this function: the next turn of a loop makes most of its calls in
     # machine code, and has to be divided at the same places to find its plans again
     if trace.created + len(trace.handles) > settings.active.pending_limit and not is_recording():
-        trace.flush(end=True)
+        trace.flush(True)
         trace = LOCAL.trace
     return trace
 

@@ -145,7 +145,7 @@ def numbers(first: int, second: int) -> Any:
     """Return results of arithmetic."""
     total = first * second - first
     total += 3
-    return total, -first, -1, first & second, first < second, first >= second
+    return total, -first, -1, first & second, first // 2, second // first, first < second, first >= second
 
 
 def calls(pair: Any, values: Any) -> Any:

@@ -276,6 +276,7 @@ class Calls:
             *float_errors.context_variable(),
             immediate.own_result,
             list,
+            tuple,
             np.ufunc,
         )
         #: the objects that the code refers to; they live as long as the process, because modules refer to the code
@@ -322,11 +323,21 @@ class Calls:
         definition = self._definition(signature.partition("(")[0], address, flags, f"{signature}\n--\n\n")
         return _new_function(ctypes.byref(definition), None, __name__)
 
-    def function(self, function: Any, declared: Operator, key: KeyForm, extend: Callable[[Any], Any]) -> Any:
-        """Return the machine-code counterpart of the Python function of an operator."""
-        defaults = key.template[key.arrays :]
+    def function(
+        self,
+        function: Any,
+        declared: Operator,
+        key: KeyForm,
+        extend: Callable[[Any], Any],
+        several: Callable[[Any, Any, Any, Any], Any],
+    ) -> Any:
+        """Return the machine-code counterpart of the Python function of an operator.
+
+        ``extend`` returns the node (or nodes) of a new call, and ``several`` the arrays of several nodes.
+        """
+        defaults = key.template[max(key.arrays, 0) :]
         entry: tuple[Any, ...] = (declared.calls, function, key.arrays, key.template, key.places, extend)
-        entry += (declared.at_once, declared, defaults, key.order)
+        entry += (declared.at_once, declared, defaults, key.order, several)
         return make_function(function, self._function, entry, functools.partial(describe, declared))
 
 
@@ -334,7 +345,7 @@ class KeyForm(NamedTuple):
     """The layout of the key of a remembered call."""
 
     arrays: int
-    """How many arrays there can be; they come first."""
+    """How many arrays there can be; they come first. -1 for any number: these are not in the template and places."""
     template: tuple[Any, ...]
     """The key of a call without arguments; an object that is in no key stands for an argument that must be given."""
     places: dict[str, int]

@@ -23,7 +23,7 @@ from collections.abc import Callable, Container
 
 from ...lower.ir.function_builder import Index, Value
 from .native_enter import enter_texts, is_recording
-from .native_immediate import immediate_texts
+from .native_immediate import arrays_of_call, immediate_texts, shifted_place
 from .native_text import API, CALL_WITH, NO_PLACE, OBJECTS, Code
 
 __all__ = ["DIRECTORY", "ENTRY", "module_text"]
@@ -230,23 +230,15 @@ def _look_up(offsets: dict[str, int]) -> str:
     f.call("note", *words, node)
     f.give(node)
     f.label("extend")
-    made = _extend(f, f.load_word("%record", "3", "ptr"), key)
+    # a call that is new is not noted as recent: most of those do not come back
+    made = f.api(CALL_WITH, f"ptr {f.load_word('%record', '3', 'ptr')}, ptr {key}, ptr null", "drop")
+    # the table of the operator holds the node
+    f.release(made)
+    f.leave_if(f.same(made, "none"), "drop")
     f.release(key)
-    f.call("note", *words, made)
     f.give(made)
     f.end_dropping(key)
     return f.text()
-
-
-def _extend(f: Code, function: str, key: str) -> str:
-    """Return the node of a new call whose kind is known; go to the label ``drop`` if it is not known.
-
-    The calls that are remembered hold the node.
-    """
-    made = f.api(CALL_WITH, f"ptr {function}, ptr {key}, ptr null", "drop")
-    f.release(made)
-    f.leave_if(f.same(made, "none"), "drop")
-    return made
 
 
 def _binary(offsets: dict[str, int], name: str, in_place: bool) -> str:
@@ -306,17 +298,16 @@ class _Key:
     """Writes the code that fills the key of a call, which is dropped (at the label ``drop``) where it cannot be."""
 
     def __init__(
-        self, f: Code, key: str, trace: str, arrays: str, template: str, places: str, order: str, last: str, kind: str
+        self, f: Code, key: str, trace: str, arrays: str, entry: str, shift: str, last: str, kind: str
     ) -> None:
         self._f = f
+        self._shift = shift
         self._last = last
         self._kind = kind
         self._key = key
         self._trace = trace
         self._arrays = arrays
-        self._template = template
-        self._places = places
-        self._order = order
+        self._template, self._places, self._order = [f.item(entry, number) for number in ("3", "4", "9")]
 
     def _put(self, index: Index, value: str) -> tuple[()]:
         self._f.api("Py_IncRef", f"ptr {value}")
@@ -342,7 +333,7 @@ class _Key:
 
     def default(self, index: Index, _: list[Value]) -> tuple[()]:
         """Write a place of the key as it is in the template."""
-        return self._put(index, self._f.item(self._template, index))
+        return self._put(index, self._f.item(self._template, self._f.minus(index, self._shift)))
 
     def positional(self, index: Index, _: list[Value]) -> tuple[()]:
         """Write the place of a positional argument."""
@@ -366,7 +357,8 @@ class _Key:
         f = self._f
         place = f.api("PyDict_GetItemWithError", f"ptr {self._places}, ptr {f.item('%names', index)}", "drop")
         f.leave_if_null(place, "drop")
-        value, number = f.load_word("%arguments", f.plus("%count", index), "ptr"), f.number(place, "drop")
+        value = f.load_word("%arguments", f.plus("%count", index), "ptr")
+        number = shifted_place(f, f.number(place, "drop"), self._shift)
 
         def array() -> tuple[()]:
             # arrays enter the trace in the order of the signature, also if Python has to decide in the end
@@ -414,26 +406,45 @@ def _compute_immediately(f: Code, name: str, given: str) -> None:
     f.give(computed)
 
 
+def _make_several(f: Code, entry: str, key: str, nodes: str, trace: str, kind: str) -> None:
+    """Write the part of ``call`` that gives the arrays of several nodes."""
+    f.label("several")
+    array_class = f.assign(f"load ptr, ptr {kind}, align 8")
+    given = f"ptr {f.item(entry, '10')}, ptr {key}, ptr {nodes}, ptr {trace}, ptr {array_class}, ptr null"
+    made = f.api(CALL_WITH, given, "drop_nodes")
+    f.release(nodes)
+    f.leave_if(f.same(made, "none"), "undecided")
+    f.release(key)
+    f.give(made)
+    f.label("undecided")
+    f.release(made)
+    f.line("br label %drop")
+    f.label("drop_nodes")
+    f.release(nodes)
+    f.line("br label %drop")
+
+
 def _call(offsets: dict[str, int]) -> str:
     """Return the function of an operator called by name, with arrays first, and parameters by position or keyword.
 
     Its entry is the tuple (calls, Python function, number of arrays, template of the key, places of keywords in
     the key, function that makes nodes of known kinds, list that is not empty if there are single calls, operator, key
-    of the parameters if none is given, places of positional arguments). The place of a number is given as -1 - place:
-    Python makes the key if the number is 0, because 0.0 and -0.0 are equal, but different arguments. Keywords that
-    Python has to convert are missing among the places, and ``NO_PLACE`` among those of positional arguments.
+    of the parameters if none is given, places of positional arguments, function that makes arrays of several nodes).
+    The place of a number is given as -1 - place: Python makes the key if the number is 0, because 0.0 and -0.0 are
+    equal, but different arguments. Keywords that Python has to convert are missing among the places, and ``NO_PLACE``
+    among those of positional arguments. The number of arrays is -1 if there can be any number of them: then template
+    and places begin with the parameters.
     """
     f = Code("call", "ptr %self, ptr %arguments, i64 %given, ptr %names", offsets)
     entry = f.field("%self", "entry")
-    calls, function, arrays, template, places, extend, at_once = [f.item(entry, str(k)) for k in range(7)]
-    order = f.item(entry, "9")
+    calls, function, arrays, template, _, extend, at_once = [f.item(entry, str(k)) for k in range(7)]
     # PY_VECTORCALL_ARGUMENTS_OFFSET is the highest bit
     f.line(f"%count = and i64 %given, {(1 << 63) - 1}")
     cell, kind = f.assign("alloca i64, align 8"), f.assign("alloca ptr, align 8")
     found_cell = f.assign("alloca ptr, align 8")
-    length = f.api("PyTuple_Size", f"ptr {template}", "error")
     f.line(f"store ptr {f.object('array')}, ptr {kind}, align 8")
-    most = f.number(arrays, "error")
+    most, shift = arrays_of_call(f, f.number(arrays, "error"))
+    length = f.plus(f.api("PyTuple_Size", f"ptr {template}", "error"), shift)
     f.leave_if(f.assign(f"icmp sgt i64 %count, {length}"), "slow")
     f.line(f"store i64 0, ptr {cell}, align 8")
     f.line(f"br i1 {f.assign('icmp eq ptr %names, null')}, label %counted, label %named")
@@ -442,7 +453,8 @@ def _call(offsets: dict[str, int]) -> str:
     f.line("br label %counted")
     f.label("counted")
     named = f.assign(f"load i64, ptr {cell}, align 8")
-    f.leave_if(f.assign(f"icmp eq i64 {f.plus('%count', named)}, 0"), "slow")
+    # a call without arrays by position, of an operator that takes any number of them, is left to Python, too
+    f.leave_if(f.assign(f"icmp eq i64 {f.least(f.plus('%count', named), most)}, 0"), "slow")
     f.leave_unless(_nothing_is_immediate(f), "immediate")
     f.leave_if_null(f.call("trace_here"), "slow")
     given = f"ptr %self, ptr %arguments, i64 %count, ptr %names, i64 {named}"
@@ -464,17 +476,22 @@ def _call(offsets: dict[str, int]) -> str:
     f.label("look")
     key = f.api("PyTuple_New", f"i64 {length}", "error")
     f.line(f"store i64 {f.minus('%count', '1')}, ptr {cell}, align 8")
-    filling = _Key(f, key, trace, most, template, places, order, cell, kind)
-    # a template has no empty places, so that a key can be dropped at any time
-    f.loop("0", length, "1", (), filling.default)
+    filling = _Key(f, key, trace, most, entry, shift, cell, kind)
+    f.loop(shift, length, "1", (), filling.default)
     f.loop("0", "%count", "1", (), filling.positional)
     f.loop("0", named, "1", (), filling.keyword)
     found = f.api("PyDict_GetItemWithError", f"ptr {calls}, ptr {key}", "unhashable")
     f.line(f"store ptr {found}, ptr {found_cell}, align 8")
     f.leave_unless(f.is_equal(found, "null"), "known")
-    made = _extend(f, extend, key)
+    made = f.api(CALL_WITH, f"ptr {extend}, ptr {key}, ptr null", "drop")
+    f.leave_if(f.same(f.field(made, "type"), "tuple"), "several")
+    # the table of the operator holds the node
+    f.release(made)
+    f.leave_if(f.same(made, "none"), "drop")
     f.line(f"store ptr {made}, ptr {found_cell}, align 8")
-    f.line("br label %known")
+    f.release(key)
+    # a call that is new is not noted as recent: most of those do not come back
+    f.line("br label %old")
     f.label("known")
     found = f.assign(f"load ptr, ptr {found_cell}, align 8")
     f.release(key)
@@ -484,10 +501,12 @@ def _call(offsets: dict[str, int]) -> str:
     f.call("note", "%self", only, only, found)
     f.line("br label %old")
     f.label("old")
+    found = f.assign(f"load ptr, ptr {found_cell}, align 8")
     array_class = f.assign(f"load ptr, ptr {kind}, align 8")
     result = f.call("new_result", trace, found, array_class)
     f.leave_if_null(result, "slow")
     f.give(result)
+    _make_several(f, entry, key, made, trace, kind)
     f.label("immediate")
     _compute_immediately(f, "compute_call", given)
     f.label("unhashable")

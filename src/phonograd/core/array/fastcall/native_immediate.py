@@ -10,6 +10,7 @@ machine code          its definition in Python
 ====================  ==========================================================================================
 ``is_quiet``          ``immediate.is_possible``, apart from the trace
 ``immediate_here``    the trace of this thread, if it is immediate and calls are
+``on_cpu``            ``Handle.context``: whether it is the CPU
 ``value_of``          ``immediate._operand`` for arrays: the memory of an array with a value on the CPU
 ``immediate_number``  ``immediate.number_beside``
 ``compute``           the end of ``immediate.call`` and ``immediate.call_binary``: the kind is looked up and called
@@ -32,7 +33,7 @@ from ...run.object_layout import CONTIGUOUS, FLAGS
 from .native_enter import is_of_this_thread, is_recording
 from .native_text import CALL_WITH, NO_PLACE, Code
 
-__all__ = ["immediate_texts"]
+__all__ = ["arrays_of_call", "immediate_texts", "shifted_place"]
 
 #: the numbers of sequences: see ``immediate._note``
 _FACTOR, _MASK = 1000003, (1 << 61) - 1
@@ -41,8 +42,8 @@ _FACTOR, _MASK = 1000003, (1 << 61) - 1
 def immediate_texts(offsets: dict[str, int]) -> list[str]:
     """Return the text of each function, in the order in which they need each other."""
     writers: tuple[Callable[[dict[str, int]], str], ...]
-    writers = (_is_quiet, _immediate_here, _value_of, _immediate_number, _describe, _note_call, _new_array, _compute)
-    writers += (_compute_binary, _compute_call)
+    writers = (_is_quiet, _immediate_here, _on_cpu, _value_of, _immediate_number, _describe, _note_call)
+    writers += (_new_array, _compute, _compute_binary, _compute_call)
     return [write(offsets) for write in writers]
 
 
@@ -77,24 +78,31 @@ def _value_of(offsets: dict[str, int]) -> str:
     """Return the function that gives the memory of an array whose value is known and on the CPU, or null."""
     f = Code("value_of", "ptr %array", offsets)
     f.leave_unless(f.is_array(f.field("%array", "type")), "other")
-    memory, node, extras = [f.field("%array", name) for name in ("buffer", "node", "extras")]
+    memory = f.field("%array", "buffer")
     f.leave_unless(f.same(f.field(memory, "type"), "memory"), "other")
+    f.leave_if_null(f.call("on_cpu", "%array"), "other")
+    f.give(memory)
+    f.end("other", "null")
+    return f.text()
+
+
+def _on_cpu(offsets: dict[str, int]) -> str:
+    """Return the function that gives an array if its context is the CPU (``Handle.context``), or null."""
+    f = Code("on_cpu", "ptr %array", offsets)
+    node, extras = f.field("%array", "node"), f.field("%array", "extras")
     f.leave_if(f.same(node, "none"), "concrete")
     f.leave_unless(f.same(f.field(node, "context"), "cpu"), "other")
-    f.line("br label %concrete")
+    f.give("%array")
     f.label("concrete")
     f.leave_if(f.same(extras, "none"), "nearby")
-    f.leave_unless(f.same(f.field(extras, "place"), "cpu"), "other")
     root = f.field(extras, "root")
-    f.leave_if(f.same(root, "none"), "nearby")
+    f.leave_if(f.same(root, "none"), "alone")
     # a view is where the array is that owns its memory
-    whole = f.field(root, "extras")
-    f.leave_unless(f.same(f.field(root, "node"), "none"), "other")
-    f.leave_if(f.same(whole, "none"), "nearby")
-    f.leave_unless(f.same(f.field(whole, "root"), "none"), "other")
-    f.leave_unless(f.same(f.field(whole, "place"), "cpu"), "other")
+    f.give(f.call("on_cpu", root))
+    f.label("alone")
+    f.leave_unless(f.same(f.field(extras, "place"), "cpu"), "other")
     f.line("br label %nearby")
-    f.end("nearby", memory)
+    f.end("nearby", "%array")
     f.end("other", "null")
     return f.text()
 
@@ -103,10 +111,21 @@ def _immediate_number(offsets: dict[str, int]) -> str:
     """Return the function that gives a number as an array of a dtype, or null. Python converts those that are new."""
     f = Code("immediate_number", "ptr %number, ptr %dtype", offsets)
     f.leave_unless(f.is_number(f.field("%number", "type")), "error")
-    # zeros of both signs are equal as keys
+    cell = f.assign("alloca ptr, align 8")
     truth = f.api("PyObject_IsTrue", "ptr %number", "error")
-    f.leave_if(f.assign(f"icmp eq i32 {truth}, 0"), "new")
-    key = f.api("PyTuple_Pack", "i64 2, ptr %number, ptr %dtype", "error")
+
+    def text() -> None:
+        # zeros of both signs are equal as keys
+        f.line(f"store ptr {f.api('PyObject_Repr', 'ptr %number', 'error')}, ptr {cell}, align 8")
+
+    def number() -> None:
+        f.hold("%number")
+        f.line(f"store ptr %number, ptr {cell}, align 8")
+
+    f.when(f.assign(f"icmp eq i32 {truth}, 0"), text, number)
+    value = f.assign(f"load ptr, ptr {cell}, align 8")
+    key = f.api("PyTuple_Pack", f"i64 2, ptr {value}, ptr %dtype", "drop_value")
+    f.release(value)
     memory = f.api("PyDict_GetItemWithError", f"ptr {f.object('immediate_numbers')}, ptr {key}", "drop")
     f.release(key)
     f.leave_if_null(memory, "new")
@@ -117,6 +136,9 @@ def _immediate_number(offsets: dict[str, int]) -> str:
     f.release(made)
     f.leave_if(f.same(made, "none"), "error")
     f.give(made)
+    f.label("drop_value")
+    f.release(value)
+    f.line("br label %error")
     f.end_dropping(key)
     return f.text()
 
@@ -320,7 +342,7 @@ def _compute_call(offsets: dict[str, int]) -> str:
     f = Code("compute_call", arguments, offsets)
     entry = f.field("%self", "entry")
     arrays, template, places, declared, defaults, order = [f.item(entry, str(k)) for k in (2, 3, 4, 7, 8, 9)]
-    first = f.number(arrays, "error")
+    first, shift = arrays_of_call(f, f.number(arrays, "error"))
     most = f.least("%count", first)
     # arrays that are left out must be optional
     f.for_each(most, first, lambda k: f.leave_unless(f.same(f.item(template, k), "none"), "error"))
@@ -351,7 +373,7 @@ def _compute_call(offsets: dict[str, int]) -> str:
     def keyword(index: Index) -> None:
         place = f.api("PyDict_GetItemWithError", f"ptr {places}, ptr {f.item('%names', index)}", "drop")
         f.leave_if_null(place, "drop")
-        number = f.number(place, "drop")
+        number = shifted_place(f, f.number(place, "drop"), shift)
         # Python complains about a parameter that was given by position, too
         is_real = f.assign(f"icmp slt i64 {number}, 0")
         plain = f.select_index(is_real, f.minus("-1", number), number)
@@ -381,6 +403,21 @@ def _compute_call(offsets: dict[str, int]) -> str:
     f.give(f.assign(f"call ptr @compute({given})"))
     f.end_dropping(key)
     return f.text()
+
+
+def arrays_of_call(f: Code, listed: Index) -> tuple[str, str]:
+    """Return the most arrays of a call, and by how many places those of its parameters are shifted.
+
+    ``listed`` is the number of arrays in its entry: -1 if it takes any number of them by position.
+    """
+    takes_any = f.assign(f"icmp slt i64 {listed}, 0")
+    return f.select_index(takes_any, "%count", listed), f.select_index(takes_any, "%count", "0")
+
+
+def shifted_place(f: Code, number: Index, shift: Index) -> str:
+    """Return the place of a parameter as in an entry, or -1 - place of a number, shifted."""
+    is_real = f.assign(f"icmp slt i64 {number}, 0")
+    return f.select_index(is_real, f.minus(number, shift), f.plus(number, shift))
 
 
 def _put_parameter(f: Code, parameters: str, first: Index, number: Index, value: str) -> None:

@@ -21,7 +21,7 @@ from ...graph.signature import visible
 from ...ops.math.structural import leaf
 from ...trace.owner import MACHINE_CODE
 from ...trace.trace import LOCAL
-from .. import call, single
+from .. import call, several, single
 from ..binary import BinaryMethod
 from ..handle import DENSE
 from .native_call import (
@@ -82,7 +82,7 @@ def _methods(array_class: type[Any]) -> list[BinaryCall]:
             function,
             facts.reflected,
             facts.in_place,
-            _extender(facts.declared, 2),
+            _extender(facts.declared, 0),
             facts.declared,
         )
         for name, function, facts in own
@@ -113,9 +113,9 @@ class _Functions:
         found = self._made.get((declared, name))
         if found is None:
             function = call.write_python_function(declared, name)
-            form = _form(declared)
-            extend = _extender(declared, form.arrays)
-            found = self._calls.function(function, declared, form, extend)
+            form, parameters = _form(declared), len(visible(declared))
+            make_several = functools.partial(several.make_several_of, declared, parameters)
+            found = self._calls.function(function, declared, form, _extender(declared, parameters), make_several)
             found = self._made.setdefault((declared, name), found)
             call.forward(declared, name, found)
         return found
@@ -137,16 +137,17 @@ def _functions(names: Any) -> list[tuple[str, Any]]:
     return [(name, call.function_of(*facts)) for name, facts in made if call.remembers(facts[0])]
 
 
-def _extender(declared: Operator, arrays: int) -> Callable[[tuple[Any, ...]], Node | None]:
+def _extender(declared: Operator, parameters: int) -> Callable[[tuple[Any, ...]], Node | None]:
     """Return the function that makes the node of a new call, given its key, if the kind of the call is known."""
-    return functools.partial(extension.extend_by_key, declared, arrays)
+    return functools.partial(extension.extend_by_key, declared, parameters)
 
 
 def _form(declared: Operator) -> KeyForm:
     """Return the form of the keys of remembered calls, as :func:`..call.invoke` makes them."""
-    inputs = [name for name in declared.input_names if name != "counter"]
+    # a call with any number of arrays takes no names for them
+    inputs = [] if declared.variadic else [name for name in declared.input_names if name != "counter"]
     parameters = visible(declared)
-    required = declared.required_inputs
+    required = 0 if declared.variadic else declared.required_inputs
     template: list[Any] = [extension.MISSING] * required + [None] * (len(inputs) - required)
     template += [call.key_form(parameter, parameter.default) for parameter in parameters]
     places = {name: place for place, name in enumerate(inputs)}
@@ -156,4 +157,5 @@ def _form(declared: Operator) -> KeyForm:
         elif parameter.kind != "Floats":
             places[parameter.name] = place
     names = [*inputs, *[parameter.name for parameter in parameters]]
-    return KeyForm(len(inputs), tuple(template), places, tuple([places.get(name, NO_PLACE) for name in names]))
+    order = tuple([places.get(name, NO_PLACE) for name in names])
+    return KeyForm(-1 if declared.variadic else len(inputs), tuple(template), places, order)

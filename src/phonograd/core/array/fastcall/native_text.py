@@ -52,6 +52,7 @@ _FUNCTIONS = {
     "PyObject_CallNoArgs": _Function("ptr", _NULL),
     "PyObject_VectorcallDict": _Function("ptr", _NULL),
     "PyObject_IsTrue": _Function("i32", _NEGATIVE),
+    "PyObject_Repr": _Function("ptr", _NULL),
     "PyObject_RichCompareBool": _Function("i32", _NEGATIVE),
     "PyErr_Clear": _Function("void", _NEVER),
     "PyErr_Fetch": _Function("void", _NEVER),
@@ -104,6 +105,7 @@ OBJECTS = (
     "ignored_errors",
     "own",
     "list",
+    "tuple",
     "ufunc",
 )
 

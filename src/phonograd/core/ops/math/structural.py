@@ -213,9 +213,10 @@ def overwrite(node: Node, record: Node) -> Node:
     return single(_overwritten.apply((detach(node), record), ()))
 
 
+@hot
 def repeat_call(node: Node, count: int) -> Node:
     """Return the node of the ``count``-th repetition of a call; for 0 the node itself."""
-    return single(_repeat_call.apply((node,), (count,))) if count else node
+    return _repeat_call.apply((node,), (count,)) if count else node
 
 
 LEAF, VARIABLE, DETACH, OVERWRITTEN, REPEAT_CALL = _leaf, _variable, _detach, _overwritten, _repeat_call

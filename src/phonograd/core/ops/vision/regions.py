@@ -21,6 +21,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from ...base.hot import hot
 from ...graph.node import FORGOTTEN, Node, Shape
 from ...graph.operator import REGISTRY, Array, Operator, Spec, composite, operator, single
 from ...graph.shapes import sliced_shape
@@ -256,10 +257,11 @@ def view_step(data: Node, begin: Shape, end: Shape, step: Shape) -> Node:
     return single(_view_step.apply((data,), (begin, end, step)))
 
 
+@hot
 def view_flat(data: Node, start: int, shape: Shape) -> Node:
     """Return the flat range of ``data`` from ``start`` as an array of a shape."""
-    size = math.prod(shape)
-    assert 0 <= start <= data.size - size, (data, start, shape)
-    if size == data.size:
+    size, whole = math.prod(shape), math.prod(data.shape)
+    assert 0 <= start <= whole - size, (data, start, shape)
+    if size == whole:
         return reshape_to(data, shape)
-    return single(_view_flat.apply((data,), (start, shape)))
+    return _view_flat.apply((data,), (start, shape))  # type: ignore[no-any-return]

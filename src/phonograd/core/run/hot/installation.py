@@ -20,7 +20,7 @@ from typing import Any
 
 from ...base import settings
 from ...base.assumptions import HAS_GIL, assumption_holds
-from ...base.hot import HOT
+from ...base.hot import HOT, SLOTTED
 from .. import kernel_cache
 from ..native_function import FUNCTION_API, has_declared_layout, is_slot, make_function, slot_offset, slots_are_found
 from .interface import API, CALL_FUNCTION, Layout, ModuleText, helpers
@@ -31,7 +31,7 @@ _CONSEQUENCE = "The loops of programs that are always new stay Python functions,
 #: how the names of modules begin whose calls of hot functions matter: looking at all modules takes 10 ms
 _USERS = tuple(
     [f"phonograd.core.{name}" for name in ("array", "backward", "base.errors", "capture", "derive", "graph", "plan")]
-    + [f"phonograd.core.{name}" for name in ("ops.math.structural", "trace")]
+    + [f"phonograd.core.{name}" for name in ("ops.math.structural", "ops.vision.regions", "trace")]
 )
 _KEPT: list[HotFunctions] = []
 
@@ -227,6 +227,11 @@ def _exchange(functions: Mapping[Any, Any]) -> None:
         class_, _, name = function.__qualname__.rpartition(".")
         if class_:
             setattr(_find(f"{function.__module__}:{class_}"), name, other)
+    for slotted in SLOTTED:
+        # functions that a class has as methods
+        for name, value in list(vars(slotted).items()):
+            if id(value) in others:
+                setattr(slotted, name, others[id(value)])
     for module_name, module in list(sys.modules.items()):
         if module_name.startswith(_USERS):
             for name, value in list(vars(module).items()):

@@ -38,6 +38,7 @@ API = {
     "PyNumber_Subtract": ("ptr", "ptr, ptr"),
     "PyNumber_Multiply": ("ptr", "ptr, ptr"),
     "PyNumber_And": ("ptr", "ptr, ptr"),
+    "PyNumber_FloorDivide": ("ptr", "ptr, ptr"),
     "PyNumber_InPlaceAdd": ("ptr", "ptr, ptr"),
     "PyNumber_InPlaceOr": ("ptr", "ptr, ptr"),
     "PyNumber_Negative": ("ptr", "ptr"),

@@ -29,6 +29,7 @@ _OPERATIONS = {
     ast.Sub: "PyNumber_Subtract",
     ast.Mult: "PyNumber_Multiply",
     ast.BitAnd: "PyNumber_And",
+    ast.FloorDiv: "PyNumber_FloorDivide",
 }
 
 
