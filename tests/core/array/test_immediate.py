@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 from unittest import mock
 
@@ -305,7 +305,14 @@ def test_new_graphs_begin_the_state_and_repeated_calls_end_it() -> None:
             seen.append(type(LOCAL.trace))
         assert ImmediateTrace in seen
         for _ in range(6):
+            # a few calls on few numbers take less time than a graph, known or not
             nd.sin(nd.cos(x)).asnumpy()
+        assert type(LOCAL.trace) is ImmediateTrace
+        for _ in range(6):
+            y = x
+            for _ in range(12):
+                y = nd.sin(nd.cos(y))
+            y.asnumpy()
         seen.append(type(LOCAL.trace))
         return seen
 
@@ -313,7 +320,24 @@ def test_new_graphs_begin_the_state_and_repeated_calls_end_it() -> None:
     thread = threading.Thread(target=lambda: found.extend(work()))
     thread.start()
     thread.join()
-    assert found[-1] is Trace
+    assert found[-1:] == [Trace]
+
+
+@pytest.mark.usefixtures("at_once")
+def test_the_cost_of_calls_is_part_of_their_sequence() -> None:
+    def cost_of(call: Callable[[], Any]) -> int:
+        trace: Any = LOCAL.trace
+        trace.sequence = 0
+        call()
+        return int(trace.sequence & novelty.COST_MASK)
+
+    x = nd.array(np.ones((3, 4), "float32"))
+    large = nd.array(np.ones((64, 256), "float32"))
+    for _ in range(3):
+        assert cost_of(lambda: nd.sin(nd.cos(x))) == 2
+        assert cost_of(lambda: nd.dot(x, x.T)) > 2
+        assert cost_of(lambda: nd.sin(large)) == 5
+        assert cost_of(lambda: [nd.sin(large) for _ in range(100)]) == novelty.COST_MASK
 
 
 def test_memory_of_kinds_is_bounded() -> None:

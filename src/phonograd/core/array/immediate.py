@@ -66,7 +66,14 @@ SOME_CALLS = 64
 
 _new: Any = object.__new__
 _NDARRAY = np.ndarray
-_MASK = (1 << 61) - 1
+#: sequences of calls are numbers: that of the kinds, and in the lowest bits what the calls cost
+_COST_BITS = 8
+_MOST_COST = (1 << _COST_BITS) - 1
+_FACTOR, _MASK = 1000003, (1 << 53) - 1
+#: the cost of a function that is no ufunc: it takes about as long as several of these
+_COST_OF_OTHERS = 3
+#: the numbers that a ufunc computes while it costs as much as its call
+_NUMBERS_PER_CALL = 4096
 _serial = itertools.count(1)
 _python_calls = itertools.count(1)
 
@@ -78,8 +85,6 @@ class Call:
     __slots__ = ("direct", "function", "is_list", "nodes", "number", "results", "steps")
 
     def __init__(self, targets: Sequence[Node], program: EagerProgram | None, count: int, is_list: bool) -> None:
-        #: stands for the kind in sequences of calls
-        self.number = next(_serial)
         self.is_list = is_list
         #: the nodes that are computed
         self.nodes: list[Node] = [] if program is None else program.nodes
@@ -93,6 +98,8 @@ class Call:
             assert program is not None
             self.steps.append((program.function(number), places))
             numbers[node] = count + number
+        #: stands for the kind in sequences of calls
+        self.number = _number_of(self.steps, sum([node.size for node in self.nodes]))
         #: the number of each result among the values
         self.results = [node.attributes[0] if node.operator is LEAF else numbers[node] for node in targets]
         #: the function that computes the only node, if there is one, from the arguments as they are
@@ -103,10 +110,10 @@ class Call:
         self.direct: Any = None
 
     @classmethod
-    def of_steps(cls, steps: list[tuple[Any, tuple[int, ...]]], count: int, nodes: list[Node]) -> Call:
-        """Return a kind of call whose result is the last of some steps, given the number of arguments."""
+    def of_steps(cls, steps: list[tuple[Any, tuple[int, ...]]], count: int, nodes: list[Node], size: int = 0) -> Call:
+        """Return a kind of call whose result, of some size, is the last of some steps, given its arguments' number."""
         call = cls.__new__(cls)
-        call.number, call.steps, call.nodes, call.is_list = next(_serial), steps, nodes, False
+        call.number, call.steps, call.nodes, call.is_list = _number_of(steps, size), steps, nodes, False
         call.results = [count + len(steps) - 1]
         call.function = steps[0][0] if len(steps) == 1 and steps[0][1] == tuple(range(count)) else None
         call.direct = None
@@ -154,6 +161,12 @@ class Call:
         for function, places in self.steps:
             values.append(function(*map(values.__getitem__, places)))
         return values
+
+
+def _number_of(steps: Sequence[tuple[Any, Any]], size: int) -> int:
+    """Return the number of a new kind of call in sequences, given its functions and the numbers that they compute."""
+    cost = sum([1 if type(function) is np.ufunc else _COST_OF_OTHERS for function, _ in steps])
+    return next(_serial) << _COST_BITS | min(cost + size // _NUMBERS_PER_CALL, _MOST_COST)
 
 
 def _guarded(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -317,7 +330,7 @@ def fill(shape: tuple[int, ...], value: Any, dtype: Any, array_class: type[Any],
     """Return an array filled with a number, or None if it is to become a node."""
     if math.prod(shape) > processor.choices().numbers_per_node or (type(value) is not int and type(value) is not float):
         return None
-    _note_number(hash(shape), trace)
+    _note_number((hash(shape) & _MASK) << _COST_BITS | 1, trace)
     number = _number(value, dtype, _filling)
     size = math.prod(shape) * dtype.itemsize
     if size < memory_pool.SMALLEST_BLOCK:
@@ -353,8 +366,10 @@ def _concrete(value: Array, array_class: type[Any]) -> Any:
 
 
 def _note_number(number: int, trace: Any) -> None:
-    """Add a call, by a number that stands for it, to the sequence of an immediate trace."""
-    trace.sequence = (trace.sequence * 1000003 + number) & _MASK
+    """Add a call, by a number that stands for its kind and its cost, to the sequence of an immediate trace."""
+    before = trace.sequence
+    kinds = ((before >> _COST_BITS) * _FACTOR + (number >> _COST_BITS)) & _MASK
+    trace.sequence = kinds << _COST_BITS | min((before & _MOST_COST) + (number & _MOST_COST), _MOST_COST)
 
 
 def _note(found: Call, trace: Trace) -> None:
@@ -516,7 +531,7 @@ class _General:
 
         def run(*arrays: Array) -> Any:
             value, steps = self._function.run(arrays, sizes)
-            CALLS[key] = found = Call.of_steps(steps, count, self._nodes)
+            CALLS[key] = found = Call.of_steps(steps, count, self._nodes, value.size)
             found.allow_direct(arrays, [value])
             return value
 

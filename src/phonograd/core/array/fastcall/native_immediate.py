@@ -34,8 +34,9 @@ from .native_text import CALL_WITH, NO_PLACE, Code
 
 __all__ = ["immediate_texts"]
 
-#: the numbers of sequences: see ``immediate._note``
-_FACTOR, _MASK = 1000003, (1 << 61) - 1
+#: the numbers of sequences: see ``immediate._note_number``
+_COST_BITS, _FACTOR, _MASK = 8, 1000003, (1 << 53) - 1
+_MOST_COST = (1 << _COST_BITS) - 1
 
 
 def immediate_texts(offsets: dict[str, int]) -> list[str]:
@@ -150,8 +151,12 @@ def _note_call(offsets: dict[str, int]) -> str:
     f = Code("note_call", "ptr %trace, ptr %found", offsets)
     before = f.number(f.field("%trace", "sequence"), "error")
     number = f.number(f.field("%found", "number"), "error")
-    mixed = f.assign(f"and i64 {f.plus(f.times(before, str(_FACTOR)), number)}, {_MASK}")
-    after = f.api("PyLong_FromLongLong", f"i64 {mixed}", "error")
+    kinds = [f.assign(f"lshr i64 {each}, {_COST_BITS}") for each in (before, number)]
+    costs = [f.assign(f"and i64 {each}, {_MOST_COST}") for each in (before, number)]
+    mixed = f.assign(f"and i64 {f.plus(f.times(kinds[0], str(_FACTOR)), kinds[1])}, {_MASK}")
+    cost = f.least(f.plus(costs[0], costs[1]), str(_MOST_COST))
+    joined = f.assign(f"or i64 {f.assign(f'shl i64 {mixed}, {_COST_BITS}')}, {cost}")
+    after = f.api("PyLong_FromLongLong", f"i64 {joined}", "error")
     f.exchange("%trace", "sequence", after)
     f.release(after)
     f.give("%trace")
