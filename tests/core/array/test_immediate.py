@@ -246,7 +246,7 @@ def test_an_error_of_a_signal_handler_ends_the_call() -> None:
     (kind,) = immediate.CALLS.values()
     assert kind is not None
     kind.function = interrupted
-    kind.allow_direct([x._buffer], [])
+    kind.allow_direct(x._buffer.nbytes)
     before, counts = signal.signal(signal.SIGUSR1, handler), []
     try:
         for _ in range(3):

@@ -37,7 +37,7 @@ from ..run import memory_pool
 from ..run.reference import resolve
 from ..trace.flags import FLAGS, RECORDING
 from ..trace.owner import HANDOVER
-from ..trace.trace import Trace
+from ..trace.trace import LOCAL, Trace
 from .handle import DENSE
 
 if TYPE_CHECKING:
@@ -53,6 +53,7 @@ __all__ = [
     "change",
     "fill",
     "is_possible",
+    "meet",
     "number_beside",
     "own_result",
     "with_sizes",
@@ -72,6 +73,8 @@ _MOST_COST = (1 << _COST_BITS) - 1
 _FACTOR, _MASK = 1000003, (1 << 53) - 1
 #: the cost of a function that is no ufunc: it takes about as long as several of these
 _COST_OF_OTHERS = 3
+#: the length of the keys of binary operators
+_BINARY_KEY = 5
 #: the numbers that a ufunc computes while it costs as much as its call
 _NUMBERS_PER_CALL = 4096
 _serial = itertools.count(1)
@@ -126,13 +129,12 @@ class Call:
         call.direct = direct
         return call
 
-    def allow_direct(self, arrays: Sequence[Array], results: Sequence[Any]) -> None:
-        """Let machine code run this kind, given its arguments and what has shapes and dtypes of its results.
+    def allow_direct(self, largest: int) -> None:
+        """Let machine code run this kind, given the bytes of the largest array: the first argument, or a result.
 
         Large arrays are computed in memory of the pool (:func:`_compute_large`), which is left to Python.
         """
-        sizes = [math.prod(each.shape) * each.dtype.itemsize for each in (*arrays[:1], *results)]
-        if max(sizes) >= memory_pool.SMALLEST_BLOCK:
+        if largest >= memory_pool.SMALLEST_BLOCK:
             return
         if type(self.function) is np.ufunc:
             self.direct = self.function
@@ -433,15 +435,10 @@ def _make(
         return None
     if len(CALLS) >= MOST_CALLS:
         CALLS.clear()
-    others, sizes = without_sizes(declared, attributes)
-    shapes, families = [array.shape for array in arrays], [array.dtype.num for array in arrays]
-    if sizes:
-        shapes.append(sizes)
-        families.append(-1)
-    kind = (declared, others, *families)
-    guards = _guards.get(kind)
-    if guards is not None and (known := guards.find(shapes)) is not None:
+    known, sizes, shapes, kind = _find_general(declared, arrays, attributes)
+    if known is not None:
         return known.call(key, len(arrays), sizes)
+    others, families = kind[1], kind[2:]
     pattern = pattern_of_shapes(list(zip(families, shapes)), others, ())
     among = None if pattern is None else (declared, others, pattern.key)
     learned = None if among is None else _patterns.get(among)
@@ -462,6 +459,58 @@ def _make(
         return None
     CALLS[key] = found
     return found
+
+
+@hot
+def _find_general(declared: Operator, arrays: Sequence[Array], attributes: Any) -> tuple[Any, Any, list[Any], Any]:
+    """Return the kind of call for all extents of a pattern that holds for some arrays, or None.
+
+    The sizes among the attributes follow, the shapes, and the key of the guards.
+    """
+    others, sizes = attributes, ()
+    if declared.sizes:
+        others, sizes = without_sizes(declared, attributes)
+    shapes: list[Any] = []
+    parts: list[Any] = [declared, others]
+    for array in arrays:
+        shapes.append(array.shape)
+        parts.append(array.dtype.num)
+    if sizes:
+        shapes.append(sizes)
+        parts.append(-1)
+    kind = tuple(parts)
+    guards = _guards.get(kind)
+    return None if guards is None else guards.find(shapes), sizes, shapes, kind
+
+
+def meet(key: tuple[Any, ...], *arrays: Array) -> Array | None:
+    """Return the result of the first call with some extents, in memory of its own; None if its pattern is not known.
+
+    Machine code calls it for keys that are not among the kinds. Parameters are part of the keys of calls by name, and
+    not of those of methods of binary operators.
+    """
+    declared = key[0]
+    attributes = () if len(key) == _BINARY_KEY else declared.accepted_parameters.get((len(arrays), key[1]))
+    if attributes is None or declared.autocast is not None or key in CALLS:
+        return None
+    most = processor.choices().numbers_per_node
+    for array in arrays:
+        if array.size > most:
+            return None
+    known, sizes, _, _ = _find_general(declared, arrays, attributes)
+    if known is None:
+        return None
+    token = float_errors.ignore()
+    try:
+        value, found = known.first(key, arrays, sizes)
+    except Exception as error:
+        if is_from_outside(error):
+            raise
+        return None
+    finally:
+        float_errors.restore(token)
+    _note(found, LOCAL.trace)
+    return own_result(value, *arrays)
 
 
 def without_sizes(declared: Operator, attributes: tuple[Any, ...]) -> tuple[tuple[Any, ...], tuple[int, ...]]:
@@ -502,7 +551,7 @@ def _learn(
         nodes = nodes[:shown]
     found = _call_of([resolve(node) for node in nodes], len(arrays), is_list)
     if found is not None:
-        found.allow_direct(arrays, nodes)
+        found.allow_direct(max([arrays[0].nbytes, *[node.size * node.dtype.itemsize for node in nodes]]))
     if pattern is None or several or found is None:
         return found
     learned = _patterns.get(among)
@@ -530,12 +579,18 @@ class _General:
         """Return the call for new extents, which is remembered with its functions when it has run."""
 
         def run(*arrays: Array) -> Any:
-            value, steps = self._function.run(arrays, sizes)
-            CALLS[key] = found = Call.of_steps(steps, count, self._nodes, value.size)
-            found.allow_direct(arrays, [value])
-            return value
+            return self.first(key, arrays, sizes)[0]
 
         return Call.of_steps([(run, tuple(range(count)))], count, self._nodes)
+
+    def first(self, key: Any, arrays: Sequence[Array], sizes: tuple[int, ...]) -> tuple[Any, Call]:
+        """Return the result of the first call with some extents, and its kind, which is remembered from now on."""
+        value, steps = self._function.run(arrays, sizes)
+        if len(CALLS) >= MOST_CALLS:
+            CALLS.clear()
+        CALLS[key] = found = Call.of_steps(steps, len(arrays), self._nodes, value.size)
+        found.allow_direct(max(arrays[0].nbytes, value.nbytes))
+        return value, found
 
 
 def _call_of(targets: list[Node], count: int, is_list: bool) -> Call | None:

@@ -103,6 +103,8 @@ OBJECTS = (
     "float_errors",
     "ignored_errors",
     "own",
+    "copy",
+    "meet",
     "list",
     "ufunc",
 )
