@@ -340,6 +340,45 @@ def test_the_cost_of_calls_is_part_of_their_sequence() -> None:
         assert cost_of(lambda: [nd.sin(large) for _ in range(100)]) == novelty.COST_MASK
 
 
+@pytest.mark.usefixtures("at_once")
+def test_new_extents_of_known_calls() -> None:
+    draw = np.random.default_rng(0)
+    table = draw.normal(size=(40, 6)).astype("float32")
+    held = nd.array(table)
+    for count in [*range(3, 40), 3, 17]:
+        # fractions are cut off, and numbers out of range are clipped
+        index = draw.uniform(-9, 60, count).astype("float32")
+        whole = np.clip(index.astype(np.int64), 0, 39)
+        rows, wide = nd.take(held, nd.array(index)), draw.normal(size=(count, 50)).astype("float32")
+        np.testing.assert_array_equal(rows.asnumpy(), table[whole])
+        np.testing.assert_array_equal((rows * 2).asnumpy(), table[whole] * np.float32(2))
+        np.testing.assert_array_equal(rows.reshape((-1,)).asnumpy(), table[whole].reshape(-1))
+        np.testing.assert_array_equal(
+            nd.take(held, nd.array(index), mode="wrap").asnumpy(), table[index.astype(np.int64) % 40]
+        )
+        total = wide.reshape(-1)
+        best = nd.topk(nd.array(total), k=count)
+        np.testing.assert_array_equal(best.asnumpy(), np.argsort(-total, kind="stable")[:count])
+        shifted = wide - wide.max(1, keepdims=True)
+        expected = shifted - np.log(np.exp(shifted).sum(1, keepdims=True))
+        np.testing.assert_allclose(nd.log_softmax(nd.array(wide)).asnumpy(), expected, rtol=1e-5, atol=1e-5)
+    with pytest.raises(mx.MXNetError):
+        nd.take(held, nd.array(np.full(50, 99, "float32")), mode="raise").asnumpy()
+    with pytest.raises(mx.MXNetError):
+        (rows * nd.ones((5, 5))).asnumpy()
+
+
+@pytest.mark.usefixtures("at_once")
+def test_keys_of_new_extents_belong_to_the_table() -> None:
+    immediate.CALLS.clear()
+    for count in range(2, 40):
+        x = nd.array(np.ones((count, 3), "float32"))
+        nd.reshape(nd.tanh(x) + x, (-1,))
+    counts = {sys.getrefcount(key) for key in immediate.CALLS}
+    assert len(immediate.CALLS) > 100
+    assert len(counts) == 1
+
+
 def test_memory_of_kinds_is_bounded() -> None:
     with ways.immediate(), mock.patch.object(immediate, "MOST_CALLS", 16):
         x = nd.array(np.ones((300,), "float32"))

@@ -66,7 +66,7 @@ MOST_CALLS = 4096
 SOME_CALLS = 64
 
 _new: Any = object.__new__
-_NDARRAY = np.ndarray
+_NDARRAY, _UFUNC = np.ndarray, np.ufunc
 #: sequences of calls are numbers: that of the kinds, and in the lowest bits what the calls cost
 _COST_BITS = 8
 _MOST_COST = (1 << _COST_BITS) - 1
@@ -113,19 +113,9 @@ class Call:
         self.direct: Any = None
 
     @classmethod
-    def of_steps(cls, steps: list[tuple[Any, tuple[int, ...]]], count: int, nodes: list[Node], size: int = 0) -> Call:
-        """Return a kind of call whose result, of some size, is the last of some steps, given its arguments' number."""
-        call = cls.__new__(cls)
-        call.number, call.steps, call.nodes, call.is_list = _number_of(steps, size), steps, nodes, False
-        call.results = [count + len(steps) - 1]
-        call.function = steps[0][0] if len(steps) == 1 and steps[0][1] == tuple(range(count)) else None
-        call.direct = None
-        return call
-
-    @classmethod
     def of_direct(cls, direct: Callable[..., Any]) -> Call:
         """Return a kind of call that only machine code runs."""
-        call = cls.of_steps([(direct, ())], 0, [])
+        call = call_of_steps([(direct, ())], 0, [], 0)
         call.direct = direct
         return call
 
@@ -165,10 +155,25 @@ class Call:
         return values
 
 
+@hot
+def call_of_steps(steps: list[tuple[Any, tuple[int, ...]]], count: int, nodes: list[Node], size: int) -> Call:
+    """Return a kind of call whose result, of some size, is the last of some steps, given the number of arguments."""
+    call = _new(Call)
+    call.number, call.steps, call.nodes, call.is_list = _number_of(steps, size), steps, nodes, False
+    call.results = [count + len(steps) - 1]
+    call.function = call.direct = None
+    if len(steps) == 1 and steps[0][1] == tuple(range(count)):
+        call.function = steps[0][0]
+    return call  # type: ignore[no-any-return]
+
+
+@hot
 def _number_of(steps: Sequence[tuple[Any, Any]], size: int) -> int:
     """Return the number of a new kind of call in sequences, given its functions and the numbers that they compute."""
-    cost = sum([1 if type(function) is np.ufunc else _COST_OF_OTHERS for function, _ in steps])
-    return next(_serial) << _COST_BITS | min(cost + size // _NUMBERS_PER_CALL, _MOST_COST)
+    cost = size // _NUMBERS_PER_CALL
+    for function, _ in steps:
+        cost += 1 if type(function) is _UFUNC else _COST_OF_OTHERS
+    return next(_serial) << _COST_BITS | min(cost, _MOST_COST)
 
 
 def _guarded(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -462,12 +467,15 @@ def _make(
 
 
 @hot
-def _find_general(declared: Operator, arrays: Sequence[Array], attributes: Any) -> tuple[Any, Any, list[Any], Any]:
+def _find_general(
+    declared: Operator, arrays: Sequence[Array], attributes: Any
+) -> tuple[_General | None, Any, list[Any], Any]:
     """Return the kind of call for all extents of a pattern that holds for some arrays, or None.
 
     The sizes among the attributes follow, the shapes, and the key of the guards.
     """
-    others, sizes = attributes, ()
+    others: Any = attributes
+    sizes: Any = ()
     if declared.sizes:
         others, sizes = without_sizes(declared, attributes)
     shapes: list[Any] = []
@@ -500,6 +508,8 @@ def meet(key: tuple[Any, ...], *arrays: Array) -> Array | None:
     known, sizes, _, _ = _find_general(declared, arrays, attributes)
     if known is None:
         return None
+    if len(CALLS) >= MOST_CALLS:
+        CALLS.clear()
     token = float_errors.ignore()
     try:
         value, found = known.first(key, arrays, sizes)
@@ -567,6 +577,7 @@ def _learn(
     return found
 
 
+@slotted
 class _General:
     """A kind of call for all extents of a pattern that meet a condition."""
 
@@ -581,15 +592,15 @@ class _General:
         def run(*arrays: Array) -> Any:
             return self.first(key, arrays, sizes)[0]
 
-        return Call.of_steps([(run, tuple(range(count)))], count, self._nodes)
+        return call_of_steps([(run, tuple(range(count)))], count, self._nodes, 0)
 
+    @hot
     def first(self, key: Any, arrays: Sequence[Array], sizes: tuple[int, ...]) -> tuple[Any, Call]:
         """Return the result of the first call with some extents, and its kind, which is remembered from now on."""
         value, steps = self._function.run(arrays, sizes)
-        if len(CALLS) >= MOST_CALLS:
-            CALLS.clear()
-        CALLS[key] = found = Call.of_steps(steps, len(arrays), self._nodes, value.size)
+        found = call_of_steps(steps, len(arrays), self._nodes, value.size)
         found.allow_direct(max(arrays[0].nbytes, value.nbytes))
+        CALLS[key] = found
         return value, found
 
 

@@ -61,6 +61,7 @@ __all__ = [
     "function_for",
     "function_for_any_shapes",
     "function_of",
+    "of_contiguous_arrays",
     "source_of",
 ]
 
@@ -513,14 +514,9 @@ class _Maker:
 
     def evaluate(self, node: Node) -> None:
         """Call NumPy, or kernels: the last bits of NumPy's results may depend on the layout of operands."""
-        function = function_of_node(node)
-
-        def call(*arrays: Any) -> Any:
-            result = function(*[None if array is None else np.asarray(array, order="C") for array in arrays])
-            return result if type(result) is tuple else np.asarray(result)
-
         # a lowering may depend on the shapes
-        self.function, self.is_general = call, not alternatives(node.operator.lowering)
+        self.function = of_contiguous_arrays(function_of_node(node))
+        self.is_general = not alternatives(node.operator.lowering)
 
     def _move(self, node: Node) -> None:
         """Let NumPy move elements."""
@@ -532,6 +528,16 @@ class _Maker:
         program = run_apart(lambda: program_for([node], set(node.inputs).__contains__, False))
         run, places = program.run, [source.attributes[0] for source in program.inputs]
         self.function, self.is_general = lambda *arrays: run([arrays[place] for place in places])[0], False
+
+
+def of_contiguous_arrays(function: Function) -> Function:
+    """Return a function that needs contiguous arrays, and returns any numbers, as one of arrays."""
+
+    def call(*arrays: Any) -> Any:
+        result = function(*[None if array is None else np.asarray(array, order="C") for array in arrays])
+        return result if type(result) is tuple else np.asarray(result)
+
+    return call
 
 
 def _nothing() -> None:

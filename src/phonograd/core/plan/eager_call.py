@@ -21,7 +21,7 @@ from ..graph.operator import ABSENT, REGISTRY, Operator
 from ..lower.lowering import Fused, Lowering
 from ..ops.math.structural import LEAF, leaf
 from ..run.reference import resolve
-from .eager import AnyShapes, Function, function_for_any_shapes, function_of
+from .eager import AnyShapes, Function, function_for_any_shapes, function_of, of_contiguous_arrays
 from .eager_folds import folds_of
 from .expansion import lowerings_of
 
@@ -88,7 +88,8 @@ def _function(step: _Step, shapes: Sequence[Shape], inputs: Sequence[Any]) -> Fu
     if lowering is not None and lowering.fused_as is Fused.FOLD:
         return folds_of(step.operator, step.dtype).function(attributes)
     if step.is_numpy:
-        return step.operator.reference(attributes)
+        function = step.operator.reference(attributes)
+        return function if step.operator.lowering is not None else of_contiguous_arrays(function)
     leaves = [leaf(number, array.shape, array.dtype) for number, array in enumerate(inputs)]
     type_ = tensor_type(insert(step.shape, shapes), step.dtype, leaves[0].context, False, None)
     return function_of(new_node(step.operator, tuple(leaves), attributes, type_, None, None), leaves)
@@ -205,6 +206,8 @@ def _is_numpy(node: Node, lowering: Lowering | None) -> bool:
         return lowering.fused_as is not Fused.FOLD
     candidates = lowerings_of(node)
     has_halves = not HALVES.isdisjoint([node.dtype, *[source.dtype for source in node.inputs]])
+    if node.operator.lowering is None and node.outputs is None and not has_halves:
+        return True
     if not candidates or has_halves or candidates[-1].replaces_part:
         return False
     return candidates[0].is_expansion and node.operator.moves
