@@ -33,7 +33,7 @@ from phonograd.core.graph.node import Node
 from phonograd.core.graph.operator import REGISTRY
 from phonograd.core.kernels.launch import Written
 from phonograd.core.ops.math.structural import leaf, variable
-from phonograd.core.plan import eager, eager_folds, eager_launch, promotion
+from phonograd.core.plan import eager, eager_expansion, eager_folds, eager_launch, eager_rows, promotion
 from phonograd.core.plan.cache import forget_nodes
 from phonograd.core.plan.native_program import NativeProgram
 from phonograd.core.run import kernel_cache, objects, prebuilt
@@ -70,6 +70,8 @@ class Collector:
             # small sums are launched, too
             mock.patch.object(eager_folds, "CHUNK_ELEMENTS", 0),
             mock.patch.object(eager, "launch", self._launch),
+            mock.patch.object(eager_rows, "launch", self._launch),
+            mock.patch.object(eager_expansion, "function_of_rows", self._rows),
             mock.patch.object(eager._Maker, "_plan", _bound(self._plan)),
             mock.patch.object(eager._Maker, "evaluate", _bound(self._evaluate)),
             mock.patch.object(kernel_cache, "kernels", self._kernels),
@@ -92,6 +94,10 @@ class Collector:
         for plan, _ in plans:
             self.wanted.update(dict.fromkeys([each.structure for each in plan.launches]))
         return lambda *arrays: np.zeros(shape, dtype)
+
+    def _rows(self, *arguments: Any) -> None:
+        """Note the kernel of rows; large arrays are computed operator by operator, so that these are noted, too."""
+        eager_rows.function_of_rows(*arguments)
 
     def _multiply(self, dtype: Any) -> Callable[..., Any]:
         def product(lhs: Any, rhs: Any) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 from unittest import mock
 
@@ -266,7 +266,7 @@ def test_an_error_of_a_signal_handler_ends_the_call() -> None:
     (kind,) = immediate.CALLS.values()
     assert kind is not None
     kind.function = interrupted
-    kind.allow_direct([x._buffer], [])
+    kind.allow_direct(x._buffer.nbytes)
     before, counts = signal.signal(signal.SIGUSR1, handler), []
     try:
         for _ in range(3):
@@ -325,7 +325,14 @@ def test_new_graphs_begin_the_state_and_repeated_calls_end_it() -> None:
             seen.append(type(LOCAL.trace))
         assert ImmediateTrace in seen
         for _ in range(6):
+            # a few calls on few numbers take less time than a graph, known or not
             nd.sin(nd.cos(x)).asnumpy()
+        assert type(LOCAL.trace) is ImmediateTrace
+        for _ in range(6):
+            y = x
+            for _ in range(12):
+                y = nd.sin(nd.cos(y))
+            y.asnumpy()
         seen.append(type(LOCAL.trace))
         return seen
 
@@ -333,7 +340,63 @@ def test_new_graphs_begin_the_state_and_repeated_calls_end_it() -> None:
     thread = threading.Thread(target=lambda: found.extend(work()))
     thread.start()
     thread.join()
-    assert found[-1] is Trace
+    assert found[-1:] == [Trace]
+
+
+@pytest.mark.usefixtures("at_once")
+def test_the_cost_of_calls_is_part_of_their_sequence() -> None:
+    def cost_of(call: Callable[[], Any]) -> int:
+        trace: Any = LOCAL.trace
+        trace.sequence = 0
+        call()
+        return int(trace.sequence & novelty.COST_MASK)
+
+    x = nd.array(np.ones((3, 4), "float32"))
+    large = nd.array(np.ones((64, 256), "float32"))
+    for _ in range(3):
+        assert cost_of(lambda: nd.sin(nd.cos(x))) == 2
+        assert cost_of(lambda: nd.dot(x, x.T)) > 2
+        assert cost_of(lambda: nd.sin(large)) == 5
+        assert cost_of(lambda: [nd.sin(large) for _ in range(100)]) == novelty.COST_MASK
+
+
+@pytest.mark.usefixtures("at_once")
+def test_new_extents_of_known_calls() -> None:
+    draw = np.random.default_rng(0)
+    table = draw.normal(size=(40, 6)).astype("float32")
+    held = nd.array(table)
+    for count in [*range(3, 40), 3, 17]:
+        # fractions are cut off, and numbers out of range are clipped
+        index = draw.uniform(-9, 60, count).astype("float32")
+        whole = np.clip(index.astype(np.int64), 0, 39)
+        rows, wide = nd.take(held, nd.array(index)), draw.normal(size=(count, 50)).astype("float32")
+        np.testing.assert_array_equal(rows.asnumpy(), table[whole])
+        np.testing.assert_array_equal((rows * 2).asnumpy(), table[whole] * np.float32(2))
+        np.testing.assert_array_equal(rows.reshape((-1,)).asnumpy(), table[whole].reshape(-1))
+        np.testing.assert_array_equal(
+            nd.take(held, nd.array(index), mode="wrap").asnumpy(), table[index.astype(np.int64) % 40]
+        )
+        total = wide.reshape(-1)
+        best = nd.topk(nd.array(total), k=count)
+        np.testing.assert_array_equal(best.asnumpy(), np.argsort(-total, kind="stable")[:count])
+        shifted = wide - wide.max(1, keepdims=True)
+        expected = shifted - np.log(np.exp(shifted).sum(1, keepdims=True))
+        np.testing.assert_allclose(nd.log_softmax(nd.array(wide)).asnumpy(), expected, rtol=1e-5, atol=1e-5)
+    with pytest.raises(mx.MXNetError):
+        nd.take(held, nd.array(np.full(50, 99, "float32")), mode="raise").asnumpy()
+    with pytest.raises(mx.MXNetError):
+        (rows * nd.ones((5, 5))).asnumpy()
+
+
+@pytest.mark.usefixtures("at_once")
+def test_keys_of_new_extents_belong_to_the_table() -> None:
+    immediate.CALLS.clear()
+    for count in range(2, 40):
+        x = nd.array(np.ones((count, 3), "float32"))
+        nd.reshape(nd.tanh(x) + x, (-1,))
+    counts = {sys.getrefcount(key) for key in immediate.CALLS}
+    assert len(immediate.CALLS) > 100
+    assert len(counts) == 1
 
 
 def test_memory_of_kinds_is_bounded() -> None:

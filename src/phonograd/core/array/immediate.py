@@ -37,7 +37,7 @@ from ..run import memory_pool
 from ..run.reference import resolve
 from ..trace.flags import FLAGS, RECORDING
 from ..trace.owner import HANDOVER
-from ..trace.trace import Trace
+from ..trace.trace import LOCAL, Trace
 from .handle import DENSE
 
 if TYPE_CHECKING:
@@ -53,6 +53,7 @@ __all__ = [
     "change",
     "fill",
     "is_possible",
+    "meet",
     "number_beside",
     "own_result",
     "with_sizes",
@@ -65,8 +66,17 @@ MOST_CALLS = 4096
 SOME_CALLS = 64
 
 _new: Any = object.__new__
-_NDARRAY = np.ndarray
-_MASK = (1 << 61) - 1
+_NDARRAY, _UFUNC = np.ndarray, np.ufunc
+#: sequences of calls are numbers: that of the kinds, and in the lowest bits what the calls cost
+_COST_BITS = 8
+_MOST_COST = (1 << _COST_BITS) - 1
+_FACTOR, _MASK = 1000003, (1 << 53) - 1
+#: the cost of a function that is no ufunc: it takes about as long as several of these
+_COST_OF_OTHERS = 3
+#: the length of the keys of binary operators
+_BINARY_KEY = 5
+#: the numbers that a ufunc computes while it costs as much as its call
+_NUMBERS_PER_CALL = 4096
 _serial = itertools.count(1)
 _python_calls = itertools.count(1)
 
@@ -78,8 +88,6 @@ class Call:
     __slots__ = ("direct", "function", "is_list", "nodes", "number", "results", "steps")
 
     def __init__(self, targets: Sequence[Node], program: EagerProgram | None, count: int, is_list: bool) -> None:
-        #: stands for the kind in sequences of calls
-        self.number = next(_serial)
         self.is_list = is_list
         #: the nodes that are computed
         self.nodes: list[Node] = [] if program is None else program.nodes
@@ -93,6 +101,8 @@ class Call:
             assert program is not None
             self.steps.append((program.function(number), places))
             numbers[node] = count + number
+        #: stands for the kind in sequences of calls
+        self.number = _number_of(self.steps, sum([node.size for node in self.nodes]))
         #: the number of each result among the values
         self.results = [node.attributes[0] if node.operator is LEAF else numbers[node] for node in targets]
         #: the function that computes the only node, if there is one, from the arguments as they are
@@ -103,29 +113,18 @@ class Call:
         self.direct: Any = None
 
     @classmethod
-    def of_steps(cls, steps: list[tuple[Any, tuple[int, ...]]], count: int, nodes: list[Node]) -> Call:
-        """Return a kind of call whose result is the last of some steps, given the number of arguments."""
-        call = cls.__new__(cls)
-        call.number, call.steps, call.nodes, call.is_list = next(_serial), steps, nodes, False
-        call.results = [count + len(steps) - 1]
-        call.function = steps[0][0] if len(steps) == 1 and steps[0][1] == tuple(range(count)) else None
-        call.direct = None
-        return call
-
-    @classmethod
     def of_direct(cls, direct: Callable[..., Any]) -> Call:
         """Return a kind of call that only machine code runs."""
-        call = cls.of_steps([(direct, ())], 0, [])
+        call = call_of_steps([(direct, ())], 0, [], 0)
         call.direct = direct
         return call
 
-    def allow_direct(self, arrays: Sequence[Array], results: Sequence[Any]) -> None:
-        """Let machine code run this kind, given its arguments and what has shapes and dtypes of its results.
+    def allow_direct(self, largest: int) -> None:
+        """Let machine code run this kind, given the bytes of the largest array: the first argument, or a result.
 
         Large arrays are computed in memory of the pool (:func:`_compute_large`), which is left to Python.
         """
-        sizes = [math.prod(each.shape) * each.dtype.itemsize for each in (*arrays[:1], *results)]
-        if max(sizes) >= memory_pool.SMALLEST_BLOCK:
+        if largest >= memory_pool.SMALLEST_BLOCK:
             return
         if type(self.function) is np.ufunc:
             self.direct = self.function
@@ -154,6 +153,27 @@ class Call:
         for function, places in self.steps:
             values.append(function(*map(values.__getitem__, places)))
         return values
+
+
+@hot
+def call_of_steps(steps: list[tuple[Any, tuple[int, ...]]], count: int, nodes: list[Node], size: int) -> Call:
+    """Return a kind of call whose result, of some size, is the last of some steps, given the number of arguments."""
+    call = _new(Call)
+    call.number, call.steps, call.nodes, call.is_list = _number_of(steps, size), steps, nodes, False
+    call.results = [count + len(steps) - 1]
+    call.function = call.direct = None
+    if len(steps) == 1 and steps[0][1] == tuple(range(count)):
+        call.function = steps[0][0]
+    return call  # type: ignore[no-any-return]
+
+
+@hot
+def _number_of(steps: Sequence[tuple[Any, Any]], size: int) -> int:
+    """Return the number of a new kind of call in sequences, given its functions and the numbers that they compute."""
+    cost = size // _NUMBERS_PER_CALL
+    for function, _ in steps:
+        cost += 1 if type(function) is _UFUNC else _COST_OF_OTHERS
+    return next(_serial) << _COST_BITS | min(cost, _MOST_COST)
 
 
 def _guarded(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -317,7 +337,7 @@ def fill(shape: tuple[int, ...], value: Any, dtype: Any, array_class: type[Any],
     """Return an array filled with a number, or None if it is to become a node."""
     if math.prod(shape) > processor.choices().numbers_per_node or (type(value) is not int and type(value) is not float):
         return None
-    _note_number(hash(shape), trace)
+    _note_number((hash(shape) & _MASK) << _COST_BITS | 1, trace)
     number = _number(value, dtype, _filling)
     size = math.prod(shape) * dtype.itemsize
     if size < memory_pool.SMALLEST_BLOCK:
@@ -353,8 +373,10 @@ def _concrete(value: Array, array_class: type[Any]) -> Any:
 
 
 def _note_number(number: int, trace: Any) -> None:
-    """Add a call, by a number that stands for it, to the sequence of an immediate trace."""
-    trace.sequence = (trace.sequence * 1000003 + number) & _MASK
+    """Add a call, by a number that stands for its kind and its cost, to the sequence of an immediate trace."""
+    before = trace.sequence
+    kinds = ((before >> _COST_BITS) * _FACTOR + (number >> _COST_BITS)) & _MASK
+    trace.sequence = kinds << _COST_BITS | min((before & _MOST_COST) + (number & _MOST_COST), _MOST_COST)
 
 
 def _note(found: Call, trace: Trace) -> None:
@@ -418,15 +440,10 @@ def _make(
         return None
     if len(CALLS) >= MOST_CALLS:
         CALLS.clear()
-    others, sizes = without_sizes(declared, attributes)
-    shapes, families = [array.shape for array in arrays], [array.dtype.num for array in arrays]
-    if sizes:
-        shapes.append(sizes)
-        families.append(-1)
-    kind = (declared, others, *families)
-    guards = _guards.get(kind)
-    if guards is not None and (known := guards.find(shapes)) is not None:
+    known, sizes, shapes, kind = _find_general(declared, arrays, attributes)
+    if known is not None:
         return known.call(key, len(arrays), sizes)
+    others, families = kind[1], kind[2:]
     pattern = pattern_of_shapes(list(zip(families, shapes)), others, ())
     among = None if pattern is None else (declared, others, pattern.key)
     learned = None if among is None else _patterns.get(among)
@@ -447,6 +464,63 @@ def _make(
         return None
     CALLS[key] = found
     return found
+
+
+@hot
+def _find_general(
+    declared: Operator, arrays: Sequence[Array], attributes: Any
+) -> tuple[_General | None, Any, list[Any], Any]:
+    """Return the kind of call for all extents of a pattern that holds for some arrays, or None.
+
+    The sizes among the attributes follow, the shapes, and the key of the guards.
+    """
+    others: Any = attributes
+    sizes: Any = ()
+    if declared.sizes:
+        others, sizes = without_sizes(declared, attributes)
+    shapes: list[Any] = []
+    parts: list[Any] = [declared, others]
+    for array in arrays:
+        shapes.append(array.shape)
+        parts.append(array.dtype.num)
+    if sizes:
+        shapes.append(sizes)
+        parts.append(-1)
+    kind = tuple(parts)
+    guards = _guards.get(kind)
+    return None if guards is None else guards.find(shapes), sizes, shapes, kind
+
+
+def meet(key: tuple[Any, ...], *arrays: Array) -> Array | None:
+    """Return the result of the first call with some extents, in memory of its own; None if its pattern is not known.
+
+    Machine code calls it for keys that are not among the kinds. Parameters are part of the keys of calls by name, and
+    not of those of methods of binary operators.
+    """
+    declared = key[0]
+    attributes = () if len(key) == _BINARY_KEY else declared.accepted_parameters.get((len(arrays), key[1]))
+    if attributes is None or declared.autocast is not None or key in CALLS:
+        return None
+    most = processor.choices().numbers_per_node
+    for array in arrays:
+        if array.size > most:
+            return None
+    known, sizes, _, _ = _find_general(declared, arrays, attributes)
+    if known is None:
+        return None
+    if len(CALLS) >= MOST_CALLS:
+        CALLS.clear()
+    token = float_errors.ignore()
+    try:
+        value, found = known.first(key, arrays, sizes)
+    except Exception as error:
+        if is_from_outside(error):
+            raise
+        return None
+    finally:
+        float_errors.restore(token)
+    _note(found, LOCAL.trace)
+    return own_result(value, *arrays)
 
 
 def without_sizes(declared: Operator, attributes: tuple[Any, ...]) -> tuple[tuple[Any, ...], tuple[int, ...]]:
@@ -487,7 +561,7 @@ def _learn(
         nodes = nodes[:shown]
     found = _call_of([resolve(node) for node in nodes], len(arrays), is_list)
     if found is not None:
-        found.allow_direct(arrays, nodes)
+        found.allow_direct(max([arrays[0].nbytes, *[node.size * node.dtype.itemsize for node in nodes]]))
     if pattern is None or several or found is None:
         return found
     learned = _patterns.get(among)
@@ -503,6 +577,7 @@ def _learn(
     return found
 
 
+@slotted
 class _General:
     """A kind of call for all extents of a pattern that meet a condition."""
 
@@ -515,12 +590,18 @@ class _General:
         """Return the call for new extents, which is remembered with its functions when it has run."""
 
         def run(*arrays: Array) -> Any:
-            value, steps = self._function.run(arrays, sizes)
-            CALLS[key] = found = Call.of_steps(steps, count, self._nodes)
-            found.allow_direct(arrays, [value])
-            return value
+            return self.first(key, arrays, sizes)[0]
 
-        return Call.of_steps([(run, tuple(range(count)))], count, self._nodes)
+        return call_of_steps([(run, tuple(range(count)))], count, self._nodes, 0)
+
+    @hot
+    def first(self, key: Any, arrays: Sequence[Array], sizes: tuple[int, ...]) -> tuple[Any, Call]:
+        """Return the result of the first call with some extents, and its kind, which is remembered from now on."""
+        value, steps = self._function.run(arrays, sizes)
+        found = call_of_steps(steps, len(arrays), self._nodes, value.size)
+        found.allow_direct(max(arrays[0].nbytes, value.nbytes))
+        CALLS[key] = found
+        return value, found
 
 
 def _call_of(targets: list[Node], count: int, is_list: bool) -> Call | None:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Container, Iterable, Sequence
 from typing import Any
 
 from ..base import fork, processor, settings
+from ..base.hot import slotted
 from ..base.signals import Signal
 from ..graph.node import FORGOTTEN, Node, statistics
 from ..graph.operator import REGISTRY
@@ -90,6 +91,7 @@ class CacheNode:
         self.following: dict[Any, CachedPlan] = {}
 
 
+@slotted
 class CachedPlan:
     """One cached evaluation: its program, the places of its targets' values, and the cache node it leads to.
 

@@ -25,7 +25,7 @@ import numpy as np
 
 from ..base import float_errors
 from ..base.dtypes import compute_dtype, convert_scalar
-from ..base.hot import hot
+from ..base.hot import hot, slotted
 from ..base.outside import is_from_outside
 from ..graph.generic import Pattern as ExtentPattern
 from ..graph.generic import pattern_of, pattern_of_shapes
@@ -46,14 +46,24 @@ from ..run.reference import ReferenceProgram, locate_error, numpy_function, orde
 from ..run.ufuncs import ufunc_of
 from .assembly import parameters_of
 from .disk import program_for
-from .eager_expansion import Expansions, copy_of
+from .eager_expansion import Expansions, copy_of, for_shapes_of
 from .eager_folds import folds_of
 from .eager_launch import draw, launch, multiply
 from .eager_results import own_all, repeated
 from .eager_stacks import WithNumbers
 from .expansion import Order, lowerings_of
 
-__all__ = ["SIMPLE", "EagerProgram", "Function", "function_for", "function_for_any_shapes", "function_of", "source_of"]
+__all__ = [
+    "SIMPLE",
+    "AnyShapes",
+    "EagerProgram",
+    "Function",
+    "function_for",
+    "function_for_any_shapes",
+    "function_of",
+    "of_contiguous_arrays",
+    "source_of",
+]
 
 #: functions to keep, of either kind: a slice of other elements is another function
 MOST_FUNCTIONS = 8192
@@ -324,22 +334,41 @@ def function_for_any_shapes(node: Node, sources: Sequence[Node]) -> Function:
     simple = SIMPLE.get((node.operator, node.kind, *kinds[3:]))
     if simple is not None:
         return simple(node.attributes)
-    known: dict[Any, Function] = {}
-    families = [] if _ABSENT in [each.operator for each in sources] else [type_of(each).family for each in sources]
+    return AnyShapes(node, sources)
 
-    def call(*arrays: Any) -> Any:
+
+@slotted
+class AnyShapes:
+    """A function of arrays of any shapes that computes nodes like a node: others, each for certain shapes."""
+
+    __slots__ = ("_families", "_known", "_node", "_sources")
+
+    def __init__(self, node: Node, sources: Sequence[Node]) -> None:
+        self._node, self._sources = node, sources
+        self._known: dict[Any, Function] = {}
+        has_absent = _ABSENT in [each.operator for each in sources]
+        self._families = [] if has_absent else [type_of(each).family for each in sources]
+
+    def __call__(self, *arrays: Any) -> Any:
+        return self.for_shapes(arrays)(*arrays)
+
+    @hot
+    def for_shapes(self, arrays: Sequence[Any]) -> Function:
+        """Return the function for the shapes of some arrays."""
         shapes = tuple([array.shape for array in arrays if array is not None])
-        found = known.get(shapes)
-        if found is None:
-            pattern = pattern_of_shapes(list(zip(families, shapes)), node.attributes, ()) if families else None
-            found = None if pattern is None else _expansions.known(node, arrays, pattern)
-            if found is None:
-                if len(known) >= MOST_SHAPES:
-                    known.clear()
-                found = known[shapes] = _function_for_shapes(node, sources, arrays)
-        return found(*arrays)
+        found = self._known.get(shapes)
+        return self._new(arrays, shapes) if found is None else found
 
-    return call
+    def _new(self, arrays: Sequence[Any], shapes: tuple[Any, ...]) -> Function:
+        node, families = self._node, self._families
+        pattern = pattern_of_shapes(list(zip(families, shapes)), node.attributes, ()) if families else None
+        found = None if pattern is None else _expansions.known(node, arrays, pattern)
+        if found is None:
+            found = _function_for_shapes(node, self._sources, arrays)
+        if len(self._known) >= MOST_SHAPES:
+            self._known.clear()
+        self._known[shapes] = found = for_shapes_of(found, arrays)
+        return found
 
 
 def _function_for_shapes(node: Node, sources: Sequence[Node], arrays: Sequence[Any]) -> Function:
@@ -491,14 +520,9 @@ class _Maker:
 
     def evaluate(self, node: Node) -> None:
         """Call NumPy, or kernels: the last bits of NumPy's results may depend on the layout of operands."""
-        function = function_of_node(node)
-
-        def call(*arrays: Any) -> Any:
-            result = function(*[None if array is None else np.asarray(array, order="C") for array in arrays])
-            return result if type(result) is tuple else np.asarray(result)
-
         # a lowering may depend on the shapes
-        self.function, self.is_general = call, not alternatives(node.operator.lowering)
+        self.function = of_contiguous_arrays(function_of_node(node))
+        self.is_general = not alternatives(node.operator.lowering)
 
     def _move(self, node: Node) -> None:
         """Let NumPy move elements."""
@@ -510,6 +534,16 @@ class _Maker:
         program = run_apart(lambda: program_for([node], set(node.inputs).__contains__, False))
         run, places = program.run, [source.attributes[0] for source in program.inputs]
         self.function, self.is_general = lambda *arrays: run([arrays[place] for place in places])[0], False
+
+
+def of_contiguous_arrays(function: Function) -> Function:
+    """Return a function that needs contiguous arrays, and returns any numbers, as one of arrays."""
+
+    def call(*arrays: Any) -> Any:
+        result = function(*[None if array is None else np.asarray(array, order="C") for array in arrays])
+        return result if type(result) is tuple else np.asarray(result)
+
+    return call
 
 
 def _nothing() -> None:

@@ -12,22 +12,23 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from ..base.dtypes import HALVES, DType
+from ..base.dtypes import HALVES, INT64, DType
 from ..base.hot import hot, slotted
 from ..graph.extents import Condition, Formula
 from ..graph.generic import Differ, Pattern, Unifier, insert, samples_of
 from ..graph.node import Node, Shape, new_node, tensor_type
-from ..graph.operator import ABSENT, Operator
+from ..graph.operator import ABSENT, REGISTRY, Operator
 from ..lower.lowering import Fused, Lowering
 from ..ops.math.structural import LEAF, leaf
 from ..run.reference import resolve
-from .eager import Function, function_for_any_shapes, function_of
+from .eager import AnyShapes, Function, function_for_any_shapes, function_of, of_contiguous_arrays
 from .eager_folds import folds_of
 from .expansion import lowerings_of
 
 __all__ = ["AnyExtents", "generalize_call"]
 
 _ABSENT = ABSENT.operator
+_POSITIONS, _TAKE_AXIS = REGISTRY["_positions"], REGISTRY["_take_axis"]
 
 #: returns the node of a call, given its arguments
 Make = Callable[[Sequence[Node]], Node]
@@ -74,6 +75,8 @@ class AnyExtents:
             inputs = [values[place] for place in step.places]
             if function is None:
                 function = _function(step, shapes, inputs)
+            elif isinstance(function, AnyShapes):
+                function = function.for_shapes(inputs)
             calls.append((function, step.places))
             values.append(function(*inputs))
         return values[-1], calls
@@ -85,7 +88,8 @@ def _function(step: _Step, shapes: Sequence[Shape], inputs: Sequence[Any]) -> Fu
     if lowering is not None and lowering.fused_as is Fused.FOLD:
         return folds_of(step.operator, step.dtype).function(attributes)
     if step.is_numpy:
-        return step.operator.reference(attributes)
+        function = step.operator.reference(attributes)
+        return function if step.operator.lowering is not None else of_contiguous_arrays(function)
     leaves = [leaf(number, array.shape, array.dtype) for number, array in enumerate(inputs)]
     type_ = tensor_type(insert(step.shape, shapes), step.dtype, leaves[0].context, False, None)
     return function_of(new_node(step.operator, tuple(leaves), attributes, type_, None, None), leaves)
@@ -166,7 +170,11 @@ def _functions(first: Sequence[_Step], steps: list[_Step], leaves: Sequence[Node
     """Return the functions of steps that hold for all extents, given the steps for certain extents."""
     nodes = [*leaves]
     found: list[Function | None] = []
-    for one, step in zip(first, steps, strict=True):
+    for number, (one, step) in enumerate(zip(first, steps, strict=True)):
+        if _is_clipped_later(number, first, len(leaves)):
+            found.append(_whole_numbers)
+            nodes.append(leaf(len(nodes), one.shape, one.dtype))
+            continue
         below = [leaf(number, nodes[place].shape, nodes[place].dtype) for number, place in enumerate(one.places)]
         type_ = tensor_type(one.shape, one.dtype, leaves[0].context, False, None)
         node = new_node(one.operator, tuple(below), one.attributes, type_, None, None)
@@ -178,12 +186,28 @@ def _functions(first: Sequence[_Step], steps: list[_Step], leaves: Sequence[Node
     return found
 
 
+def _is_clipped_later(number: int, steps: Sequence[_Step], arguments: int) -> bool:
+    """Return whether a step clips indices for lookups only, which clip them, too."""
+    step, value = steps[number], arguments + number
+    if step.operator is not _POSITIONS or "clip" not in step.attributes or number == len(steps) - 1:
+        return False
+    readers = [later for later in steps if value in later.places]
+    return all([reader.operator is _TAKE_AXIS and reader.places[0] != value for reader in readers])
+
+
+def _whole_numbers(index: Any) -> Any:
+    """Return indices as ``_positions`` has them before it clips them; errors of NumPy are ignored in eager calls."""
+    return index.astype(INT64)
+
+
 def _is_numpy(node: Node, lowering: Lowering | None) -> bool:
     """Return whether the function of a node is its NumPy function, given its simple lowering if it has one."""
     if lowering is not None:
         return lowering.fused_as is not Fused.FOLD
     candidates = lowerings_of(node)
     has_halves = not HALVES.isdisjoint([node.dtype, *[source.dtype for source in node.inputs]])
+    if node.operator.lowering is None and node.outputs is None and not has_halves:
+        return True
     if not candidates or has_halves or candidates[-1].replaces_part:
         return False
     return candidates[0].is_expansion and node.operator.moves

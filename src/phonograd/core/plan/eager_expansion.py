@@ -23,10 +23,11 @@ from ..lower.lowering import SAME, Fused, Lowering
 from ..ops.math.structural import leaf
 from ..run.reference import resolve
 from .eager_folds import folds_of
-from .eager_launch import FEW_CALLS
+from .eager_launch import FEW_CALLS, of_contiguous
+from .eager_rows import RowStep, function_of_rows
 from .expansion import Order
 
-__all__ = ["Expansions", "copy_of"]
+__all__ = ["Expansions", "copy_of", "for_shapes_of"]
 
 #: patterns, and functions of each for certain extents, to keep
 MOST_PATTERNS = 4096
@@ -224,13 +225,16 @@ class _Known(NamedTuple):
 class _AnyExtents:
     """A function of arrays of any extents of one pattern that meet a condition."""
 
-    __slots__ = ("_general", "_known", "_place", "_result", "_steps", "condition")
+    __slots__ = ("_general", "_known", "_may_be_rows", "_place", "_result", "_steps", "condition")
 
     def __init__(self, steps: _Steps, place: Place, condition: Condition) -> None:
         self._steps, self._result = steps
         self._place, self.condition = place, condition
         #: the functions of steps that hold for all shapes, once they are made
         self._general: list[Function | None] = [None] * len(self._steps)
+        #: whether there are sums, or the like, among elementwise steps
+        kinds = {step.lowering.fused_as for step in self._steps}
+        self._may_be_rows = kinds == {Fused.STEP, Fused.FOLD}
         #: functions by shapes, or how often these came
         self._known: dict[Any, _Known | int] = {}
 
@@ -258,6 +262,13 @@ class _AnyExtents:
         """Make the functions for new shapes while they run, and keep those of shapes that came several times."""
         values, general = [*arrays], self._general
         extents = [() if shape is None else shape for shape in shapes]
+        if len(self._known) >= MOST_SHAPES:
+            self._known.clear()
+        rows = self._rows(arrays, extents) if self._may_be_rows and not count else None
+        if rows is not None:
+            call = self._result, rows, tuple(range(len(arrays)))
+            self._known[shapes] = _Known([None] * len(self._steps), [call])
+            return rows(*arrays)
         known = _Known([], [])
         for number, step in enumerate(self._steps):
             inputs = [values[place] for place in step.places]
@@ -266,10 +277,24 @@ class _AnyExtents:
             if count >= FEW_CALLS:
                 known.add(step, function, value, len(arrays), is_result=len(values) == self._result)
             values.append(value)
-        if len(self._known) >= MOST_SHAPES:
-            self._known.clear()
         self._known[shapes] = count + 1 if count < FEW_CALLS else known
         return values[self._result]
+
+    def for_shapes(self, arrays: Sequence[Any]) -> Function:
+        """Return the function of all steps for the shapes of some arrays as one kernel, or else this function."""
+        shapes = [() if array is None else array.shape for array in arrays]
+        return (self._rows(arrays, shapes) if self._may_be_rows else None) or self
+
+    def _rows(self, arrays: Sequence[Any], shapes: Sequence[Shape]) -> Function | None:
+        """Return the function of all steps as one kernel, if there is one."""
+        if any([array is None or shape != shapes[0] for array, shape in zip(arrays, shapes)]):
+            return None
+        steps = [
+            RowStep(operator, insert(attributes, shapes), insert(shape, shapes), dtype, lowering, places)
+            for operator, attributes, shape, dtype, lowering, places in self._steps
+        ]
+        found = function_of_rows(steps, self._result, shapes[0], [array.dtype for array in arrays])
+        return None if found is None else of_contiguous(found)
 
     def _function(self, number: int, step: _Step, shapes: Sequence[Shape], inputs: Sequence[Any]) -> Function:
         attributes, lowering = insert(step.attributes, shapes), step.lowering
@@ -283,6 +308,11 @@ class _AnyExtents:
         if is_general and attributes is step.attributes:
             self._general[number] = function
         return function
+
+
+def for_shapes_of(function: Function, arrays: Sequence[Any]) -> Function:
+    """Return a function of arrays as one for the shapes of some arrays, if that takes less time."""
+    return function.for_shapes(arrays) if isinstance(function, _AnyExtents) else function
 
 
 def _generalize(node: Node, first: _Steps, given: Sequence[Node], pattern: Pattern) -> tuple[_Steps, Condition] | None:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ..base import settings
 from ..base.dtypes import name_of
 from ..base.errors import MXNetError, OutOfMemory, format_shape
+from ..base.hot import hot
 from ..base.outside import is_from_outside, is_interrupting
 from ..base.settings import active
 from ..base.thread_state import ThreadState, thread_state
@@ -38,7 +39,7 @@ from ..plan.cache import (
     waits,
 )
 from ..run.donation import donate
-from ..run.programs import Progress
+from ..run.programs import Program, Progress
 from .novelty import NOVELTY
 
 if TYPE_CHECKING:
@@ -152,6 +153,7 @@ def compute(trace: Trace, nodes: tuple[Node, ...], plan: CachedPlan | None, opti
     return [values[node] if index is None else leaves[index] for index, node in plan.places]
 
 
+@hot
 def is_calm() -> bool:
     """Return whether nothing follows evaluations of this thread: no observer, and no detection of anomalies."""
     return not (
@@ -164,8 +166,9 @@ def is_calm() -> bool:
     )
 
 
+@hot
 def compute_known(trace: Trace, plan: CachedPlan, is_last: bool) -> list[Array] | None:
-    """Return the values of the nodes of a plan as :func:`compute` does, in one frame; None if that cannot do it.
+    """Return the values of the nodes of a plan as :func:`compute` does; None if that cannot do it.
 
     Evaluations must be calm. The trace has not changed if the result is None: an error is raised by :func:`compute`,
     which repeats the evaluation, and so is the one of a plan that is to be promoted or that writes over its inputs.
@@ -176,37 +179,37 @@ def compute_known(trace: Trace, plan: CachedPlan, is_last: bool) -> list[Array] 
         return [values[node] if index is None else leaves[index] for index, node in plan.places]
     if is_last and (plan.donatable or plan.results is None):
         return None
-    # loops: before Python 3.12, a comprehension takes as long as a call of a function
-    inputs = []
-    for index, node in plan.inputs:
-        inputs.append(values[node] if index is None else leaves[index])
-    try:
-        if plan.is_provisional:
-            if plan.spent_ns >= plan.due_ns or active.tiers != "background":
-                return None
-            start = perf_counter_ns()
-            results = program.run(inputs)
-            plan.spent_ns += perf_counter_ns() - start
-        else:
-            results = program.run(inputs)
-    except Exception as error:
-        if is_from_outside(error):
-            raise
+    inputs = [values[node] if index is None else leaves[index] for index, node in plan.inputs]
+    results = _run_known(plan, program, inputs)
+    if results is None:
         return None
     statistics.evaluations += 1
     NOVELTY.note_known()
     plan.used = PLANS.tick
-    found = []
     if is_last:
-        assert plan.results is not None
-        for index, number in plan.results:
-            found.append(results[number] if index is None else leaves[index])
-        return found
+        # there are results: see above
+        places: Any = plan.results
+        return [results[number] if index is None else leaves[index] for index, number in places]
     values.update(zip(plan.kept, results))
     trace.position = plan.following
-    for index, node in plan.places:
-        found.append(values[node] if index is None else leaves[index])
-    return found
+    return [values[node] if index is None else leaves[index] for index, node in plan.places]
+
+
+def _run_known(plan: CachedPlan, program: Program, inputs: list[Any]) -> list[Array] | None:
+    """Return the results of a program; None if it fails, or if its plan is to be promoted."""
+    try:
+        if not plan.is_provisional:
+            return program.run(inputs)
+        if plan.spent_ns >= plan.due_ns or active.tiers != "background":
+            return None
+        start = perf_counter_ns()
+        results = program.run(inputs)
+        plan.spent_ns += perf_counter_ns() - start
+        return results
+    except Exception as error:
+        if is_from_outside(error):
+            raise
+        return None
 
 
 def _tell_tier(plan: CachedPlan) -> None:

@@ -20,6 +20,11 @@ __all__ = ["NOVELTY"]
 MANY_NEW = 4
 #: sequences of calls in a row that came back, from which on a program repeats itself
 MANY_AGAIN = 2
+#: the cost of a sequence up to which its calls take less time than a graph of them, known or not: finding the live
+#: arrays, the plan and its inputs takes as long as about ten calls of ufuncs on few numbers
+LOW_COST = 8
+#: the cost is in the lowest bits of the number of a sequence
+COST_MASK = 255
 #: sequences to remember
 MOST_SEQUENCES = 1024
 
@@ -43,8 +48,11 @@ class _Novelty(threading.local):
             self._score = max(0, self._score - 2)
 
     def note_read(self, sequence: int) -> None:
-        """Note that the program reads a value, given the number of the sequence of calls that ends, 0 for none."""
-        if not sequence:
+        """Note that the program reads a value, given the number of the sequence of calls that ends, 0 for none.
+
+        A few calls on few numbers are quicker without a graph, so that it does not matter whether they come back.
+        """
+        if sequence & COST_MASK <= LOW_COST:
             return
         if sequence not in self._sequences:
             self._again = 0

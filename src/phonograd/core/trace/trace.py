@@ -255,10 +255,11 @@ class Trace(Recorder):
         """
         pairs = (MACHINE_CODE.live_handles or referenced)(self, self.handles)
         if self.repeats and len(pairs) > 1:
-            pairs = list({id(pair[0]): pair for pair in pairs}.values())
+            pairs = _each_once(pairs)
         self._forget_dead(pairs)
         return pairs
 
+    @hot
     def _forget_dead(self, pairs: Pairs) -> None:
         """Forget all handles but the live ones."""
         if LOCAL.trace is self or self.ended:
@@ -320,17 +321,17 @@ class Trace(Recorder):
             self.position = CacheNode()
             self.flush()
 
+    @hot
     def _flush_known(self, end: bool, number: int | None) -> bool:
         """Do what :meth:`_flush` does in one frame, for a graph with a plan; return whether that was possible.
 
         Nothing has changed if it was not. Observers, errors and unusual arrays are left to :meth:`_flush`.
         """
-        settle = MACHINE_CODE.settle
-        if settle is None or self.ended or self.failed or self.held_rows or not is_calm():
+        if MACHINE_CODE.settle is None or self.ended or self.failed or self.held_rows or not is_calm():
             return False
         live = (MACHINE_CODE.live_handles or referenced)(self, self.handles)
         if self.repeats and len(live) > 1:
-            live = list({id(pair[0]): pair for pair in live}.values())
+            live = _each_once(live)
         # not of an iterator: tuples of unknown length are cut, and memory of their first length is taken anew each time
         nodes = tuple([node for _, node in live])
         plan = self.position.following.get((nodes, settings.active.executor))
@@ -349,13 +350,17 @@ class Trace(Recorder):
         if plan is not None and plan.single_runs >= 0 and end:
             self._note_single(plan, live)
         self._forget_dead(live)
-        with HANDOVER:
-            left = settle(self, live, values, end)
-            if end:
-                self._end(left, number)
+        self._give(live, values, end, number)
         if end:
             PLANS.trim()
         return True
+
+    def _give(self, live: Pairs, values: list[Array], end: bool, number: int | None) -> None:
+        """Give live handles their values, and end the trace if that is asked for."""
+        with HANDOVER:
+            left = MACHINE_CODE.settle(self, live, values, end)  # type: ignore[misc]
+            if end:
+                self._end(left, number)
 
     def _note_single(self, plan: CachedPlan, live: Pairs) -> None:
         """Count the uses of a plan for traces of a single call, and have the call learned after some of them."""
@@ -407,6 +412,7 @@ class Trace(Recorder):
         self.held_rows = held
         return [pair for pair in live if not _is_held(*pair)] if held else live
 
+    @hot
     def _known(self, nodes: tuple[Node, ...]) -> list[Array] | None:
         """Return the values of nodes if all are known or leaves, else None."""
         found, values, leaves = [], self.values, self.leaves
@@ -432,6 +438,7 @@ class Trace(Recorder):
             self.failed[node] = error
             return None
 
+    @hot
     def _end(self, live: Pairs, number: int | None) -> None:
         """End the trace and begin the next one of its thread, given the thread's number for machine code.
 
@@ -515,6 +522,11 @@ def begin_recording_trace() -> None:
     if trace.is_immediate and not trace.handles and not trace.leaves:
         LOCAL.trace = Trace()
         ready_trace()
+
+
+def _each_once(pairs: Pairs) -> Pairs:
+    """Return pairs of handles and nodes, each handle once."""
+    return list({id(pair[0]): pair for pair in pairs}.values())
 
 
 def _is_held(handle: Any, node: Node | None) -> bool:

@@ -145,7 +145,8 @@ def numbers(first: int, second: int) -> Any:
     """Return results of arithmetic."""
     total = first * second - first
     total += 3
-    return total, -first, -1, first & second, first // 2, second // first, first < second, first >= second
+    bits = first // second, second // first, second << first | 1
+    return total, -first, -1, first & second, first < second, first >= second, bits
 
 
 def calls(pair: Any, values: Any) -> Any:

@@ -275,6 +275,8 @@ class Calls:
             number_memory,
             *float_errors.context_variable(),
             immediate.own_result,
+            np.ndarray.copy,
+            immediate.meet,
             list,
             tuple,
             np.ufunc,

@@ -35,8 +35,9 @@ from .native_text import CALL_WITH, NO_PLACE, Code
 
 __all__ = ["arrays_of_call", "immediate_texts", "shifted_place"]
 
-#: the numbers of sequences: see ``immediate._note``
-_FACTOR, _MASK = 1000003, (1 << 61) - 1
+#: the numbers of sequences: see ``immediate._note_number``
+_COST_BITS, _FACTOR, _MASK = 8, 1000003, (1 << 53) - 1
+_MOST_COST = (1 << _COST_BITS) - 1
 
 
 def immediate_texts(offsets: dict[str, int]) -> list[str]:
@@ -172,8 +173,12 @@ def _note_call(offsets: dict[str, int]) -> str:
     f = Code("note_call", "ptr %trace, ptr %found", offsets)
     before = f.number(f.field("%trace", "sequence"), "error")
     number = f.number(f.field("%found", "number"), "error")
-    mixed = f.assign(f"and i64 {f.plus(f.times(before, str(_FACTOR)), number)}, {_MASK}")
-    after = f.api("PyLong_FromLongLong", f"i64 {mixed}", "error")
+    kinds = [f.assign(f"lshr i64 {each}, {_COST_BITS}") for each in (before, number)]
+    costs = [f.assign(f"and i64 {each}, {_MOST_COST}") for each in (before, number)]
+    mixed = f.assign(f"and i64 {f.plus(f.times(kinds[0], str(_FACTOR)), kinds[1])}, {_MASK}")
+    cost = f.least(f.plus(costs[0], costs[1]), str(_MOST_COST))
+    joined = f.assign(f"or i64 {f.assign(f'shl i64 {mixed}, {_COST_BITS}')}, {cost}")
+    after = f.api("PyLong_FromLongLong", f"i64 {joined}", "error")
     f.exchange("%trace", "sequence", after)
     f.release(after)
     f.give("%trace")
@@ -203,8 +208,8 @@ def _compute(offsets: dict[str, int]) -> str:
     cells = [f.assign("alloca ptr, align 8") for _ in range(3)]
     arguments = f.address("%objects", "1", "ptr")
     found = f.api("PyDict_GetItemWithError", "ptr %table, ptr %key", "unhashable")
+    f.leave_if_null(found, "new")
     f.release("%key")
-    f.leave_if_null(found, "unknown")
     f.leave_if(f.same(found, "none"), "unknown")
     direct, variable = f.field(found, "direct"), f.object("float_errors")
     f.leave_if(f.same(direct, "none"), "unknown")
@@ -235,6 +240,16 @@ def _compute(offsets: dict[str, int]) -> str:
     f.for_each("0", "%count", lambda k: f.leave_if(f.is_equal(value, f.load_word(arguments, k, "ptr")), "own"))
     f.line("br label %owned")
     f.label("own")
+    f.leave_unless(f.same(kind, "memory"), "other_memory")
+    base = f.field(value, "memory_base")
+    f.leave_if_null(base, "other_memory")
+    f.leave_unless(f.same(f.field(base, "type"), "memory"), "other_memory")
+    # a view of another array, as `eager_results.own_all` would copy it
+    copy = f.api(CALL_WITH, f"ptr {f.object('copy')}, ptr {value}, ptr null", "drop_value")
+    f.release(value)
+    f.store_word("%objects", "0", copy, "ptr")
+    f.line("br label %owned")
+    f.label("other_memory")
     given = f"ptr {f.object('own')}, ptr %objects, i64 {f.plus('%count', '1')}, ptr null"
     memory = f.api("PyObject_VectorcallDict", given, "drop_value")
     f.release(value)
@@ -267,12 +282,40 @@ def _compute(offsets: dict[str, int]) -> str:
     f.label("lost")
     f.release(token, *[f.assign(f"load ptr, ptr {cell}, align 8") for cell in cells])
     f.line("br label %drop")
+    _first(f)
     f.label("unhashable")
     f.release("%key")
     f.clear_type_error()
     f.line("br label %unknown")
     f.end("unknown", "null")
     return f.text()
+
+
+def _first(f: Code) -> None:
+    """Write the part of ``compute`` that gives the array of a call that is the first of its kind (``immediate.meet``).
+
+    There are none of single calls, whose kinds are learned from plans.
+    """
+    f.label("new")
+    f.line(f"br i1 {f.is_equal('%trace', 'null')}, label %none, label %meet")
+    f.label("none")
+    f.release("%key")
+    f.line("br label %unknown")
+    f.label("meet")
+    f.store_word("%objects", "0", "%key", "ptr")
+    given = f"ptr {f.object('meet')}, ptr %objects, i64 {f.plus('%count', '1')}, ptr null"
+    value = f.api("PyObject_VectorcallDict", given, "lost_key")
+    f.release("%key")
+    f.leave_if(f.same(value, "none"), "nothing")
+    result = f.call("new_array", value, "%class")
+    f.release(value)
+    f.give(result)
+    f.label("nothing")
+    f.release(value)
+    f.line("br label %unknown")
+    f.label("lost_key")
+    f.release("%key")
+    f.line("br label %unknown")
 
 
 def _several(f: Code, arguments: str, value: str, cell: str, *held: str) -> None:

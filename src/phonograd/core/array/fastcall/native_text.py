@@ -104,6 +104,8 @@ OBJECTS = (
     "float_errors",
     "ignored_errors",
     "own",
+    "copy",
+    "meet",
     "list",
     "tuple",
     "ufunc",

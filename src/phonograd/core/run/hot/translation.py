@@ -29,7 +29,9 @@ _OPERATIONS = {
     ast.Sub: "PyNumber_Subtract",
     ast.Mult: "PyNumber_Multiply",
     ast.BitAnd: "PyNumber_And",
+    ast.BitOr: "PyNumber_Or",
     ast.FloorDiv: "PyNumber_FloorDivide",
+    ast.LShift: "PyNumber_Lshift",
 }
 
 
