@@ -159,7 +159,10 @@ class Handle:
         node = self._node
         if node is not None:
             return node.context
-        return self._context if self._root is None else self._root.context
+        extras = self._extras
+        if extras is None:
+            return CPU
+        return extras.context if extras.root is None else extras.root.context
 
 
 #: the dense classes of arrays in the order of their definition: NDArray, then the ndarray of mx.np
