@@ -452,10 +452,7 @@ class Operator:
             places = self._accepted[rule] = tuple(
                 [(name, place) for place, name in enumerate(self.parameter_names) if takes_all or name in named]
             )
-        found = {}
-        for name, place in places:
-            found[name] = attributes[place]
-        return found
+        return {name: attributes[place] for name, place in places}
 
     # -- using nodes
 

@@ -261,10 +261,8 @@ def _in_place(
     of the result and of ``old``, or None. It is what :func:`_in_passes` returns, in a tenth of the time: small products
     of new sizes wait for it.
     """
-    rows, terms, columns = sizes
-    row_blocks, column_blocks = blocks
+    (rows, terms, columns), (row_blocks, column_blocks), (out, old) = sizes, blocks, places
     tile_rows, pairs = kernel.tile_rows, count[0] * count[1]
-    out, old = places
     # in the order of WORDS
     words = (
         *(rows, columns, terms, block_terms, row_blocks, column_blocks, count[1], _copied_rows(rhs, kernel)),
@@ -285,7 +283,6 @@ def product_in_place(
     The result is contiguous. ``operands`` are the array and the offset of ``lhs``, ``rhs``, the result and the result.
     """
     blocks = _tasks(sizes, rhs.column == 1, kernel, 1)
-    # most products of new sizes are small
     may_pack = kernel.reads_halves or sizes[0] // blocks[0] >= SHARED_ROWS
     if may_pack and any(_packed_sides(sizes, lhs, rhs, blocks, kernel)):
         return None
