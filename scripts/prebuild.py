@@ -63,10 +63,10 @@ class Collector:
         return [
             mock.patch.object(kernel_cache, "description", return_value=self._description),
             mock.patch.object(eager, "ufunc_of", self._ufunc),
-            mock.patch.object(eager, "multiply", self._multiply),
+            mock.patch.object(eager, "Products", self._multiply),
             mock.patch.object(eager_launch, "launch", self._launch),
             mock.patch.object(eager_folds, "launch", self._launch),
-            mock.patch.object(eager_folds, "fold_at_once", return_value=None),
+            mock.patch.object(eager_folds.Folds, "_run_at_once", return_value=None),
             # small sums are launched, too
             mock.patch.object(eager_folds, "CHUNK_ELEMENTS", 0),
             mock.patch.object(eager, "launch", self._launch),

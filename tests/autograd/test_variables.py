@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from phonograd import autograd, nd
+from phonograd.core.base.assumptions import HAS_GIL
 from phonograd.core.base.errors import MXNetError
 
 from .arrays import NO_VARIABLES, NOT_RECORDED, values, variable
@@ -109,6 +110,37 @@ def test_a_view_as_variable():
         y = piece * piece
     y.backward()
     assert values(piece.grad) == [10, 10]
+
+
+@pytest.mark.skipif(not HAS_GIL, reason="counts of references do not tell without the GIL")
+def test_a_view_of_an_array_that_nothing_refers_to_owns_its_memory():
+    x = nd.array([1.0, 2.0, 3.0, 4.0]).reshape((2, 2))
+    assert x._root is not None
+    x.attach_grad()
+    assert x._root is None
+    for _ in range(2):
+        with autograd.record():
+            y = (x * x).sum()
+        y.backward()
+        x -= 0.5 * x.grad
+    assert values(x) == [[0, 0], [0, 0]]
+    assert values(x[1]) == [0, 0]
+    x[0] = 3
+    assert values(x) == [[3, 3], [0, 0]]
+
+
+def test_a_view_as_variable_stays_a_view_of_what_others_see():
+    base = nd.array([1.0, 2.0, 3.0, 4.0])
+    x = base.reshape((2, 2))
+    x.attach_grad()
+    x -= 1
+    assert values(base) == [0, 1, 2, 3]
+    # the name of the base is gone, but another view shares its memory
+    y = nd.array([1.0, 2.0, 3.0, 4.0])
+    other, y = y[1:3], y.reshape((2, 2))
+    y.attach_grad()
+    y += 1
+    assert values(other) == [3, 4]
 
 
 def test_a_variable_and_a_view_of_it_as_another_variable():

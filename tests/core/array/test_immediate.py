@@ -15,6 +15,7 @@ import pytest
 import phonograd as mx
 from phonograd import autograd, nd
 from phonograd.core.array import immediate
+from phonograd.core.plan import eager_results
 from phonograd.core.trace import novelty
 from phonograd.core.trace.owner import MACHINE_CODE
 from phonograd.core.trace.trace import LOCAL, ImmediateTrace, Trace, ready_trace
@@ -133,6 +134,19 @@ def test_no_result_shares_memory_with_an_argument() -> None:
     x[0] = 7
     np.testing.assert_array_equal(flat.asnumpy(), [1, 2, 3, 4])
     np.testing.assert_array_equal(same.asnumpy(), [[1, 2], [3, 4]])
+
+
+@pytest.mark.usefixtures("at_once")
+def test_large_results_are_computed_where_they_stay() -> None:
+    x = nd.array(np.arange(1 << 16).reshape(256, 256))
+    rows = nd.array(np.arange(256))
+    with mock.patch.object(eager_results, "_copy", side_effect=AssertionError("a result was copied")):
+        found = [0.3 * x, x * 0.3, rows - x, x + x, x >= 7]
+    expected = [np.float32(0.3) * x.asnumpy(), x.asnumpy() * np.float32(0.3), rows.asnumpy() - x.asnumpy()]
+    expected += [2 * x.asnumpy(), (x.asnumpy() >= 7).astype(np.float32)]
+    for array, value in zip(found, expected, strict=True):
+        assert is_computed(array)
+        assert array.asnumpy().tobytes() == value.tobytes()
 
 
 @pytest.mark.usefixtures("at_once")

@@ -407,3 +407,14 @@ def test_matrix_units_multiply_numbers_of_16_bits_as_float32() -> None:
     # the operands themselves are read by conversions alone
     rest = [word for launch in found.plan.launches[2:] for word in launch.words if isinstance(word, Reference)]
     assert {word.operand for word in rest} <= {"scratch", "out"}
+
+
+@pytest.mark.parametrize("count", [(0, 1), (1, 0), (2, 0)])
+@pytest.mark.parametrize("dtype", [FLOAT32, FLOAT16, BFLOAT16])
+def test_an_empty_batch_packs_nothing(dtype: DType, count: tuple[int, int]) -> None:
+    places = [Matrices(3, 1, 9, 9)] * 3
+    plan = product((3, 3, 3), count, *places, gemm_for(dtype, PLAIN))
+    words = [word for each in plan.launches for word in each.words]
+    assert plan.scratch_bytes == 0
+    assert Reference("scratch") not in words
+    assert [each.extent for each in plan.launches] == [0]

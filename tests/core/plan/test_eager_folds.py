@@ -14,7 +14,7 @@ from phonograd.core.graph.operator import REGISTRY
 from phonograd.core.lower.lowering import Reduction, alternatives
 from phonograd.core.plan import eager_folds, eager_launch
 from phonograd.core.plan.eager_folds import Folds
-from phonograd.core.plan.eager_launch import FEW_CALLS, multiply
+from phonograd.core.plan.eager_launch import FEW_CALLS, Products
 
 #: names, attributes and shapes; the last shapes are divided among threads, and into parts
 SUMS: list[tuple[str, Any, tuple[int, ...]]] = [
@@ -84,9 +84,8 @@ def test_new_shapes_make_no_functions() -> None:
 def test_shapes_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(eager_folds, "MOST_SHAPES", 5)
     monkeypatch.setattr(eager_launch, "MOST_SIZES", 5)
-    total, product = _folds("_sum_to"), multiply(FLOAT32)
-    closure: Any = product.__closure__
-    known = next(cell.cell_contents for cell in closure if type(cell.cell_contents) is dict)
+    total, product = _folds("_sum_to"), Products(FLOAT32)
+    known = product._known
     for number in range(1, 20):
         total.function(((1,),))(_array((number,)))
         product(_array((number, 2)), _array((2, 3)))
@@ -103,7 +102,7 @@ def test_products_have_the_same_bits_at_each_call(sizes: tuple[int, int, int], s
     lhs, rhs = _array((terms, rows)).T if swapped == "lhs" else _array((rows, terms)), _array((terms, columns))
     if swapped == "rhs":
         rhs = np.ascontiguousarray(rhs.T).T
-    product = multiply(FLOAT32)
+    product = Products(FLOAT32)
     with mock.patch.object(eager_launch, "_product", side_effect=AssertionError("a function was made")) as made:
         try:
             first = product(lhs, rhs)
@@ -111,14 +110,14 @@ def test_products_have_the_same_bits_at_each_call(sizes: tuple[int, int, int], s
             # it packs an operand
             assert rows >= 96
             assert made.called
-            first = multiply(FLOAT32)(lhs, rhs)
+            first = Products(FLOAT32)(lhs, rhs)
     others = [product(lhs, rhs) for _ in range(FEW_CALLS + 2)]
     np.testing.assert_allclose(first, lhs @ rhs, rtol=1e-4, atol=1e-3)
     assert [other.tobytes() for other in others] == [first.tobytes()] * len(others)
 
 
 def test_threads_launch_one_kernel_with_different_sizes() -> None:
-    total, product, wrong = _folds("_sum_to"), multiply(FLOAT32), list[Any]()
+    total, product, wrong = _folds("_sum_to"), Products(FLOAT32), list[Any]()
 
     def work(first: int) -> None:
         for number in range(first, first + 200, 4):

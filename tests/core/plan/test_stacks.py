@@ -13,7 +13,7 @@ import phonograd as mx
 from phonograd.core.graph.operator import REGISTRY
 from phonograd.core.ops.math.structural import leaf
 from phonograd.core.plan.eager import function_of
-from phonograd.core.plan.eager_launch import multiply
+from phonograd.core.plan.eager_launch import Products
 from phonograd.core.plan.eager_stacks import call_each, rows_of, stacked_function
 
 pytestmark = pytest.mark.skipif(
@@ -28,7 +28,7 @@ SIZES = [(1, 1), (7, 9), (64, 1), (128, 256), (513, 40), (2049, 3)]
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
 @pytest.mark.parametrize("is_transposed", [False, True])
 def test_rows_of_a_product_do_not_depend_on_the_others(dtype: str, is_transposed: bool) -> None:
-    draw, function = np.random.default_rng(0), multiply(np.dtype(dtype))
+    draw, function = np.random.default_rng(0), Products(np.dtype(dtype))
     for terms, columns in SIZES:
         matrix = draw.standard_normal((terms, columns)).astype(dtype)
         if is_transposed:

@@ -9,11 +9,14 @@ import numpy as np
 import pytest
 
 from phonograd import autograd, nd, settings
+from phonograd.core.array.handle import read
 from phonograd.core.base.errors import MXNetError
 from phonograd.core.graph.node import statistics
+from phonograd.core.trace.evaluation import fill
 from phonograd.core.trace.trace import LOCAL
 
 from ...autograd.arrays import NOT_RECORDED, close, values, variable
+from ..array import machine_code
 
 
 def end_trace():
@@ -359,3 +362,49 @@ def test_an_operator_that_fails_when_it_is_computed():
     assert values(x.grad) == [2, 2]
     with pytest.raises((IndexError, MXNetError)):
         bad.asnumpy()
+
+
+class TestFilledArrays:
+    """The data of a step, before it is recorded, is filled without a plan."""
+
+    def pending(self, *arrays):
+        """Return the nodes of arrays of the current trace."""
+        return tuple([array._node for array in arrays])
+
+    def setup_method(self):
+        end_trace()
+
+    @pytest.mark.parametrize("dtype", ["float32", "float16", "int32", "bool", "bfloat16"])
+    @pytest.mark.parametrize("shape", [(3,), (), (0, 2), (300, 100)])
+    def test_values_are_those_of_a_plan(self, shape, dtype):
+        x, y = nd.full(shape, 3, dtype=dtype), nd.zeros(shape, dtype=dtype)
+        found = fill(LOCAL.trace, self.pending(x, y))
+        assert [value.dtype for value in found] == [x._dtype, y._dtype]
+        assert [value.tobytes() for value in found] == [read(x).tobytes(), read(y).tobytes()]
+
+    def test_equal_arrays_are_one(self):
+        x, y, known = nd.ones((7,)), nd.ones((7,)), nd.array([1.0])
+        known + x
+        first, second, third = fill(LOCAL.trace, self.pending(x, y, known))
+        assert first is second
+        assert third is known._buffer
+
+    def test_other_operators_are_left_to_programs(self):
+        x = nd.ones((7,))
+        y = x * 2
+        assert fill(LOCAL.trace, self.pending(x, y)) is None
+        assert fill(LOCAL.trace, self.pending(nd.ones((1 << 14, 1 << 8)))) is None
+        with settings.override(tiers="plan"):
+            assert fill(LOCAL.trace, self.pending(x)) is None
+
+    def test_data_of_new_sizes_needs_no_plan(self):
+        machine_code.install()
+        x = variable([1.0])
+        for size in range(20, 40):
+            data = nd.ones((size,))
+            plans = statistics.plans
+            with autograd.record():
+                y = (x * data).sum()
+            assert statistics.plans == plans
+            y.backward()
+            assert values(x.grad) == [size]

@@ -338,13 +338,7 @@ def fill(shape: tuple[int, ...], value: Any, dtype: Any, array_class: type[Any],
     if math.prod(shape) > processor.choices().numbers_per_node or (type(value) is not int and type(value) is not float):
         return None
     _note_number((hash(shape) & _MASK) << _COST_BITS | 1, trace)
-    number = _number(value, dtype, _filling)
-    size = math.prod(shape) * dtype.itemsize
-    if size < memory_pool.SMALLEST_BLOCK:
-        return _concrete(np.full(shape, number, dtype), array_class)
-    filled = memory_pool.allocate(shape, dtype, memory_pool.room_for(size))
-    filled[...] = number
-    return _concrete(filled, array_class)
+    return _concrete(memory_pool.filled(shape, _number(value, dtype, _filling), dtype), array_class)
 
 
 def _number(value: Any, dtype: Any, numbers: dict[Any, Array]) -> Array:
@@ -393,7 +387,9 @@ def _run_one(found: Call, arrays: Sequence[Array], trace: Trace) -> Array | None
     _note(found, trace)
     function, token = found.function, float_errors.ignore()
     try:
-        if arrays[0].nbytes >= memory_pool.SMALLEST_BLOCK and type(function) is np.ufunc:
+        # the first may be a number beside the second
+        largest = max(arrays[0].nbytes, arrays[-1].nbytes)
+        if largest >= memory_pool.SMALLEST_BLOCK and type(function) is np.ufunc:
             return _compute_large(found, arrays)
         value = function(*arrays)
     except Exception as error:
@@ -407,7 +403,9 @@ def _run_one(found: Call, arrays: Sequence[Array], trace: Trace) -> Array | None
 
 def _compute_large(found: Call, arrays: Sequence[Array]) -> Array:
     """Return the result of an elementwise operator, computed where it stays."""
-    shape, dtype = np.broadcast_shapes(*[array.shape for array in arrays]), found.nodes[-1].dtype
+    shape, dtype = arrays[-1].shape, found.nodes[-1].dtype
+    if len(arrays) > 2 or (arrays[0].shape and arrays[0].shape != shape):
+        shape = np.broadcast_shapes(*[array.shape for array in arrays])
     out = memory_pool.allocate(shape, dtype, memory_pool.room_for(math.prod(shape) * dtype.itemsize))
     found.function(*arrays, out=out)
     return out

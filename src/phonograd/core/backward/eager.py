@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ..base import collector, processor, settings
+from ..base import collector, float_errors, processor, settings
 from ..base.dtypes import BFLOAT16, convert_scalar
 from ..base.hot import hot, slotted
 from ..base.outside import is_from_outside
@@ -174,8 +174,11 @@ def _run(trace: Trace, head: Node, visited: list[Node], wanted: list[Node], is_l
     for node, place in last_reads.items():
         if node not in wanted and node not in trace.values:
             dropped.setdefault(place, []).append(node)
-    with np.errstate(all="ignore"):
+    token = float_errors.ignore()
+    try:
         targets = _Pass(known, dropped).run(head, visited)
+    finally:
+        float_errors.restore(token)
     return _result(trace, targets, known, memory_of(known.values()), visited, wanted)
 
 

@@ -11,6 +11,8 @@ import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from ..array import immediate
 from ..array.handle import Handle, assign, make, node_in, read
 from ..base.devices import CPU
@@ -18,6 +20,7 @@ from ..base.dtypes import name_of
 from ..base.errors import MXNetError, format_shape
 from ..ops.math.arithmetic import add
 from ..ops.math.structural import detach, full, variable
+from ..trace.liveness import is_held_once
 from ..trace.tape import Target
 from ..trace.trace import LOCAL
 from .rows import RowGradient, write_gradient
@@ -164,6 +167,7 @@ def _make_variable(array: NDArray, owner: Variable) -> None:
 def attach(array: NDArray, grad_req: str = "write", stype: str | None = None) -> None:
     """Make an array a variable with a new gradient buffer of zeros."""
     _check_request(grad_req)
+    _leave_unused_base(array)
     zeros: Any = None
     if stype not in (None, "default") or (stype is None and type(array) is not array._result_class):
         zeros = array._zeros_stored(stype or array.stype)
@@ -174,6 +178,18 @@ def attach(array: NDArray, grad_req: str = "write", stype: str | None = None) ->
         if zeros is None:
             zeros = make(full(array.shape, 0, array._dtype, array.context), trace, array._result_class)
     _make_variable(array, Variable(zeros, grad_req))
+
+
+def _leave_unused_base(array: NDArray) -> None:
+    """Make a view own its memory if nothing else refers to its base: ``mx.nd.array(values).reshape(shape)``.
+
+    Updates of the variable then need not be written to the base.
+    """
+    extras = array._extras
+    if extras is not None and extras.root is not None and array._node is None and type(array._buffer) is np.ndarray:
+        root = extras.root._extras
+        if is_held_once(extras, "root") and (root is None or root.root is None):
+            extras.root = extras.region = None
 
 
 def mark(variables: list[Any], gradients: list[Any], requests: list[Any]) -> None:

@@ -293,9 +293,13 @@ class TensorType:
     def __init__(self, shape: Shape, dtype: DType, context: Context, marked: bool, outputs: Any) -> None:
         self.shape, self.dtype, self.context, self.marked, self.outputs = shape, dtype, context, marked, outputs
         #: the type of each output of an operator with several
-        self.items = [tensor_type(shape, dtype, context, marked, None) for shape, dtype in outputs or ()]
+        self.items: list[TensorType] = []
+        if outputs is not None:
+            self.items = [tensor_type(shape, dtype, context, marked, None) for shape, dtype in outputs]
         #: one object for all types that differ only in their shapes
-        self.family = _families.setdefault((dtype.num, context, marked), object())
+        # a context is hashed by a Python function
+        key = dtype.num, context.device_typeid, context.device_id, marked
+        self.family = _families.get(key) or _families.setdefault(key, object())
 
 
 _families: dict[Any, object] = {}

@@ -56,6 +56,7 @@ that no other file lists operators by name. A new operator is at home everywhere
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -236,7 +237,7 @@ class Operator:
         self._read_signature(function, sizes)
         if numpy and (len(self.input_names) != 1 or self.parameters):
             raise ValueError(f"{self.name}: numpy= is for functions of one array; declare others in phonograd.numpy")
-        self._accepted: dict[Callable[..., Any], tuple[str, ...] | None] = {}
+        self._accepted: dict[Callable[..., Any], tuple[tuple[str, int], ...]] = {}
         #: nodes by (inputs, attributes): where equal expressions become one object
         self.table: dict[Any, Node | Nodes] = {}
         #: results by the arguments exactly as users passed them: one look-up per repeated call
@@ -443,17 +444,15 @@ class Operator:
 
     def accepted(self, rule: Callable[..., Any], attributes: tuple[Any, ...]) -> dict[str, Any]:
         """Return those of the attributes that a rule names among its keyword arguments."""
-        if rule not in self._accepted:
+        places = self._accepted.get(rule)
+        if places is None:
             arguments = inspect.signature(rule).parameters.values()
-            if any(argument.kind is argument.VAR_KEYWORD for argument in arguments):
-                self._accepted[rule] = None
-            else:
-                self._accepted[rule] = tuple(a.name for a in arguments if a.kind is a.KEYWORD_ONLY)
-        names = self._accepted[rule]
-        if names == ():
-            return {}
-        named = zip(self.parameter_names, attributes, strict=True)
-        return {name: value for name, value in named if names is None or name in names}
+            takes_all = any([argument.kind is argument.VAR_KEYWORD for argument in arguments])
+            named = {argument.name for argument in arguments if argument.kind is argument.KEYWORD_ONLY}
+            places = self._accepted[rule] = tuple(
+                [(name, place) for place, name in enumerate(self.parameter_names) if takes_all or name in named]
+            )
+        return {name: attributes[place] for name, place in places}
 
     # -- using nodes
 
@@ -461,8 +460,7 @@ class Operator:
         """Return the NumPy function of this operator with its attributes bound."""
         if not attributes:
             return self.direct or self.function
-        function, parameters = self.function, dict(zip(self.parameter_names, attributes, strict=True))
-        return lambda *arrays: function(*arrays, **parameters)
+        return functools.partial(self.function, **dict(zip(self.parameter_names, attributes, strict=True)))
 
 
 def _promote(inputs: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -48,7 +48,7 @@ from .assembly import parameters_of
 from .disk import program_for
 from .eager_expansion import Expansions, copy_of, for_shapes_of
 from .eager_folds import folds_of
-from .eager_launch import draw, launch, multiply
+from .eager_launch import Products, draw, launch
 from .eager_results import own_all, repeated
 from .eager_stacks import WithNumbers
 from .expansion import Order, lowerings_of
@@ -508,7 +508,7 @@ class _Maker:
 
     def multiply(self, node: Node, expression: Node) -> None:
         """Launch the kernel of matrix products."""
-        self.function = multiply(expression.inputs[0].dtype)
+        self.function = Products(expression.inputs[0].dtype)
 
     def launch(self, node: Node, expression: Node, plan: Plan) -> None:
         """Launch kernels that read contiguous inputs."""

@@ -221,17 +221,23 @@ class _Known(NamedTuple):
             self.constants.append(None)
 
 
+def _is_fold(lowering: Lowering) -> bool:
+    return lowering.fused_as is Fused.FOLD and not lowering.only_moves
+
+
 @slotted
 class _AnyExtents:
     """A function of arrays of any extents of one pattern that meet a condition."""
 
-    __slots__ = ("_general", "_known", "_may_be_rows", "_place", "_result", "_steps", "condition")
+    __slots__ = ("_folds", "_general", "_known", "_may_be_rows", "_place", "_result", "_steps", "condition")
 
     def __init__(self, steps: _Steps, place: Place, condition: Condition) -> None:
         self._steps, self._result = steps
         self._place, self.condition = place, condition
         #: the functions of steps that hold for all shapes, once they are made
         self._general: list[Function | None] = [None] * len(self._steps)
+        #: the steps that combine elements along axes
+        self._folds = [folds_of(step.operator, step.dtype) if _is_fold(step.lowering) else None for step in self._steps]
         #: whether there are sums, or the like, among elementwise steps
         kinds = {step.lowering.fused_as for step in self._steps}
         self._may_be_rows = kinds == {Fused.STEP, Fused.FOLD}
@@ -244,11 +250,19 @@ class _AnyExtents:
     @hot
     def _run(self, arrays: Sequence[Any]) -> Any:
         shapes = tuple([None if array is None else array.shape for array in arrays])
-        known = self._known.get(shapes)
-        if known is None:
-            return self._run_first(arrays, shapes, 0)
-        if isinstance(known, int):
-            return self._run_first(arrays, shapes, known)
+        known: Any = self._known.get(shapes)
+        if known is None or isinstance(known, int):
+            known = known or 0
+            if known >= FEW_CALLS:
+                return self._learn(arrays, shapes)
+            if len(self._known) >= MOST_SHAPES:
+                self._known.clear()
+            if self._may_be_rows and not known:
+                rows = self._learn_rows(arrays, shapes)
+                if rows is not None:
+                    return rows(*arrays)
+            self._known[shapes] = known + 1
+            return self._run_new(arrays, shapes)
         values = [*arrays, *known.constants]
         for number, function, places in known.calls:
             values[number] = function(*map(values.__getitem__, places))
@@ -258,27 +272,44 @@ class _AnyExtents:
         """Forget the functions for certain extents."""
         self._known.clear()
 
-    def _run_first(self, arrays: Sequence[Any], shapes: tuple[Any, ...], count: int) -> Any:
-        """Make the functions for new shapes while they run, and keep those of shapes that came several times."""
+    @hot
+    def _run_new(self, arrays: Sequence[Any], shapes: tuple[Any, ...]) -> Any:
+        """Return the result for shapes for which no functions are kept."""
+        values, general, folds = [*arrays], self._general, self._folds
+        extents = [() if shape is None else shape for shape in shapes]
+        for number, step in enumerate(self._steps):
+            function, fold, places = general[number], folds[number], step.places
+            if fold is not None:
+                values.append(fold._run(insert(step.attributes, extents), values[places[0]]))
+            elif function is not None:
+                values.append(function(*map(values.__getitem__, places)))
+            else:
+                inputs = [values[place] for place in places]
+                function = self._function(number, step, extents, inputs)
+                values.append(function(*inputs))
+        return values[self._result]
+
+    def _learn(self, arrays: Sequence[Any], shapes: tuple[Any, ...]) -> Any:
+        """Make the functions for shapes that came several times while they run, and keep them."""
         values, general = [*arrays], self._general
         extents = [() if shape is None else shape for shape in shapes]
-        if len(self._known) >= MOST_SHAPES:
-            self._known.clear()
-        rows = self._rows(arrays, extents) if self._may_be_rows and not count else None
-        if rows is not None:
-            call = self._result, rows, tuple(range(len(arrays)))
-            self._known[shapes] = _Known([None] * len(self._steps), [call])
-            return rows(*arrays)
         known = _Known([], [])
         for number, step in enumerate(self._steps):
             inputs = [values[place] for place in step.places]
             function = general[number] or self._function(number, step, extents, inputs)
             value = function(*inputs)
-            if count >= FEW_CALLS:
-                known.add(step, function, value, len(arrays), is_result=len(values) == self._result)
+            known.add(step, function, value, len(arrays), is_result=len(values) == self._result)
             values.append(value)
-        self._known[shapes] = count + 1 if count < FEW_CALLS else known
+        self._known[shapes] = known
         return values[self._result]
+
+    def _learn_rows(self, arrays: Sequence[Any], shapes: tuple[Any, ...]) -> Function | None:
+        """Return the function of all steps as one kernel, and keep it for these shapes; None if there is none."""
+        rows = self._rows(arrays, [() if shape is None else shape for shape in shapes])
+        if rows is not None:
+            call = self._result, rows, tuple(range(len(arrays)))
+            self._known[shapes] = _Known([None] * len(self._steps), [call])
+        return rows
 
     def for_shapes(self, arrays: Sequence[Any]) -> Function:
         """Return the function of all steps for the shapes of some arrays as one kernel, or else this function."""
@@ -300,8 +331,9 @@ class _AnyExtents:
         attributes, lowering = insert(step.attributes, shapes), step.lowering
         if lowering.only_moves:
             return step.operator.reference(attributes)
-        if lowering.fused_as is Fused.FOLD:
-            return folds_of(step.operator, step.dtype).function(attributes)
+        fold = self._folds[number]
+        if fold is not None:
+            return fold.function(attributes)
         leaves = tuple([leaf(number, array.shape, array.dtype) for number, array in enumerate(inputs)])
         type_ = tensor_type(insert(step.shape, shapes), step.dtype, leaves[0].context, False, None)
         function, is_general = self._place(new_node(step.operator, leaves, attributes, type_, None, None), lowering)

@@ -31,18 +31,22 @@ __all__ = ["folds_of"]
 
 #: shapes to remember for each operator, with or without functions
 MOST_SHAPES = 1024
+#: kernels to keep for each operator
+MOST_KERNELS = 64
 
 
 @slotted
 class Folds:
     """An operator that combines elements along axes, for any attributes and arrays of any shapes."""
 
-    __slots__ = ("_known", "_lowering", "_operator")
+    __slots__ = ("_known", "_lowering", "_operator", "_sized")
 
     def __init__(self, declared: Operator, lowering: Reduction) -> None:
         self._operator, self._lowering = declared, lowering
         #: functions by attributes and shape, or how often these came
         self._known: dict[Any, Function | int] = {}
+        #: kernels and their launches, by kinds of axes and the axis that is divided
+        self._sized: dict[Any, tuple[Structure, SizedLaunch]] = {}
 
     def function(self, attributes: tuple[Any, ...]) -> Function:
         """Return the function of arrays for some attributes."""
@@ -54,19 +58,48 @@ class Folds:
         found = known.get(key)
         if found is None or isinstance(found, int):
             found = found or 0
-            name, dtype = self._operator.name, array.dtype
             axes, shape = self._lowering.folded(self._operator, attributes, array.shape)
             if array.size == 0:
-                return np.full(shape, self._lowering.start(dtype), dtype)
+                return np.full(shape, self._lowering.start(array.dtype), array.dtype)
             if found < FEW_CALLS:
                 if len(known) >= MOST_SHAPES:
                     known.clear()
                 known[key] = found + 1
-                result = fold_at_once(name, array, axes, shape)
+                result = self._run_at_once(array, axes, shape)
                 if result is not None:
                     return result
-            found = known[key] = fold(name, array.shape, axes, shape, dtype)
+            found = known[key] = fold(self._operator.name, array.shape, axes, shape, array.dtype)
         return found(array)
+
+    @hot
+    def _run_at_once(self, array: Array, axes: Shape, out_shape: Shape) -> Array | None:
+        """Return the elements of an array combined along axes, as :func:`fold` does; None if that makes a function."""
+        kinds, extents = _merge(array.shape, axes)
+        elements = array.size
+        # no kernel is worth compiling in full for so few elements
+        if REDUCED not in kinds or elements >= PART_ELEMENTS:
+            return None
+        axis = range_axis(kinds, extents)
+        known = self._sized.get((kinds, axis))
+        if known is None:
+            known = self._make_sized(kinds, array.dtype, axis)
+        structure, sized = known
+        extent = 1 if axis is None else extents[axis]
+        chunk = extent if elements <= CHUNK_ELEMENTS else chunk_of(structure, extents)
+        out = empty(out_shape, array.dtype)
+        if not array.flags.c_contiguous:
+            array = np.ascontiguousarray(array)
+        table = (*extents, 2, 0, *_contiguous(extents), 0, 0, *collapse_kept_strides(kinds, extents))
+        sized.run(table, extent, chunk, (out, out, array))
+        return out
+
+    def _make_sized(self, kinds: str, dtype: DType, axis: int | None) -> tuple[Structure, SizedLaunch]:
+        """Return the kernel that combines elements, divided along an axis, and its launch."""
+        if len(self._sized) >= MOST_KERNELS:
+            self._sized.clear()
+        structure = _small_fold(self._operator.name, kinds, dtype, lanes_for([dtype]))._replace(range_axis=axis)
+        found = self._sized[kinds, axis] = structure, SizedLaunch(kernel_cache.kernel(structure), 3)
+        return found
 
 
 #: operators that combine elements, by dtype
@@ -106,32 +139,6 @@ def fold(operator: str, shape: Shape, axes: Shape, out_shape: Shape, dtype: DTyp
     return of_contiguous(launch([(plan, {})], ("data",), out_shape, dtype))
 
 
-def fold_at_once(operator: str, array: Array, axes: Shape, out_shape: Shape) -> Array | None:
-    """Return the elements of an array combined along axes, as :func:`fold` does; None if that makes a function."""
-    kinds, extents = _merge(array.shape, axes)
-    elements = array.size
-    # no kernel is worth compiling in full for so few elements
-    if REDUCED not in kinds or elements >= PART_ELEMENTS:
-        return None
-    dtype, axis = array.dtype, range_axis(kinds, extents)
-    structure, sized = _sized_fold(operator, kinds, dtype, axis)
-    extent = 1 if axis is None else extents[axis]
-    chunk = extent if elements <= CHUNK_ELEMENTS else chunk_of(structure, extents)
-    out = empty(out_shape, dtype)
-    if not array.flags.c_contiguous:
-        array = np.ascontiguousarray(array)
-    table = (*extents, 2, 0, *_contiguous(extents), 0, 0, *collapse_kept_strides(kinds, extents))
-    sized.run(table, extent, chunk, (out, out, array))
-    return out
-
-
-@functools.lru_cache(maxsize=256)
-def _sized_fold(operator: str, kinds: str, dtype: DType, axis: int | None) -> tuple[Structure, SizedLaunch]:
-    """Return the kernel that combines elements, divided along an axis, and its launch."""
-    structure = _small_fold(operator, kinds, dtype, lanes_for([dtype]))._replace(range_axis=axis)
-    return structure, SizedLaunch(kernel_cache.kernel(structure), 3)
-
-
 def _fold_structure(operator: str, kinds: str, dtype: DType, lanes: int) -> Structure:
     return Structure(
         axes=kinds,
@@ -153,6 +160,7 @@ def _small_fold(operator: str, kinds: str, dtype: DType, lanes: int) -> Structur
     return choose_loops(_fold_structure(operator, kinds, dtype, lanes), (1,) * count, [(1,) * count])
 
 
+@hot
 def _merge(shape: Shape, axes: Shape) -> tuple[str, Shape]:
     """Return the kinds and extents of merged axes of a contiguous array, without axes of size one.
 
@@ -166,7 +174,7 @@ def _merge(shape: Shape, axes: Shape) -> tuple[str, Shape]:
         if extent == 1:
             continue
         if kinds and kinds[-1] == kind:
-            extents[-1] *= extent
+            extents[-1] = extents[-1] * extent
         else:
             kinds.append(kind)
             extents.append(extent)

@@ -17,26 +17,27 @@ from typing import Any
 import numpy as np
 
 from ..base.dtypes import DType, compute_dtype
+from ..base.hot import hot, slotted
 from ..graph.node import Shape
 from ..graph.operator import Array
-from ..kernels.launch import Launch, Plan, Reference, Written
+from ..kernels.launch import Launch, Plan, Reference
+from ..kernels.matmul.gemm import gemm_for
 from ..kernels.structure import KEPT, UNIT, Draw, Parameters, Store, Structure
 from ..lower.pattern import Pattern
 from ..run import kernel_cache, memory_pool
 from ..run.driver import Row, SizedLaunch, prepare
+from ..run.host import host
 from .assembly import lanes_for
 from .loops import choose_loops
 from .partition import chunk_of, work_of
-from .products import launch_new_product, plan_new_product
+from .products import launch_new_product, plan_new_product, takes_one_launch
 
-__all__ = ["draw", "empty", "launch", "multiply", "of_contiguous", "run_one"]
+__all__ = ["Products", "draw", "empty", "launch", "of_contiguous", "run_one"]
 
 #: functions to keep for each operator that were made for certain sizes
 MOST_SIZES = 1024
 #: calls with certain sizes for which no function is made: a forward pass and its gradient have some in common
 FEW_CALLS = 3
-#: kernels of products to keep
-MOST_KERNELS = 64
 
 _BYTE = np.dtype(np.uint8)
 Function = Callable[..., Array]
@@ -139,51 +140,60 @@ def _small(row: Row, shape: Shape, dtype: DType) -> Function:
     return run
 
 
-def multiply(dtype: DType) -> Function:
-    """Return the function that multiplies matrices (the last two axes) of a dtype, with any strides."""
-    #: functions by sizes, or how often these came
-    known: dict[Any, Function | int] = {}
+@slotted
+class Products:
+    """The products of matrices (the last two axes) of one dtype, with any sizes and strides, a function."""
 
-    def product(lhs: Array, rhs: Array) -> Array:
-        key = lhs.shape, lhs.strides, rhs.shape, rhs.strides
-        found = known.get(key, 0)
-        if isinstance(found, int):
+    __slots__ = ("_dtype", "_known", "_way", "_wide")
+
+    def __init__(self, dtype: DType) -> None:
+        self._dtype, self._wide = dtype, compute_dtype(dtype)
+        #: functions by sizes, or how often these came
+        self._known: dict[Any, Function | int] = {}
+        #: the processor without the features that settings turn off, the kernel for it, and its launch
+        self._way: tuple[Any, Any, Any] = None, None, None
+
+    def __call__(self, lhs: Array, rhs: Array) -> Any:
+        return self._run(lhs, rhs)
+
+    @hot
+    def _run(self, lhs: Array, rhs: Array) -> Any:
+        key, known = (lhs.shape, lhs.strides, rhs.shape, rhs.strides), self._known
+        found: Any = known.get(key)
+        if found is None or isinstance(found, int):
+            found = found or 0
             if found < FEW_CALLS:
                 if len(known) >= MOST_SIZES:
                     known.clear()
                 known[key] = found + 1
-                result = multiply_at_once(lhs, rhs, dtype)
+                result = self._run_at_once(lhs, rhs) if lhs.ndim == 2 else None
                 if result is not None:
                     return result
-            found = known[key] = _product(lhs, rhs, dtype) or of_contiguous(product)
+            found = known[key] = _product(lhs, rhs, self._dtype) or of_contiguous(self)
         return found(lhs, rhs)
 
-    return product
-
-
-def multiply_at_once(lhs: Array, rhs: Array, dtype: DType) -> Array | None:
-    """Return the product of two matrices; None if it takes more than one launch."""
-    if lhs.ndim != 2:
-        return None
-    each = launch_new_product(lhs, rhs, dtype)
-    if each is None:
-        return None
-    kernel = each.structure
-    sized = _products.get(kernel)
-    if sized is None:
-        if len(_products) >= MOST_KERNELS:
-            _products.clear()
-        sized = _products[kernel] = SizedLaunch(kernel_cache.kernel(kernel), 4)
-    if sized.kernel.improvable and (work := max(each.extent // each.chunk, each.work)) > kernel_cache.MUCH_WORK:
-        # it was compiled quickly for a smaller launch
-        kernel_cache.kernels({kernel: work})
-    out = empty((lhs.shape[0], rhs.shape[1]), compute_dtype(dtype))
-    sized.run(each.words, each.extent, each.chunk, (out, out, lhs, rhs))  # type: ignore[arg-type]
-    return out
-
-
-#: launches of products by kernel
-_products: dict[Written, SizedLaunch] = {}
+    def _run_at_once(self, lhs: Array, rhs: Array) -> Array | None:
+        """Return the product of two matrices; None if it takes more than one launch."""
+        machine, kernel, sized = self._way
+        dtype, present = self._dtype, host()
+        if machine is not present:
+            machine, kernel = present, gemm_for(dtype, present)
+            sized = SizedLaunch(kernel_cache.kernel(kernel), 4)
+            self._way = machine, kernel, sized
+        rows, columns = lhs.shape[0], rhs.shape[1]
+        is_special = machine.matrix_unit or machine.bfloat16_pairs
+        if is_special and not takes_one_launch((rows, lhs.shape[1], columns), dtype, machine):
+            return None
+        each = launch_new_product(lhs, rhs, dtype.itemsize, kernel)
+        if each is None:
+            return None
+        words, extent, chunk, work = each
+        if sized.kernel.improvable and (work := max(extent // chunk, work)) > kernel_cache.MUCH_WORK:
+            # it was compiled quickly for a smaller launch
+            kernel_cache.kernels({kernel: work})
+        out = empty((rows, columns), self._wide)
+        sized.run(words, extent, chunk, (out, out, lhs, rhs))
+        return out
 
 
 def empty(shape: Shape, dtype: DType) -> Array:

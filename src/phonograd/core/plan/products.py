@@ -20,7 +20,7 @@ from ..base.dtypes import BFLOAT16, FLOAT32, HALVES, DType, compute_dtype
 from ..graph.node import Node, Shape
 from ..graph.operator import REGISTRY, Array, Operator
 from ..kernels.convert import in_float32
-from ..kernels.launch import Launch, Plan
+from ..kernels.launch import Plan
 from ..kernels.matmul.bf16_split import PARTS, Split
 from ..kernels.matmul.bf16x3 import is_worth, product_by_parts, split_before
 from ..kernels.matmul.gemm import DEPTH, SHARED_ROWS, Gemm, Matrices, gemm_for, panels, product, product_in_place
@@ -46,6 +46,7 @@ __all__ = [
     "roundings_of_products",
     "sums_in_order",
     "sums_of_products",
+    "takes_one_launch",
     "uses_of_operands",
     "widenings_of_operands",
 ]
@@ -297,24 +298,30 @@ def plan_new_product(lhs: Pattern, rhs: Pattern, dtype: DType) -> Product | None
     return _plan(lhs, rhs, dtype, host(), False, 1, False, dtype)
 
 
-def launch_new_product(lhs: Array, rhs: Array, dtype: DType) -> Launch | None:
-    """Return the launch of a product of two matrices whose sizes are probably new, if a single one is all it takes.
+def launch_new_product(lhs: Array, rhs: Array, size: int, kernel: Gemm) -> tuple[tuple[int, ...], int, int, int] | None:
+    """Return words, extent, chunk and work of a product of two matrices whose sizes are probably new.
 
-    The words are those of a row: array 0 is the result, 2 and 3 are the operands.
+    None if a single launch is not all it takes. ``size`` is the bytes of an element. The words are those of a row:
+    array 0 is the result, 2 and 3 are the operands.
     """
-    machine = host()
     (rows, terms), columns = lhs.shape, rhs.shape[1]
-    sizes, size = (rows, terms, columns), dtype.itemsize
-    if (machine.matrix_unit and is_worth(sizes)) or _multiplies_pairs(sizes, dtype, dtype, machine):
-        return None
     (row, term), (second_term, column) = lhs.strides, rhs.strides
-    left, right = Matrices(row // size, term // size), Matrices(second_term // size, column // size)
-    kernel = gemm_for(dtype, machine)
+    # a quarter of the time of making them by name
+    left, right = _new((row // size, term // size, 0, 0)), _new((second_term // size, column // size, 0, 0))
     if columns == 1:
         # as in _plan
-        sizes, left, right = (1, terms, rows), right.transposed, left.transposed
-        return product_in_place(sizes, left, right, kernel, ((3, 0), (2, 0), (0, 0)))
-    return product_in_place(sizes, left, right, kernel, ((2, 0), (3, 0), (0, 0)))
+        return product_in_place((1, terms, rows), right.transposed, left.transposed, kernel, _TRANSPOSED)
+    return product_in_place((rows, terms, columns), left, right, kernel, _IN_ORDER)
+
+
+_new = functools.partial(tuple.__new__, Matrices)
+#: the arrays and offsets of both operands, the result and the result again
+_IN_ORDER, _TRANSPOSED = ((2, 0), (3, 0), (0, 0), (0, 0)), ((3, 0), (2, 0), (0, 0), (0, 0))
+
+
+def takes_one_launch(sizes: tuple[int, int, int], dtype: DType, machine: Machine) -> bool:
+    """Return whether a product is one launch if no operand is packed: it needs no special unit of the processor."""
+    return not ((machine.matrix_unit and is_worth(sizes)) or _multiplies_pairs(sizes, dtype, dtype, machine))
 
 
 def _plan(

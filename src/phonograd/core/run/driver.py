@@ -291,7 +291,7 @@ class Row:
         _packer(len(words)).pack_into(
             words,
             0,
-            *(start + 8 * _RECORD_WORDS, 1, arrays, _cell_address(), int(chunks >= max(2, MUCH_WORK)), -1),
+            *(start + 8 * _RECORD_WORDS, 1, arrays, _cell_address(), int(chunks >= MUCH_WORK), -1),
             *(start + 8 * (_RECORD_WORDS + REGION_WORDS), 1, chunks, 0),
             *(kernel.cell, start + 8 * _ONE_WORDS, extent, chunk, chunks),
             *table,

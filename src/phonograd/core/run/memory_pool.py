@@ -21,6 +21,7 @@ import contextlib
 import functools
 import heapq
 import itertools
+import math
 import mmap
 import sys
 import threading
@@ -202,8 +203,8 @@ def room_for(size: int) -> int:
     >>> room_for(0), room_for(100), room_for(1100)
     (64, 128, 1152)
     """
-    size = max(size, 1)
-    unit = max(ALIGNMENT, 1 << max(size.bit_length() - 4, 0))
+    size = size or 1
+    unit = ALIGNMENT if size < 16 * ALIGNMENT else 1 << size.bit_length() - 4
     return -(-size // unit) * unit
 
 
@@ -434,6 +435,14 @@ def budget_bytes(inputs: int) -> int | None:
         return None
     step = max(limit // 64, 1)
     return max(limit - max(pool.used_bytes, inputs), 0) // step * step
+
+
+def filled(shape: Shape, number: Any, dtype: DType) -> Array:
+    """Return a new array with one number in all places."""
+    size = math.prod(shape) * dtype.itemsize
+    array = np.empty(shape, dtype) if size < SMALLEST_BLOCK else allocate(shape, dtype, room_for(size))
+    array[...] = number
+    return array
 
 
 def allocate(shape: Shape, dtype: DType, room: int, is_zero: bool = False) -> Array:

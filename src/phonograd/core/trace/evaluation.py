@@ -15,7 +15,9 @@ from functools import partial
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..base import settings
+import numpy as np
+
+from ..base import processor, settings
 from ..base.dtypes import name_of
 from ..base.errors import MXNetError, OutOfMemory, format_shape
 from ..base.hot import hot
@@ -26,6 +28,7 @@ from ..events import COMPILATION, EVALUATION, LISTENING, MEMORY, begin
 from ..graph.node import Node, statistics
 from ..graph.operator import Array
 from ..observe.anomaly import check, detection
+from ..ops.math.structural import FULL
 from ..plan import promotion
 from ..plan.cache import (
     EVALUATED,
@@ -34,12 +37,15 @@ from ..plan.cache import (
     REPEATED,
     CachedPlan,
     choose_program,
+    is_numbered_leaf,
     new_cached_plan,
     repeating,
     waits,
 )
+from ..run import memory_pool
 from ..run.donation import donate
 from ..run.programs import Program, Progress
+from ..run.reference import resolve
 from .novelty import NOVELTY
 
 if TYPE_CHECKING:
@@ -54,6 +60,7 @@ __all__ = [
     "compute",
     "compute_known",
     "evaluate",
+    "fill",
     "is_calm",
 ]
 
@@ -210,6 +217,29 @@ def _run_known(plan: CachedPlan, program: Program, inputs: list[Any]) -> list[Ar
         if is_from_outside(error):
             raise
         return None
+
+
+def fill(trace: Trace, nodes: tuple[Node, ...]) -> list[Array] | None:
+    """Return the values of nodes if each is known, a leaf, or an array of one number that is not large; else None.
+
+    Such graphs are the data of a step, before it is recorded. A plan would fill the same memory, and with other sizes
+    in each step it would be made each time. Evaluations must be calm.
+    """
+    if settings.current().tiers == "plan" or active.executor == "reference" or active.memory_limit_bytes:
+        return None
+    found: list[Array] = []
+    made: dict[Node, Array] = {}
+    for node in nodes:
+        node = resolve(node)
+        value = trace.leaves[node.attributes[0]] if is_numbered_leaf(node) else trace.values.get(node, made.get(node))
+        if value is None:
+            if node.operator is not FULL or node.size > processor.choices().numbers_per_node:
+                return None
+            shape, number, dtype, _ = node.attributes
+            value = made[node] = memory_pool.filled(shape, np.frombuffer(number, dtype)[0], dtype)
+        found.append(value)
+    statistics.evaluations += 1
+    return found
 
 
 def _tell_tier(plan: CachedPlan) -> None:

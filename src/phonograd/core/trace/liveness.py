@@ -17,7 +17,7 @@ from .owner import Pairs
 if TYPE_CHECKING:
     from .trace import Trace
 
-__all__ = ["live_handles", "referenced"]
+__all__ = ["is_held_once", "live_handles", "referenced"]
 
 
 def live_handles(trace: Trace, handles: list[Any]) -> Pairs:
@@ -63,12 +63,41 @@ def _calibrate() -> bool:
     return False
 
 
+def is_held_once(holder: Any, name: str) -> bool:
+    """Return whether nothing but an attribute refers to its value; False where counts do not tell."""
+    return _count(holder, name) <= _held_baseline
+
+
+def _count(holder: Any, name: str) -> int:
+    return sys.getrefcount(getattr(holder, name))
+
+
+def _calibrate_held() -> bool:
+    """Set the count of a value to which one attribute refers; return whether another reference is seen."""
+    global _held_baseline
+    holder, kept = _Holder(), object()
+    holder.value = object()
+    _held_baseline = _count(holder, "value")
+    holder.value = kept
+    return _count(holder, "value") == _held_baseline + 1
+
+
+class _Holder:
+    __slots__ = ("value",)
+
+    value: object
+
+
 _baseline = 0
+#: what :func:`is_held_once` compares with
+_held_baseline = 0
 #: finds the handles that are alive. Without the GIL, and where counts are not as assumed, every handle is taken to be
 referenced: Callable[[Trace, list[Any]], Pairs] = _all
 if HAS_GIL and assumption_holds(
     "sys.getrefcount sees one reference more for each one that the user holds",
     "All arrays of a trace count as used, so arrays that were dropped are computed as well",
-    _calibrate,
+    lambda: _calibrate() and _calibrate_held(),
 ):
     referenced = live_handles
+else:
+    _held_baseline = 0

@@ -33,7 +33,7 @@ from ..observe.attribution import Attribution, open_scope
 from ..ops.math.structural import REPEAT_CALL, VARIABLE, leaf, leaf_like, repeat_call
 from ..plan.cache import PLANS, SINGLE_RUNS, CachedPlan, CacheNode, is_numbered_leaf, waits
 from ..run.reference import resolve
-from .evaluation import KEEP, LAST, Options, check_reentry, compute, compute_known, evaluate, is_calm
+from .evaluation import KEEP, LAST, Options, check_reentry, compute, compute_known, evaluate, fill, is_calm
 from .flags import is_paused, is_recording
 from .liveness import referenced
 from .novelty import NOVELTY
@@ -337,6 +337,8 @@ class Trace(Recorder):
         plan = self.position.following.get((nodes, settings.active.executor))
         if plan is None:
             values = self._known(nodes)
+            if values is None and end:
+                values = fill(self, nodes)
             # a trace that ends does not ask
             waiting = not end and values is not None and waits(nodes)
         else:

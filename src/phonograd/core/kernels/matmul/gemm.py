@@ -22,7 +22,8 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from ...base import processor
 from ...base.dtypes import HALVES, DType, compute_dtype
@@ -153,9 +154,14 @@ def product(
     else:
         known = in_panels or summed or rhs.column == 1
         blocks = _tasks((sizes[0], terms * count[0], sizes[2]) if summed else sizes, known, kernel, uses)
-    if not (in_panels or packed_first or summed or any(_packed_sides(sizes, lhs, rhs, blocks, kernel))):
+    # an empty batch has nothing to pack, and no memory to pack it into
+    packs = any(_packed_sides(sizes, lhs, rhs, blocks, kernel)) and not (kernel.reads_halves and 0 in count)
+    if not (in_panels or packed_first or summed or packs):
         operands = (Reference(names[0]),), (Reference(names[1]),), (_OUT,), (_OUT if old is None else _OLD,)
-        return Plan((_in_place(sizes, count, lhs, rhs, out, kernel, old, operands, blocks, block_terms),))
+        places = [None if each is None else (each.row, each.outer, each.inner) for each in (out, old)]
+        return Plan(
+            (Launch(kernel, *_in_place(sizes, count, lhs, rhs, places, kernel, operands, blocks, block_terms)),)
+        )
     sides = _sides(sizes, lhs, rhs, names, blocks, kernel)
     if packed_first:
         sides = sides[0]._replace(packer=Packing(kernel.dtype, kernel.tile_rows, 1, kernel.lhs)), sides[1]
@@ -243,48 +249,45 @@ def _in_place(
     count: tuple[int, int],
     lhs: Matrices,
     rhs: Matrices,
-    out: Matrices,
+    places: Sequence[Any],
     kernel: Gemm,
-    old: Matrices | None,
     operands: tuple[tuple[int | Reference, ...], ...],
     blocks: tuple[int, int],
     block_terms: int,
-) -> Launch:
-    """Return the launch of a product that packs no operand; ``operands`` are the words of both, the result and ``old``.
+) -> tuple[tuple[Any, ...], int, int, int]:
+    """Return words, extent, chunk and work of the launch of a product that packs no operand.
 
-    It is what :func:`_in_passes` returns, in a tenth of the time: small products of new sizes wait for it.
+    ``operands`` are the words of both operands, the result and ``old``; ``places`` the strides of rows and batch axes
+    of the result and of ``old``, or None. It is what :func:`_in_passes` returns, in a tenth of the time: small products
+    of new sizes wait for it.
     """
-    rows, terms, columns = sizes
-    row_blocks, column_blocks = blocks
-    tile_rows, before = kernel.tile_rows, old or out
-    copied_rows = _copied_rows(rhs, kernel)
+    (rows, terms, columns), (row_blocks, column_blocks), (out, old) = sizes, blocks, places
+    tile_rows, pairs = kernel.tile_rows, count[0] * count[1]
     # in the order of WORDS
     words = (
-        *(rows, columns, terms, block_terms, row_blocks, column_blocks, count[1], copied_rows),
-        *(*operands[0], *lhs, 0),
-        *(*operands[1], *rhs, 0),
-        *(*operands[2], out.row, out.outer, out.inner),
-        *(*operands[3], before.row, before.outer, before.inner, int(old is not None)),
+        *(rows, columns, terms, block_terms, row_blocks, column_blocks, count[1], _copied_rows(rhs, kernel)),
+        *(*operands[0], *lhs, 0, *operands[1], *rhs, 0),
+        *(*operands[2], *out, *operands[3], *(old or out), int(old is not None)),
     )
-    pairs = count[0] * count[1]
     tasks = row_blocks * column_blocks * pairs if rows and columns else 0
-    work = max(rows, tile_rows) * max(1, terms) * columns // (row_blocks * column_blocks)
-    chunk = max(1, TASK_WORK // max(1, work))
-    return Launch(kernel, words, tasks, chunk, rows * terms * columns * pairs // QUICK_WORK)
+    work = (tile_rows if rows < tile_rows else rows) * (terms or 1) * columns // (row_blocks * column_blocks)
+    chunk = max(1, TASK_WORK // (work or 1))
+    return words, tasks, chunk, rows * terms * columns * pairs // QUICK_WORK
 
 
 def product_in_place(
     sizes: tuple[int, int, int], lhs: Matrices, rhs: Matrices, kernel: Gemm, operands: tuple[tuple[int, int], ...]
-) -> Launch | None:
-    """Return the launch of one product that packs no operand, with a contiguous result; None if :func:`product` packs.
+) -> tuple[tuple[int, ...], int, int, int] | None:
+    """Return words, extent, chunk and work of the launch of one product; None if :func:`product` packs an operand.
 
-    ``operands`` are the array and the offset of ``lhs``, ``rhs`` and the result.
+    The result is contiguous. ``operands`` are the array and the offset of ``lhs``, ``rhs``, the result and the result.
     """
     blocks = _tasks(sizes, rhs.column == 1, kernel, 1)
-    if any(_packed_sides(sizes, lhs, rhs, blocks, kernel)):
+    may_pack = kernel.reads_halves or sizes[0] // blocks[0] >= SHARED_ROWS
+    if may_pack and any(_packed_sides(sizes, lhs, rhs, blocks, kernel)):
         return None
-    out, block_terms = Matrices(sizes[2], 1), terms_of_block(sizes[1])
-    return _in_place(sizes, (1, 1), lhs, rhs, out, kernel, None, (*operands, operands[2]), blocks, block_terms)
+    places, block_terms = ((sizes[2], 0, 0), None), terms_of_block(sizes[1])
+    return _in_place(sizes, (1, 1), lhs, rhs, places, kernel, operands, blocks, block_terms)
 
 
 _OUT, _OLD = Reference("out"), Reference("old")
@@ -455,15 +458,12 @@ def _packed_sides(
 
 def _copied_rows(rhs: Matrices, kernel: Gemm) -> int:
     """Return the number of rows of the result from which on the first tile copies the panel that it reads."""
-    if kernel.rhs in HALVES:
+    if kernel.reads_halves and kernel.rhs in HALVES:
         return kernel.tile_rows
-    return max(kernel.tile_rows, SHARED_ROWS if _reads_well(rhs, kernel) else COPIED_ROWS)
-
-
-def _reads_well(rhs: Matrices, kernel: Gemm) -> bool:
-    """Return whether rows of panels are whole cache lines that do not compete for the same cache sets."""
     distance = rhs.row * kernel.dtype.itemsize
-    return distance % LINE_BYTES == 0 and distance % ALIAS_BYTES != 0
+    # rows of panels are whole cache lines that do not compete for the same cache sets
+    reads_well = distance % LINE_BYTES == 0 and distance % ALIAS_BYTES != 0
+    return max(kernel.tile_rows, SHARED_ROWS if reads_well else COPIED_ROWS)
 
 
 def _tasks(sizes: tuple[int, int, int], readable: bool, kernel: Gemm, uses: int) -> tuple[int, int]:
@@ -533,6 +533,11 @@ class Gemm:
     def rhs(self) -> DType:
         """Dtype of the second operand."""
         return self.dtype
+
+    @functools.cached_property
+    def reads_halves(self) -> bool:
+        """Whether an operand has 16 bits."""
+        return self.lhs in HALVES or self.rhs in HALVES
 
     @functools.cached_property
     def lanes(self) -> int:

@@ -220,6 +220,7 @@ def repeat_call(node: Node, count: int) -> Node:
 
 
 LEAF, VARIABLE, DETACH, OVERWRITTEN, REPEAT_CALL = _leaf, _variable, _detach, _overwritten, _repeat_call
+FULL = _full
 #: operators whose nodes stand for their input
 STAND_INS = frozenset((REGISTRY["_composite"], _detach, _graph, _overwritten, _variable))
 
