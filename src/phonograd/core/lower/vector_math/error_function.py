@@ -30,11 +30,12 @@ def erf(e: Emitter, x: Value) -> Value:
         %y = fma(-%q, %q, 1)
         %y = select (fcmp ogt %small, %y), %small, %y       one instruction: vmaxps
 
-    With AVX2, multiply-adds, products and blends bound the speed: 16 of them here. The eighth root with a limit of 1.1
-    needed 18, and was slower by a fifth. These attempts failed as well: coefficients selected by lane with blends, or
-    from tables of eight intervals with ``vpermps`` (7 multiply-adds, but as slow as 16 because tables and constants do
-    not fit into registers); other ways to evaluate P, because the chain is not the limit. A quotient of polynomials
-    (XLA) needs 12 and a division, with errors of several units in the last place.
+    With AVX2, multiply-adds, products and blends bound the speed: 16 of them here. The eighth root with a limit of
+    1.1 needed 18, and took a sixth longer. These attempts failed as well: coefficients selected by lane with blends,
+    or from tables of eight intervals with ``vpermps`` (9 multiply-adds, but as slow as 16, perhaps because tables and
+    constants fill the registers); other ways to evaluate P, because the chain is not the limit. A loop over single
+    registers was faster by a seventh outside of kernels, but slower for tanh. A quotient of polynomials (XLA) needs
+    12 and a division, with errors of several units in the last place.
     """
     size, one = e.absolute(x), e.like(x, 1)
     # from this bound on, the result is 1
