@@ -42,6 +42,8 @@ class Fit(NamedTuple):
     comment: str
     #: float32 results are computed in double precision
     wide: bool = False
+    #: the constant term of the polynomial in double precision, if it is not fitted
+    constant: float | None = None
 
 
 def _grid(low: Any, high: Any) -> list[Any]:
@@ -90,6 +92,9 @@ def _extremes(errors: list[Any], count: int) -> list[int] | None:
 
 def fit(wanted: Fit, kind: type, degree: int) -> tuple[list[float], float]:
     """Return rounded coefficients, and their largest error in units of the last place."""
+    if wanted.constant is not None and kind is np.float64:
+        rest, error_of_rest = fit(_without_constant(wanted, mpf(wanted.constant)), kind, degree - 1)
+        return [wanted.constant, *rest], error_of_rest
     format_ = np.float64 if wanted.wide else kind
     points = _grid(mpf(wanted.low), mpf(wanted.high))
     exact = [wanted.function(x) for x in points]
@@ -107,6 +112,13 @@ def fit(wanted: Fit, kind: type, degree: int) -> tuple[list[float], float]:
         refitted = _rounded_one_by_one(points, exact, weights, format_, degree)
         found = min(found, refitted, key=error)
     return found, error(found)
+
+
+def _without_constant(wanted: Fit, constant: Any) -> Fit:
+    """Return what is left to fit if the constant term is known."""
+    return wanted._replace(
+        function=lambda x: (wanted.function(x) - constant) / x, weight=lambda x: wanted.weight(x) * x, constant=None
+    )
 
 
 def _rounded_one_by_one(
@@ -187,13 +199,13 @@ def erf_tail(z: Any) -> Any:
 
 
 def erfc_root(x: Any) -> Any:
-    """Return the eighth root of erfc(x)."""
-    return mp.root(mp.erfc(x), 8)
+    """Return the fourth root of erfc(x)."""
+    return mp.root(mp.erfc(x), 4)
 
 
 def erfc_root_weight(x: Any) -> Any:
     """Return the weight of the above in 1 - erfc(x)."""
-    return 8 * erfc_root(x) ** 7 / mp.erf(x)
+    return 4 * erfc_root(x) ** 3 / mp.erf(x)
 
 
 def _erfinv_ratio(w: Any) -> Any:
@@ -270,9 +282,10 @@ def fits() -> dict[str, Fit]:
             "(arctan(t) / t - 1) / t**2",
         ),
         "ERF": Fit(
-            erf_tail, lambda z: mp.sqrt(z) / mp.erf(mp.sqrt(z)), 0, mpf("1.21"), 6, 13, "erf(x) / x - 1, in x**2"
+            erf_tail, lambda z: mp.sqrt(z) / mp.erf(mp.sqrt(z)), 0, mpf("1.0609"), 5, 11, "erf(x) / x - 1, in x**2"
         ),
-        "ERFC_ROOT": Fit(erfc_root, erfc_root_weight, mpf("1.1"), 6, 6, 18, "erfc(x)**(1/8)"),
+        # above 1 at 0, so that it is too large below the interval
+        "ERFC_ROOT": Fit(erfc_root, erfc_root_weight, mpf("1.03"), 6, 7, 20, "erfc(x)**(1/4)", constant=1 + 2.0**-24),
         "ERFINV_NEAR": _erfinv_near(3.0, 6.0, 10, 23),
         "ERFINV_MIDDLE": _erfinv_far(3.25, 6.0**0.5, 4.1, 9, 20),
         "ERFINV_FAR": _erfinv_far(5.0, 4.1, 6.1, None, 19),

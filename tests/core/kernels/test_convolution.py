@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from phonograd.core.kernels.conv import Convolution
+from phonograd.core.kernels.conv.phases import Split
 from phonograd.core.kernels.conv.planes import Unfold
 from phonograd.core.kernels.conv.winograd_transforms import Tiling, matrices
 from phonograd.core.kernels.launch import Plan
@@ -205,6 +206,11 @@ def test_chosen_convolutions(case: Case, machine: Machine) -> None:
         # planes of three axes
         Case((2, 16, 5, 8, 9), (18, 16, 3, 3, 3), pad=(1, 1, 1)),
         Case((1, 32, 7, 12, 8), (34, 16, 2, 3, 3), stride=(2, 1, 1), dilate=(2, 1, 1), pad=(1, 1, 1), groups=2),
+        # phases of dilated kernels, some of them shorter than others
+        Case((2, 16, 17, 20), (18, 16, 3, 3), dilate=(2, 2), pad=(2, 2)),
+        Case((1, 40, 20, 22), (34, 20, 3, 3), dilate=(2, 3), pad=(4, 0), groups=2),
+        Case((2, 16, 13, 13), (17, 16, 3, 3), dilate=(1, 2), pad=(1, 2)),
+        Case((1, 20, 9, 9), (18, 20, 3, 3), dilate=(5, 5), pad=(5, 5)),
     ],
     ids=repr,
 )
@@ -235,6 +241,16 @@ def test_winograd_computes_planes_of_three_axes() -> None:
             type(launch.structure) for launch in volume.plan(primitive, Convolution(host(), winograd=0)).launches
         }
         assert Unfold not in kernels
+
+
+def test_winograd_computes_phases_of_dilated_kernels() -> None:
+    dilated = Case((1, 16, 16, 16), (16, 16, 3, 3), dilate=(2, 2), pad=(2, 2))
+    # no phase has whole padding
+    odd = Case((1, 16, 16, 16), (16, 16, 3, 3), dilate=(2, 2), pad=(1, 1))
+    for primitive in ("forward", "data", "weight"):
+        for case, winograd, is_split in ((dilated, 8, True), (dilated, 0, False), (odd, 8, False)):
+            launches = case.plan(primitive, Convolution(host(), winograd=winograd)).launches
+            assert (Split in {type(launch.structure) for launch in launches}) == is_split
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from ..launch import Launch, Plan, Prepared, Reference, align_up
 from ..matmul.gemm import DEPTH, LINE_BYTES, MOST_PACKED_BYTES, Matrices, gemm_for, panels, product
 from ..scratch import Scratch
 from ..target import Machine
-from . import channels_last_plan, direct_plan, planes, pointwise, winograd_plan
+from . import channels_last_plan, direct_plan, phases, planes, pointwise, winograd_plan
 from .adjoint import adjoint_values, known_taps, line_buffer
 from .few_weights_grad import COMBINE_DOTS, DOTS, CombineDots, FewWeightsGrad
 from .geometry import Frame, Geometry, box_of, evenly, geometry, round_up, steps_of
@@ -43,6 +43,8 @@ _LEAST_CHANNELS = 16
 #: the kernel for tiles of 8 by 8: the transforms of others would cost too much, or have large errors. The maximum
 #: number of channels and filters for which the sums of products have small errors
 _LARGE_KERNEL, _LARGE_CHANNELS = 5, 192
+#: outputs of a tile along an axis for the smallest images, and the number of such images from which on they have tiles
+_TINY, _MANY_TINY = 2, 16
 #: time of a product of one vector relative to two; share of the lanes below which images are joined; number of
 #: panels of columns that joined images should have, and maximum number of images
 _NARROW, _JOINED_SHARE, _JOINED_PANELS, _JOINED_MOST = 0.6, 0.85, 6, 64
@@ -100,6 +102,8 @@ class Convolution:
             return Plan(())
         plan = self._winograd_forward(shape, dtype)
         if plan is None and dtype == FLOAT32:
+            plan = phases.forward(shape, lambda flat: self._winograd_forward(flat, dtype))
+        if plan is None and dtype == FLOAT32:
             lanes = self.machine.lanes(dtype)
             plan = planes.forward(lanes, shape, lambda flat: self._winograd_forward(flat, dtype))
         if plan is not None:
@@ -128,6 +132,8 @@ class Convolution:
         if not shape.batch:
             return Plan(())
         plan = self._winograd_data_grad(shape, dtype)
+        if plan is None and dtype == FLOAT32:
+            plan = phases.data_grad(shape, lambda flat: self._winograd_data_grad(flat, dtype))
         if plan is None and dtype == FLOAT32:
             lanes = self.machine.lanes(dtype)
             plan = planes.data_grad(lanes, shape, lambda flat: self._winograd_data_grad(flat, dtype))
@@ -163,6 +169,8 @@ class Convolution:
         """Return the plan of ``_convolution_weight_grad``."""
         shape = geometry(data, out_grad[1], kernel, stride, dilate, pad, groups)
         plan = self._winograd_weight_grad(shape, dtype)
+        if plan is None and dtype == FLOAT32:
+            plan = phases.weight_grad(shape, lambda flat: self._winograd_weight_grad(flat, dtype))
         if plan is None and dtype == FLOAT32:
             lanes = self.machine.lanes(dtype)
             plan = planes.weight_grad(lanes, shape, lambda flat: self._winograd_weight_grad(flat, dtype))
@@ -200,7 +208,11 @@ class Convolution:
             return None
         kernel = shape.kernel[2]
         large = kernel == _LARGE_KERNEL and max(shape.channels, shape.filters) <= _LARGE_CHANNELS
-        tiling = Tiling(min(self.winograd, 8 if large else 6) - kernel + 1, kernel)
+        outputs = min(self.winograd, 8 if large else 6) - kernel + 1
+        # larger tiles would be mostly empty; few images do not pay for the transforms of weights
+        if max(shape.counts) <= _TINY and shape.batch >= _MANY_TINY:
+            outputs = min(outputs, _TINY)
+        tiling = Tiling(outputs, kernel)
         # with 2 by 2 kernels there is little to save
         if tiling.outputs < 2 or tiling.kernel < 3 or not winograd_plan.suits(shape, tiling):
             return None

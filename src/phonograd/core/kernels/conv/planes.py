@@ -16,7 +16,7 @@ from ..launch import Launch, Plan, Reference, Words, align_up
 from ..routine import Routine, module
 from .geometry import Geometry
 
-__all__ = ["Fold", "Unfold", "data_grad", "flat", "forward", "weight_grad"]
+__all__ = ["Fold", "Unfold", "data_grad", "flat", "forward", "moved", "weight_grad"]
 
 #: elements worth a call
 _CHUNK_ELEMENTS = 1 << 13
@@ -139,7 +139,7 @@ def forward(lanes: int, shape: Geometry, plan_of: Planner) -> Plan | None:
     places = {"data": 0, "out": unfolded, "scratch": unfolded + result}
     launches = (
         _unfold(lanes, shape, Reference("data"), Reference("scratch")),
-        *[_moved(launch, places) for launch in plan.launches],
+        *[moved(launch, places) for launch in plan.launches],
         # planes become channels again
         _transpose(
             *(lanes, shape.batch, shape.counts[0], shape.groups * shape.filters, other.windows),
@@ -160,7 +160,7 @@ def data_grad(lanes: int, shape: Geometry, plan_of: Planner) -> Plan | None:
     places = {"out": 0, "out_grad": unfolded, "scratch": unfolded + result}
     launches = (
         _gradients(lanes, shape, other, Reference("scratch", unfolded)),
-        *[_moved(launch, places) for launch in plan.launches],
+        *[moved(launch, places) for launch in plan.launches],
         Launch(
             Fold(lanes),
             _WORDS.fill({**_values(shape), "source": Reference("scratch"), "target": Reference("out")}),
@@ -183,7 +183,7 @@ def weight_grad(lanes: int, shape: Geometry, plan_of: Planner) -> Plan | None:
     launches = (
         _unfold(lanes, shape, Reference("data"), Reference("scratch")),
         _gradients(lanes, shape, other, Reference("scratch", unfolded)),
-        *[_moved(launch, places) for launch in plan.launches],
+        *[moved(launch, places) for launch in plan.launches],
     )
     return Plan(launches, places["scratch"] + plan.scratch_bytes)
 
@@ -221,7 +221,7 @@ def _chunk(elements: int) -> int:
     return max(1, _CHUNK_ELEMENTS // max(1, elements))
 
 
-def _moved(launch: Launch, places: dict[str, int]) -> Launch:
+def moved(launch: Launch, places: dict[str, int]) -> Launch:
     """Return a launch whose operands are in scratch memory, from some bytes on."""
     words = [
         Reference("scratch", word.offset + places[word.operand])

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ...base.dtypes import FLOAT32, FLOAT64
 from . import coefficients
 from .logarithm import log
-from .parts import in_parts, polynomial
+from .parts import give_sign, in_parts, polynomial
 
 if TYPE_CHECKING:
     from ..ir.emitter import Emitter
@@ -19,31 +19,35 @@ _HALF_ROOT_PI = "0.8862269254527580136490837416705725913987747280611935641069038
 
 
 def erf(e: Emitter, x: Value) -> Value:
-    """Return the error function: x + x P(x**2) up to 1.1, and 1 - Q(|x|)**8 beyond.
+    """Return the error function: the larger of x + x P(x**2) and 1 - Q(|x|)**4.
 
-    Q is the eighth root of 1 - erf(x), which a short polynomial approximates: an error of it hardly matters where the
-    root is small. Its constant is added last, because it is the largest term::
+    P is accurate up to 1.03 and too small beyond. Q, the fourth root of 1 - erf(x), is accurate from 1.03 on; below, it
+    is too large and the result too small. So no comparison with a limit is needed. An error of Q hardly matters where
+    it is small. Its constant is added last, because it is the largest term::
 
         %q = fma(Q's other terms, %x, %c0)
-        %q = fmul %q, %q                    and again
+        %q = fmul %q, %q
         %y = fma(-%q, %q, 1)
+        %y = select (fcmp ogt %small, %y), %small, %y       one instruction: vmaxps
 
-    One polynomial with coefficients that are selected by lane was slower with AVX2, where blends take the place of
-    multiply-adds. A lower limit than 1.1 would shorten P, but the error of Q counts three times as much at 0.75. A
-    quotient of polynomials (XLA) is faster, with errors of several units in the last place.
+    With AVX2, multiply-adds, products and blends bound the speed: 16 of them here. The eighth root with a limit of
+    1.1 needed 18, and took a sixth longer. These attempts failed as well: coefficients selected by lane with blends,
+    or from tables of eight intervals with ``vpermps`` (9 multiply-adds, but as slow as 16, perhaps because tables and
+    constants fill the registers); other ways to evaluate P, because the chain is not the limit. A loop over single
+    registers was faster by a seventh outside of kernels, but slower for tanh. A quotient of polynomials (XLA) needs
+    12 and a division, with errors of several units in the last place.
     """
     size, one = e.absolute(x), e.like(x, 1)
-    # beyond this bound, the result is 1
-    bound = e.like(x, 3.95 if x.dtype == FLOAT32 else 6.0)
+    # from this bound on, the result is 1
+    bound = e.like(x, 4.2 if x.dtype == FLOAT32 else 6.0)
     bounded = e.select(e.relation("gt", size, bound), bound, size)
     square = e.multiply(bounded, bounded)
-    small = e.fma(polynomial(e, square, coefficients.ERF[x.dtype]), size, size)
+    small = e.fma(polynomial(e, square, coefficients.ERF[x.dtype]), bounded, bounded)
     constant, *others = coefficients.ERFC_ROOT[x.dtype]
     root = e.fma(polynomial(e, bounded, others, square), bounded, e.like(x, constant))
-    for _ in range(2):
-        root = e.multiply(root, root)
+    root = e.multiply(root, root)
     large = e.fma(e.negative(root), root, one)
-    return e.with_sign_of(e.select(e.relation("lt", size, e.like(x, 1.1)), small, large), x)
+    return give_sign(e, e.select(e.relation("gt", small, large), small, large), x)
 
 
 def erfinv(e: Emitter, x: Value) -> Value:

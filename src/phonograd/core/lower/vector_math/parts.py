@@ -17,6 +17,7 @@ __all__ = [
     "add_exactly",
     "add_smaller",
     "float_of",
+    "give_sign",
     "in_parts",
     "multiply_exactly",
     "polynomial",
@@ -97,6 +98,19 @@ def float_of(e: Emitter, whole: Value) -> Value:
     form = FORMATS[FLOAT64]
     shifted = e.reinterpret(e.add(whole, e.like(whole, form.shifter_bits)), FLOAT64)
     return e.subtract(shifted, e.like(shifted, form.shifter))
+
+
+def give_sign(e: Emitter, size: Value, x: Value) -> Value:
+    """Return a positive value with the sign of x.
+
+    An instruction less than ``copysign``, which has to remove the sign of its first argument::
+
+        %s = and %bits, 0x80000000
+        %y = or %size, %s
+    """
+    pattern = e.reinterpret(x, FORMATS[x.dtype].integer)
+    sign = e.bits("and", pattern, e.like(pattern, -1 << 8 * x.dtype.itemsize - 1))
+    return e.reinterpret(e.bits("or", e.reinterpret(size, pattern.dtype), sign), x.dtype)
 
 
 def add_smaller(e: Emitter, first: Value, second: Value) -> tuple[Value, Value]:
