@@ -14,6 +14,7 @@ from phonograd import nd
 from phonograd.core.array import immediate
 from phonograd.core.base.errors import MXNetError
 from phonograd.core.graph.generic import insert, pattern_of, shapes_of, with_extents
+from phonograd.core.graph.guards import with_sizes, without_sizes
 from phonograd.core.graph.node import Node
 from phonograd.core.graph.operator import REGISTRY
 from phonograd.core.ops.math.structural import leaf
@@ -34,13 +35,13 @@ def test_steps_hold_for_other_extents(sample: Sample) -> None:
     if any([each is None for each in sample.inputs]):
         return
     leaves = [leaf(number, each.shape, each.dtype) for number, each in enumerate(sample.inputs)]
-    attributes, sizes = immediate.without_sizes(declared, declared.attributes_of(sample.parameters))
+    attributes, sizes = without_sizes(declared, declared.attributes_of(sample.parameters))
     # one more argument, whose extents are the parameters that count elements
     arguments = [*leaves, leaf(len(leaves), sizes, np.dtype("float32"))] if sizes else leaves
 
     def make(nodes: Any) -> Any:
         given = nodes[len(leaves)].shape if len(nodes) > len(leaves) else sizes
-        return declared.apply(tuple(nodes[: len(leaves)]), immediate.with_sizes(attributes, given))
+        return declared.apply(tuple(nodes[: len(leaves)]), with_sizes(attributes, given))
 
     pattern = pattern_of(arguments, attributes)
     target = make(leaves)

@@ -26,7 +26,7 @@ from ..base.outside import is_from_outside
 from ..base.settings import active
 from ..graph.extents import tracing
 from ..graph.generic import Learned, Pattern, pattern_of_shapes
-from ..graph.guards import Guards
+from ..graph.guards import Guards, with_sizes, without_sizes
 from ..graph.node import FORGOTTEN, Node, of_one_call
 from ..graph.operator import Array, Operator
 from ..observe.anomaly import detection
@@ -56,8 +56,6 @@ __all__ = [
     "meet",
     "number_beside",
     "own_result",
-    "with_sizes",
-    "without_sizes",
 ]
 
 #: kinds of calls to keep
@@ -499,10 +497,8 @@ def meet(key: tuple[Any, ...], *arrays: Array) -> Array | None:
     attributes = () if len(key) == _BINARY_KEY else declared.accepted_parameters.get((len(arrays), key[1]))
     if attributes is None or declared.autocast is not None or key in CALLS:
         return None
-    most = processor.choices().numbers_per_node
-    for array in arrays:
-        if array.size > most:
-            return None
+    if max([array.size for array in arrays]) > processor.choices().numbers_per_node:
+        return None
     known, sizes, _, _ = _find_general(declared, arrays, attributes)
     if known is None:
         return None
@@ -519,22 +515,6 @@ def meet(key: tuple[Any, ...], *arrays: Array) -> Array | None:
         float_errors.restore(token)
     _note(found, LOCAL.trace)
     return own_result(value, *arrays)
-
-
-def without_sizes(declared: Operator, attributes: tuple[Any, ...]) -> tuple[tuple[Any, ...], tuple[int, ...]]:
-    """Return the attributes with marks in the place of parameters that count elements, and these numbers."""
-    if not declared.sizes:
-        return attributes, ()
-    # a negative number counts nothing, and would stand for an extent in the key of a pattern
-    places = [place for place in declared.sizes if attributes[place].__class__ is int and attributes[place] >= 0]
-    others = [... if place in places else value for place, value in enumerate(attributes)]
-    return tuple(others), tuple([attributes[place] for place in places])
-
-
-def with_sizes(others: tuple[Any, ...], sizes: Sequence[int]) -> tuple[Any, ...]:
-    """Return the attributes of a call, given those with marks and the numbers to put there."""
-    left = iter(sizes)
-    return tuple([next(left) if each is ... else each for each in others])
 
 
 def _learn(

@@ -10,14 +10,17 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Callable, Sequence
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ..base.hot import hot, slotted
 from .extents import Condition, numbers_of
 from .generic import Pattern
 from .node import Node, Shape, type_of
 
-__all__ = ["Guards", "guards_for"]
+if TYPE_CHECKING:
+    from .operator import Operator
+
+__all__ = ["Guards", "guards_for", "with_sizes", "without_sizes"]
 
 #: patterns that are tested for each kind of call; those of others are looked up by their keys
 MOST_PATTERNS = 4
@@ -112,3 +115,19 @@ def _text(shapes: Sequence[Shape], attributes: tuple[Any, ...], pattern: Pattern
         parts += [f"{name} != {number}" for number in numbers if number > 1]
     parts += [f"{one} != {two}" for one, two in itertools.combinations(names.values(), 2)]
     return " and ".join(parts) or "True"
+
+
+def without_sizes(declared: Operator, attributes: tuple[Any, ...]) -> tuple[tuple[Any, ...], tuple[int, ...]]:
+    """Return the attributes with marks in the place of parameters that count elements, and these numbers."""
+    if not declared.sizes:
+        return attributes, ()
+    # a negative number counts nothing, and would stand for an extent in the key of a pattern
+    places = [place for place in declared.sizes if attributes[place].__class__ is int and attributes[place] >= 0]
+    others = [... if place in places else value for place, value in enumerate(attributes)]
+    return tuple(others), tuple([attributes[place] for place in places])
+
+
+def with_sizes(others: tuple[Any, ...], sizes: Sequence[int]) -> tuple[Any, ...]:
+    """Return the attributes of a call, given those with marks and the numbers to put there."""
+    left = iter(sizes)
+    return tuple([next(left) if each is ... else each for each in others])

@@ -239,22 +239,7 @@ def _compute(offsets: dict[str, int]) -> str:
     f.leave_if(f.assign(f"icmp eq i32 {f.assign(f'and i32 {flags}, {CONTIGUOUS}')}, 0"), "own")
     f.for_each("0", "%count", lambda k: f.leave_if(f.is_equal(value, f.load_word(arguments, k, "ptr")), "own"))
     f.line("br label %owned")
-    f.label("own")
-    f.leave_unless(f.same(kind, "memory"), "other_memory")
-    base = f.field(value, "memory_base")
-    f.leave_if_null(base, "other_memory")
-    f.leave_unless(f.same(f.field(base, "type"), "memory"), "other_memory")
-    # a view of another array, as `eager_results.own_all` would copy it
-    copy = f.api(CALL_WITH, f"ptr {f.object('copy')}, ptr {value}, ptr null", "drop_value")
-    f.release(value)
-    f.store_word("%objects", "0", copy, "ptr")
-    f.line("br label %owned")
-    f.label("other_memory")
-    given = f"ptr {f.object('own')}, ptr %objects, i64 {f.plus('%count', '1')}, ptr null"
-    memory = f.api("PyObject_VectorcallDict", given, "drop_value")
-    f.release(value)
-    f.store_word("%objects", "0", memory, "ptr")
-    f.line("br label %owned")
+    _own(f, value, kind)
     f.label("owned")
     result = f.call("new_array", f.load_word("%objects", "0", "ptr"), "%class")
     f.leave_if_null(result, "drop_value")
@@ -289,6 +274,26 @@ def _compute(offsets: dict[str, int]) -> str:
     f.line("br label %unknown")
     f.end("unknown", "null")
     return f.text()
+
+
+def _own(f: Code, value: str, kind: str) -> None:
+    """Write the part of ``compute`` that copies a result which is a view, an argument, or no array."""
+    f.label("own")
+    f.leave_unless(f.same(kind, "memory"), "other_memory")
+    base = f.field(value, "memory_base")
+    f.leave_if_null(base, "other_memory")
+    f.leave_unless(f.same(f.field(base, "type"), "memory"), "other_memory")
+    # a view of another array, as `eager_results.own_all` would copy it
+    copy = f.api(CALL_WITH, f"ptr {f.object('copy')}, ptr {value}, ptr null", "drop_value")
+    f.release(value)
+    f.store_word("%objects", "0", copy, "ptr")
+    f.line("br label %owned")
+    f.label("other_memory")
+    given = f"ptr {f.object('own')}, ptr %objects, i64 {f.plus('%count', '1')}, ptr null"
+    memory = f.api("PyObject_VectorcallDict", given, "drop_value")
+    f.release(value)
+    f.store_word("%objects", "0", memory, "ptr")
+    f.line("br label %owned")
 
 
 def _first(f: Code) -> None:
