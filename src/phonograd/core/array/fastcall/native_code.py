@@ -424,6 +424,17 @@ def _make_several(f: Code, entry: str, key: str, nodes: str, trace: str, kind: s
     f.line("br label %drop")
 
 
+def _count_names(f: Code, cell: str) -> str:
+    """Return the number of arguments that were given by name, which is put into a cell."""
+    f.line(f"store i64 0, ptr {cell}, align 8")
+    f.line(f"br i1 {f.assign('icmp eq ptr %names, null')}, label %counted, label %named")
+    f.label("named")
+    f.line(f"store i64 {f.api('PyTuple_Size', 'ptr %names', 'error')}, ptr {cell}, align 8")
+    f.line("br label %counted")
+    f.label("counted")
+    return f.assign(f"load i64, ptr {cell}, align 8")
+
+
 def _call(offsets: dict[str, int]) -> str:
     """Return the function of an operator called by name, with arrays first, and parameters by position or keyword.
 
@@ -446,13 +457,7 @@ def _call(offsets: dict[str, int]) -> str:
     most, shift = arrays_of_call(f, f.number(arrays, "error"))
     length = f.plus(f.api("PyTuple_Size", f"ptr {template}", "error"), shift)
     f.leave_if(f.assign(f"icmp sgt i64 %count, {length}"), "slow")
-    f.line(f"store i64 0, ptr {cell}, align 8")
-    f.line(f"br i1 {f.assign('icmp eq ptr %names, null')}, label %counted, label %named")
-    f.label("named")
-    f.line(f"store i64 {f.api('PyTuple_Size', 'ptr %names', 'error')}, ptr {cell}, align 8")
-    f.line("br label %counted")
-    f.label("counted")
-    named = f.assign(f"load i64, ptr {cell}, align 8")
+    named = _count_names(f, cell)
     # a call without arrays by position, of an operator that takes any number of them, is left to Python, too
     f.leave_if(f.assign(f"icmp eq i64 {f.least(f.plus('%count', named), most)}, 0"), "slow")
     f.leave_unless(_nothing_is_immediate(f), "immediate")
