@@ -433,12 +433,15 @@ def test_everything_can_be_observed_at_once(x):
         assert y._buffer is not None
 
 
-def test_they_are_made_when_something_is_done_again():
+@pytest.mark.parametrize(("is_prebuilt", "first"), [(False, "function"), (True, "OperatorFunction")])
+def test_they_are_made_at_the_beginning_if_they_are_prebuilt_or_when_something_is_done_again(is_prebuilt, first):
     script = (
-        "import phonograd as mx, types\n"
-        "for kind in (types.FunctionType, types.FunctionType, None):\n"
+        "import phonograd as mx\n"
+        "from phonograd.core.run.hot.installation import HotFunctions\n"
+        f"HotFunctions.is_prebuilt = lambda self: {is_prebuilt}\n"
+        f"for kind in ({first!r}, {first!r}, 'OperatorFunction'):\n"
         "    mx.nd.tanh(mx.nd.ones((2,)) * 2).wait_to_read()\n"
-        "    assert type(mx.nd.tanh) is kind or kind is None and type(mx.nd.tanh).__name__ == 'OperatorFunction'\n"
+        "    assert type(mx.nd.tanh).__name__ == kind\n"
     )
     environment = {**os.environ, "PHONOGRAD_EXECUTOR": "native", "PHONOGRAD_TIERS": "blocking"}
     subprocess.run([sys.executable, "-c", script], env=environment, check=True)
@@ -447,6 +450,8 @@ def test_they_are_made_when_something_is_done_again():
 def test_a_helper_prepares_them():
     script = (
         "import phonograd as mx, time, types\n"
+        "from phonograd.core.run.hot.installation import HotFunctions\n"
+        "HotFunctions.is_prebuilt = lambda self: False\n"
         "end = time.monotonic() + 60\n"
         "while type(mx.nd.tanh) is types.FunctionType and time.monotonic() < end:\n"
         "    assert mx.nd.tanh(mx.nd.zeros((2,)) * 2).asnumpy().tolist() == [0, 0]\n"

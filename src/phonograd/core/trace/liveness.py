@@ -17,7 +17,7 @@ from .owner import Pairs
 if TYPE_CHECKING:
     from .trace import Trace
 
-__all__ = ["is_held_once", "live_handles", "referenced"]
+__all__ = ["each_once", "holds_rows", "is_held_once", "live_handles", "referenced"]
 
 
 def live_handles(trace: Trace, handles: list[Any]) -> Pairs:
@@ -101,3 +101,14 @@ if HAS_GIL and assumption_holds(
     referenced = live_handles
 else:
     _held_baseline = 0
+
+
+def each_once(pairs: Pairs) -> Pairs:
+    """Return pairs of handles and nodes, each handle once."""
+    return list({id(pair[0]): pair for pair in pairs}.values())
+
+
+def holds_rows(handle: Any, node: Any) -> bool:
+    """Return whether a node is a gradient that its handle holds as rows."""
+    extras = handle._extras
+    return extras is not None and extras.rows is not None and extras.rows.node is node

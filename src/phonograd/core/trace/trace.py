@@ -35,7 +35,7 @@ from ..plan.cache import PLANS, SINGLE_RUNS, CachedPlan, CacheNode, is_numbered_
 from ..run.reference import resolve
 from .evaluation import KEEP, LAST, Options, check_reentry, compute, compute_known, evaluate, fill, is_calm
 from .flags import is_paused, is_recording
-from .liveness import referenced
+from .liveness import each_once, holds_rows, referenced
 from .novelty import NOVELTY
 from .owner import HANDOVER, MACHINE_CODE, Leaving, Pairs
 from .recorder import Recorder
@@ -255,7 +255,7 @@ class Trace(Recorder):
         """
         pairs = (MACHINE_CODE.live_handles or referenced)(self, self.handles)
         if self.repeats and len(pairs) > 1:
-            pairs = _each_once(pairs)
+            pairs = each_once(pairs)
         self._forget_dead(pairs)
         return pairs
 
@@ -331,7 +331,7 @@ class Trace(Recorder):
             return False
         live = (MACHINE_CODE.live_handles or referenced)(self, self.handles)
         if self.repeats and len(live) > 1:
-            live = _each_once(live)
+            live = each_once(live)
         # not of an iterator: tuples of unknown length are cut, and memory of their first length is taken anew each time
         nodes = tuple([node for _, node in live])
         plan = self.position.following.get((nodes, settings.active.executor))
@@ -410,9 +410,9 @@ class Trace(Recorder):
 
     def _without_held(self, live: Pairs) -> Pairs:
         """Return the pairs without gradients that are held as rows: their values are not computed."""
-        held = [handle for handle in self.held_rows if handle._trace is self and _is_held(handle, handle._node)]
+        held = [handle for handle in self.held_rows if handle._trace is self and holds_rows(handle, handle._node)]
         self.held_rows = held
-        return [pair for pair in live if not _is_held(*pair)] if held else live
+        return [pair for pair in live if not holds_rows(*pair)] if held else live
 
     @hot
     def _known(self, nodes: tuple[Node, ...]) -> list[Array] | None:
@@ -457,7 +457,7 @@ class Trace(Recorder):
         self.ended = True
         failed = self.failed
         for handle in self.held_rows:
-            if handle._trace is self and _is_held(handle, handle._node):
+            if handle._trace is self and holds_rows(handle, handle._node):
                 # its rows have left the trace, too
                 handle._settle()
         self.held_rows.clear()
@@ -524,17 +524,6 @@ def begin_recording_trace() -> None:
     if trace.is_immediate and not trace.handles and not trace.leaves:
         LOCAL.trace = Trace()
         ready_trace()
-
-
-def _each_once(pairs: Pairs) -> Pairs:
-    """Return pairs of handles and nodes, each handle once."""
-    return list({id(pair[0]): pair for pair in pairs}.values())
-
-
-def _is_held(handle: Any, node: Node | None) -> bool:
-    """Return whether a node is a gradient that its handle holds as rows."""
-    extras = handle._extras
-    return extras is not None and extras.rows is not None and extras.rows.node is node
 
 
 class _Computing:
