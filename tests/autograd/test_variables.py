@@ -143,6 +143,25 @@ def test_a_view_as_variable_stays_a_view_of_what_others_see():
     assert values(other) == [3, 4]
 
 
+@pytest.mark.parametrize("is_updated", [False, True])
+def test_a_view_as_variable_sees_what_is_written_to_its_base(is_updated):
+    # the expected values are MXNet's
+    base = nd.zeros((4,))
+    view = base[0:2]
+    view.attach_grad()
+    if is_updated:
+        view += 1
+    base[:] = 7
+    assert view.asnumpy().tolist() == [7, 7]
+    view[:] = 2
+    assert base.asnumpy().tolist() == [2, 2, 7, 7]
+    base[0] = 9
+    with autograd.record():
+        y = (view * view).sum()
+    y.backward()
+    assert view.grad.asnumpy().tolist() == [18, 4]
+
+
 def test_a_variable_and_a_view_of_it_as_another_variable():
     x = variable([1.0, 2.0, 3.0])
     piece = x[1:3]

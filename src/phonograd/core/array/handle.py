@@ -458,6 +458,9 @@ def assign(handle: Handle, node: Node, trace: Trace) -> None:
         elif not recording and handle._node is not None and handle._node.marked:
             node = overwrite(node, node_in(handle, trace))
     _hold(handle, node, trace)
+    if root is not None:
+        # a variable, which holds the value that its base has now
+        note_view(root, handle)
 
 
 def _enter_rows(handle: Handle, held: RowsHeld, trace: Trace) -> Node:
