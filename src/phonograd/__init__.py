@@ -19,9 +19,9 @@ import os
 import sys
 from typing import Any
 
-from .core.run.gc_pause import gc_paused as _gc_paused
+from .core.base import collector as _collector
 
-with _gc_paused():
+with _collector.paused(stay=True):
     from . import autograd, context, ndarray, settings
     from . import ndarray as nd
     from ._version import __version__

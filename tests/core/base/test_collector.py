@@ -1,11 +1,14 @@
-"""Pauses of the garbage collector end, whatever happens in them."""
+"""Pauses of the garbage collector end, whatever happens in them, and what is made in them need not be looked at."""
 
 import gc
 import os
+import subprocess
+import sys
 
 import pytest
 
 from phonograd import autograd, nd
+from phonograd.core.base import collector
 from phonograd.core.base.collector import paused
 
 
@@ -65,3 +68,48 @@ def test_it_runs_after_backward_passes():
     y.backward()
     assert gc.isenabled()
     assert x.grad.shape == (2,)
+
+
+@pytest.fixture
+def nothing_frozen():
+    """Have the collector look at the collected tests, which conftest.py has set aside."""
+    gc.unfreeze()
+    yield
+    gc.freeze()
+
+
+@pytest.mark.usefixtures("nothing_frozen")
+def test_many_new_objects_are_old_at_once():
+    gc.enable()
+    gc.collect()
+    with paused(stay=True):
+        objects = [[] for _ in range(2 * collector.MANY)]
+    assert gc.get_freeze_count() < collector.FROZEN
+    assert gc.get_count()[0] < len(objects), "they count as new no more"
+    # garbage among them is found when everything is looked at
+    loop = []
+    loop.append(loop)
+    del loop
+    assert gc.collect() >= 1
+
+
+def test_what_others_have_frozen_stays_so(monkeypatch):
+    gc.enable()
+    monkeypatch.setattr(gc, "get_freeze_count", lambda: collector.FROZEN)
+    monkeypatch.setattr(gc, "unfreeze", lambda: pytest.fail("it was others' to do"))
+    with paused(stay=True):
+        objects = [[] for _ in range(2 * collector.MANY)]
+    assert len(objects) == 2 * collector.MANY
+    assert gc.isenabled()
+
+
+def test_the_modules_of_the_first_evaluation_are_old_at_once():
+    program = """
+import gc
+import phonograd as mx
+
+(mx.nd.ones((2,)) + 1).asnumpy()
+print(len(gc.get_objects(0)) + len(gc.get_objects(1)))
+"""
+    found = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
+    assert int(found.stdout) < collector.MANY // 2, "a collection in one of the first steps would look at them"

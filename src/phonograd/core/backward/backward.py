@@ -43,7 +43,7 @@ from ..array.handle import (
     replace,
     variable_of,
 )
-from ..base import settings
+from ..base import collector, settings
 from ..base.devices import Context
 from ..base.dtypes import DType, name_of
 from ..base.errors import MXNetError, format_shape
@@ -54,7 +54,6 @@ from ..graph.operator import REGISTRY, Array
 from ..ops.math.structural import detach, full, mark_recorded, variable
 from ..plan.cache import PLANNED, eager_is_available
 from ..run.background import run_apart
-from ..run.gc_pause import gc_paused
 from ..trace.evaluation import KEEP, Options
 from ..trace.flags import FLAGS, RECORDING, TRAINING, flags_set_to
 from ..trace.tape import Origin, Target
@@ -412,7 +411,7 @@ def _eager_passes() -> Any:
     """Import passes that compute at once, apart: a signal handler that interrupts an import finds half of a module."""
 
     def load() -> Any:
-        with gc_paused():
+        with collector.paused(stay=True):
             from . import eager
         return eager
 

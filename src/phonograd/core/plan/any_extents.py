@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ..base import processor, settings
+from ..base import collector, processor, settings
 from ..base.devices import Context
 from ..base.dtypes import CODES, FLOAT32, FLOAT64, UINT32, UINT64, DType, convert_scalar
 from ..base.errors import MXNetError
@@ -33,7 +33,6 @@ from ..kernels.launch import Written
 from ..lower.pattern import contiguous_strides
 from ..ops.math.structural import LEAF
 from ..run import kernel_cache, memory_pool
-from ..run.gc_pause import gc_paused
 from ..run.host import host
 from ..run.program import AliasStep, NumpyStep, Recipe, RecipeLaunch, RowStep
 from ..run.programs import Memory
@@ -503,7 +502,7 @@ class Structures:
 
         def work() -> None:
             try:
-                with gc_paused():
+                with collector.paused(stay=True):
                     made = sized_plan(outline, before, planned())
                 if made is not None:
                     structure.plans = [made, *structure.plans[: MOST_PLANS - 1]]

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Container, Iterable, Sequence
 from typing import Any
 
-from ..base import fork, processor, settings
+from ..base import collector, fork, processor, settings
 from ..base.hot import slotted
 from ..base.signals import Signal
 from ..graph.node import FORGOTTEN, Node, statistics
@@ -21,7 +21,6 @@ from ..graph.operator import REGISTRY
 from ..ops.math.structural import DETACH, LEAF, VARIABLE
 from ..run import memory_pool
 from ..run.background import Queue, run_apart
-from ..run.gc_pause import gc_paused
 from ..run.programs import Program
 from ..run.reference import ReferenceProgram, order, resolve
 
@@ -315,14 +314,14 @@ def eager_is_available() -> bool:
 
 def _find_eager() -> tuple[Callable[..., Program], Callable[[], bool]] | None:
     """Import eager programs; return None if they cannot run."""
-    with gc_paused():
+    with collector.paused(stay=True):
         from ..run import kernel_cache, ufuncs
         from .eager_batches import eager_program
 
     if not kernel_cache.available() or not ufuncs.are_supported():
         return None
     found = _eager["made"] = eager_program, kernel_cache.available
-    with gc_paused():
+    with collector.paused(stay=True):
         STARTED.emit_once()
     return found
 

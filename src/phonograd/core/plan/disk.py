@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..base import processor, settings
+from ..base import collector, processor, settings
 from ..base.devices import Context
 from ..base.dtypes import DType
 from ..base.pace import rest
@@ -32,7 +32,6 @@ from ..ops.math.structural import LEAF
 from ..run import driver, kernel_cache, memory_pool
 from ..run.background import run_apart
 from ..run.disk_cache import DiskCache, is_ours
-from ..run.gc_pause import gc_paused
 from ..run.host import host
 from ..run.program import AliasStep, NumpyStep, Recipe, RecipeLaunch, RecipeProgram, RowStep
 from ..run.programs import Memory, Note, Part
@@ -71,7 +70,7 @@ def program_for(
     """Return the program that computes nodes: by a plan for any extents, from disk, or planned now and stored."""
     if not kernel_cache.available():
         return _plan(targets, available, keep_all)
-    with gc_paused():
+    with collector.paused(stay=True):
         wanted = [resolve(node) for node in targets]
         inputs, computed = order(wanted, available)
         outline = _outline(wanted, inputs, computed, keep_all)
@@ -89,7 +88,7 @@ def recalled_program(targets: Iterable[Node], available: Callable[[Node], bool],
     """Return the program that computes nodes if it is on disk."""
     if not kernel_cache.available():
         return None
-    with gc_paused():
+    with collector.paused(stay=True):
         wanted = [resolve(node) for node in targets]
         return _recall(wanted, *order(wanted, available), available, keep_all)[0]
 
@@ -99,7 +98,7 @@ def is_stored(targets: Iterable[Node], known: Container[Node], keep_all: bool) -
     if not kernel_cache.available():
         return False
     disk = kernel_cache.disk_cache()
-    with gc_paused():
+    with collector.paused(stay=True):
         wanted = [resolve(node) for node in targets]
         wanted = [node for node in wanted if node.operator is not LEAF and node not in known]
         inputs, computed = order(wanted, known.__contains__)

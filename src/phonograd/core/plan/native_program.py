@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ..base import settings
+from ..base import collector, settings
 from ..base.dtypes import DType
 from ..base.pace import rest
 from ..derive.costs import flops_of
@@ -20,7 +20,6 @@ from ..graph.operator import ABSENT
 from ..kernels.epilogue import Finishing
 from ..kernels.launch import Launch, Plan, Reference, Written
 from ..run import kernel_cache, memory_pool
-from ..run.gc_pause import gc_paused
 from ..run.packed_operands import Preparation, kind_of
 from ..run.program import (
     AliasStep,
@@ -90,7 +89,7 @@ class NativeProgram(RecipeProgram):
         wanted = list(targets)
         self._keep_all, self._steady = keep_all, steady
         self.preparations: list[Preparation] = []
-        with gc_paused():
+        with collector.paused(stay=True):
             try:
                 self._plan(wanted, available, keep_all)
             except kernel_cache.CompilerLost as error:

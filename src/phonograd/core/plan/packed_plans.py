@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from ..base import collector
 from ..graph.node import Node
 from ..run import kernel_cache
 from ..run.disk_cache import DiskCache
-from ..run.gc_pause import gc_paused
 from ..run.packed_operands import PackedOperands, Preparation, kind_of
 from ..run.program import Recipe, RecipeProgram
 from ..run.reference import order
@@ -50,7 +50,7 @@ class PackedGraph(NamedTuple):
 
     def key(self, disk: DiskCache) -> str | None:
         """Return the key of the plan on disk, if it has one."""
-        with gc_paused():
+        with collector.paused(stay=True):
             description = describe(self.targets, self.inputs, self.computed, False)
         return None if description is None else disk.key(description + f"\nsteady {self.numbers}".encode(), "p")
 

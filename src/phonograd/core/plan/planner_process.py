@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..base import fork, settings
+from ..base import collector, fork, settings
 from ..base.devices import Context
 from ..base.launchers import find_place
 from ..base.pace import rest
@@ -33,7 +33,6 @@ from ..graph.node import Node
 from ..ops.math.structural import LEAF
 from ..run import kernel_cache
 from ..run.background import GATE
-from ..run.gc_pause import gc_paused
 from ..run.reference import order, resolve
 from .disk import DEPTH, DTYPES, describe
 
@@ -214,7 +213,7 @@ def prepare(targets: Iterable[Node], known: Container[Node], keep_all: bool) -> 
     if disk is None:
         return
     rest()
-    with gc_paused():
+    with collector.paused(stay=True):
         wanted = [resolve(node) for node in targets]
         wanted = [node for node in wanted if node.operator is not LEAF and node not in known]
         if not wanted:
