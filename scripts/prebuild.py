@@ -24,7 +24,7 @@ import numpy as np
 os.environ["PHONOGRAD_CACHE_DIRECTORY"] = ""
 
 import phonograd as mx
-from phonograd.core.array.fastcall import native_call
+from phonograd.core.array.fastcall import native_call, native_install
 from phonograd.core.backward import machine_code
 from phonograd.core.base import processor
 from phonograd.core.base.errors import MXNetError
@@ -235,7 +235,11 @@ class _Text:
         #: the text that stands for it
         self.description = description
         #: whether it consists of translated functions
-        self.is_hot = description.startswith(f"{module_text.__module__}.{module_text.__qualname__}")
+        self.is_hot = self.is_of(module_text)
+
+    def is_of(self, write: Callable[..., str]) -> bool:
+        """Return whether a function has written it."""
+        return self.description.startswith(f"{write.__module__}.{write.__qualname__}(")
 
     def write(self, name: str) -> str:
         """Return the text; its functions have names of their own."""
@@ -280,12 +284,17 @@ def modules() -> list[_Text]:
             loss.backward()
             x -= 0.1 * x.grad
             x.wait_to_read()
+        native_install.prepare(mx.nd.NDArray)
         code = machine_code.install()
         if code is not None:
             # the collector replaces functions that hot ones call; functions of known nodes refer to hot ones
             code.uninstall()
             forget_nodes()
-    return [_Text(text, description) for text, description in texts.items()]
+    found = [_Text(text, description) for text, description in texts.items()]
+    missing = [write for write in (native_call._text, module_text) if not any([each.is_of(write) for each in found])]
+    if missing:
+        raise RuntimeError(f"no module was written by {missing}")
+    return found
 
 
 def collect(level: str) -> Collector:

@@ -311,7 +311,7 @@ seen.append(nd.contrib.index_copy(nd.zeros((3, 2)), nd.array([0, 2]), z).asnumpy
 # what was compiled quickly and is used often is compiled in full
 kernel_cache.wait_for_tier_up()
 counts = kernel_cache.statistics.snapshot()
-modules = [name for name in ("phonograd.core.plan.grouping", "phonograd.core.plan.assembly") if name in sys.modules]
+modules = [name for name in ("phonograd.core.plan.grouping", "phonograd.core.plan.layout") if name in sys.modules]
 loaded = "llvmlite" in sys.modules or kernel_cache._cache().objects._compiler is not None
 modules += ["LLVM"] if loaded else []
 print(json.dumps([seen, counts, modules]))

@@ -147,7 +147,7 @@ def piece_of(base: Any, start: int, shape: Shape) -> Array:
     if not buffer.flags.c_contiguous:
         buffer = base._buffer = np.ascontiguousarray(buffer)
     size, rest = math.prod(shape), buffer.shape[1:]
-    if size:
+    if size and buffer.shape:
         # rows are one NumPy call instead of three, if the piece does not begin in the middle of one
         if shape == rest:
             first = start // size

@@ -78,10 +78,10 @@ def _structure(steps: Sequence[RowStep], shape: Shape, dtypes: Sequence[DType]) 
     for step in steps:
         sources, lowering = step.places, step.lowering
         if lowering.fused_as is Fused.FOLD:
-            assert isinstance(lowering, Reduction)
             if are_rows[sources[0]]:
                 return None
-            axes, folded = lowering.folded(step.operator, step.attributes, shape)
+            reduction = lowering_of_kind(step.operator.name, Reduction)
+            axes, folded = reduction.folded(step.operator, step.attributes, shape)
             if folded != row_shape or [axis for axis in axes if shape[axis] > 1] != [last]:
                 return None
             found.append(Fold(step.operator.name, sources[0], step.dtype))
