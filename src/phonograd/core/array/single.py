@@ -113,12 +113,7 @@ _kinds: dict[Operator, dict[Any, _Kind]] = {}
 SINGLES: dict[Any, Call] = {}
 #: held while kinds are added and removed: threads call, and helpers learn
 _lock = threading.RLock()
-fork.register(
-    "single calls",
-    before=lambda: fork.hold(_lock),
-    after_in_parent=lambda: fork.let_go(_lock),
-    after_in_child=lambda: fork.let_go(_lock),
-)
+fork.register_lock("single calls", _lock)
 
 
 def forget() -> None:

@@ -23,17 +23,12 @@ __all__ = ["functions_and_classes", "install", "is_prebuilt"]
 #: how the names of modules begin that are imported with the package, or with tier 0
 _ALWAYS = ("phonograd.core.", "phonograd.ndarray.")
 
-#: the machine code, once somebody has asked for it, and whether it is installed
+#: the machine code, once it is described, and once it is installed
 _found: list[HotFunctions] = []
 _installed: list[HotFunctions] = []
 #: a helper and the program may come here at once
 _lock = threading.RLock()
-fork.register(
-    "hot functions",
-    before=lambda: fork.hold(_lock),
-    after_in_parent=lambda: fork.let_go(_lock),
-    after_in_child=lambda: fork.let_go(_lock),
-)
+fork.register_lock("hot functions", _lock)
 
 
 def is_prebuilt() -> bool:

@@ -21,7 +21,7 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
-__all__ = ["ORDER", "hold", "let_go", "register"]
+__all__ = ["ORDER", "hold", "let_go", "register", "register_lock"]
 
 #: the participants of a fork, from those that need no other to those that use the ones before them. Before a fork,
 #: handlers run from the last to the first: that of the helpers waits until no thread plans or compiles, which takes a
@@ -93,6 +93,16 @@ def register(
     if name in _registered:
         raise ValueError(f"{name!r} has registered its handlers already")
     _registered[name] = _Handlers(before, after_in_parent, after_in_child)
+
+
+def register_lock(name: str, lock: Any) -> None:
+    """Register a participant that has nothing but a reentrant lock, which no other thread holds during a fork."""
+    register(
+        name,
+        before=lambda: hold(lock),
+        after_in_parent=lambda: let_go(lock),
+        after_in_child=lambda: let_go(lock),
+    )
 
 
 def hold(lock: Any) -> None:

@@ -25,12 +25,7 @@ __all__ = ["HANDOVER", "MACHINE_CODE", "Leaving", "Pairs"]
 #: held for the few assignments that make a handle name another node, where another thread may do the same. A reader
 #: without the lock reads the node first, then the trace; a writer writes the trace first, then the node
 HANDOVER = threading.RLock()
-fork.register(
-    "handover of arrays",
-    before=lambda: fork.hold(HANDOVER),
-    after_in_parent=lambda: fork.let_go(HANDOVER),
-    after_in_child=lambda: fork.let_go(HANDOVER),
-)
+fork.register_lock("handover of arrays", HANDOVER)
 
 #: handles with the nodes that they name
 Pairs = list[tuple[Any, "Node"]]
