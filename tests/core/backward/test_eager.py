@@ -18,6 +18,7 @@ from phonograd.core.graph import generic
 from phonograd.core.graph.node import FORGOTTEN, statistics
 from phonograd.core.graph.templates import Templates
 from phonograd.core.plan import cache
+from phonograd.core.trace.novelty import MANY_NEW, NOVELTY
 
 pytestmark = pytest.mark.skipif(
     mx.settings.current().executor == "reference" or importlib.util.find_spec("llvmlite") is None,
@@ -113,6 +114,7 @@ def passes(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     whole = eager._run
     # far from the limit of nodes, at which records are forgotten
     cache.forget_nodes()
+    NOVELTY.forget()
 
     def run(*arguments: Any) -> Any:
         found.append(whole(*arguments))
@@ -135,12 +137,26 @@ def test_the_bits_are_those_of_a_plan(program: Program, passes: list[Any]) -> No
     extent = next(_extents)
     found = gradients(program, extent)
     assert len(passes) == 1
+    NOVELTY.forget()
     again = gradients(program, extent)
     assert len(passes) == 1, "a record that comes back is differentiated as a graph"
     with mx.settings.override(tiers="plan"):
         planned = gradients(program, extent)
     for one, two, three in zip(found, again, planned, strict=True):
         assert one.tobytes() == two.tobytes() == three.tobytes()
+
+
+def test_few_returns_of_a_record_are_computed_at_once_if_most_records_are_new(passes: list[Any]) -> None:
+    extents = [next(_extents) for _ in range(MANY_NEW + 1)]
+    for extent in extents:
+        gradients(normalized, extent)
+    assert NOVELTY.is_high
+    expected = gradients(normalized, extents[0])
+    for _ in range(eager.MOST_VISITS):
+        found = gradients(normalized, extents[0])
+        for one, two in zip(found, expected, strict=True):
+            assert one.tobytes() == two.tobytes()
+    assert len(passes) == MANY_NEW + 1 + eager.MOST_VISITS - 1
 
 
 @pytest.mark.usefixtures("is_large")

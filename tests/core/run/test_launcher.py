@@ -214,3 +214,10 @@ def test_a_row_of_one_launch_is_a_row(extent, chunk):
     for first, second in zip(one[0].tolist(), two[0].tolist(), strict=True):
         # addresses within the row differ as the rows do
         assert first == second or first - one[1] == second - two[1]
+
+
+def test_few_long_chunks_may_be_much_work():
+    kernel = kernel_cache.compile_text(ADD, "add")
+    #: the word of the record that has workers wake up
+    much = [Row.of_one(kernel, [5], 4, 1, 4, is_much)._keep[0][4] for is_much in (False, True)]
+    assert much == [0, 1]

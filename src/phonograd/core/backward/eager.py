@@ -44,9 +44,12 @@ __all__ = ["EagerGradient", "differentiate_at_once"]
 
 _ITEM = item_operator()
 
-#: heads that were differentiated at once; the next time they are differentiated as graphs
-_seen: set[Node] = set()
-FORGOTTEN.connect(_seen.clear)
+#: how often heads were differentiated at once
+_visits: dict[Node, int] = {}
+FORGOTTEN.connect(_visits.clear)
+#: visits after which a record is differentiated as a graph even in a program that is mostly new. The first visit as a
+#: graph takes two to three times as long as one at once, and a plan saves about half of that in each later one
+MOST_VISITS = 4
 
 
 class EagerGradient:
@@ -83,7 +86,7 @@ def differentiate_at_once(trace: Trace, head: Node, is_fit: Callable[[list[Node]
     variables, numbers = _survey(visited)
     if not variables or not is_fit(variables):
         return None
-    _seen.add(head)
+    _visits[head] = _visits.get(head, 0) + 1
     if numbers > processor.choices().numbers_per_node * len(visited) or exceeds_limit(visited):
         return None
     with trace.lock:
@@ -112,8 +115,11 @@ def _survey(visited: list[Node]) -> tuple[list[Node], int]:
 
 
 def _applies(head: Node) -> bool:
-    """Return whether a record is differentiated for the first time, without observers."""
-    return not (head in _seen or settings.active.watched or detection.on or PROGRESS.get())
+    """Return whether a record is new, or one of few that come back in a program that is mostly new; no observers."""
+    visits = _visits.get(head, 0)
+    if visits and (visits >= MOST_VISITS or not NOVELTY.is_high):
+        return False
+    return not (settings.active.watched or detection.on or PROGRESS.get())
 
 
 class _Unknown(Exception):
@@ -151,7 +157,7 @@ class _Known(dict[Node, Any]):
 
 
 def _run(trace: Trace, head: Node, visited: list[Node], wanted: list[Node], is_large: bool) -> EagerGradient:
-    _note_run(visited, "the record is new")
+    _note_run(visited, "")
     known = _Known(trace.values)
     known.leaves = trace.leaves
     last_reads: dict[Node, int] = {}
@@ -182,14 +188,17 @@ def _run(trace: Trace, head: Node, visited: list[Node], wanted: list[Node], is_l
     return _result(trace, targets, known, memory_of(known.values()), visited, wanted)
 
 
-def _note_run(visited: list[Node], reason: str) -> None:
-    """Notify observers and count."""
+def _note_run(visited: list[Node], addition: str) -> None:
+    """Notify observers, with an addition to the reason, and count."""
+    is_new = _visits[visited[0]] == 1
     if EVALUATED.listeners:
-        EVALUATED.emit("eager gradient", [node for node in visited if not node.operator.is_view], reason)
+        reason = "the record is new" if is_new else "the record came back, but most records are new"
+        EVALUATED.emit("eager gradient", [node for node in visited if not node.operator.is_view], reason + addition)
     statistics.gradients += 1
     statistics.evaluations += 1
     statistics.plans += 1
-    NOVELTY.note_new()
+    if is_new:
+        NOVELTY.note_new()
     note_plans()
 
 
@@ -243,7 +252,7 @@ def _run_batches(trace: Trace, head: Node, visited: list[Node], wanted: list[Nod
             raise
         # the same operator fails alone, with its own message
         return None
-    _note_run(visited, "the record is new; equal operators run together")
+    _note_run(visited, "; equal operators run together")
     taken = memory_of([*known.values(), *[group.value for group in batches.groups]])
     return _result(trace, targets, known, taken, visited, wanted)
 

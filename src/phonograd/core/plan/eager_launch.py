@@ -21,12 +21,13 @@ from ..base.hot import hot, slotted
 from ..graph.node import Shape
 from ..graph.operator import Array
 from ..kernels.launch import Launch, Plan, Reference
-from ..kernels.matmul.gemm import gemm_for
+from ..kernels.matmul.gemm import TASK_WORK, gemm_for
 from ..kernels.structure import KEPT, UNIT, Draw, Parameters, Store, Structure
 from ..lower.pattern import Pattern
 from ..run import kernel_cache, memory_pool
 from ..run.driver import Row, SizedLaunch, prepare
 from ..run.host import host
+from ..run.thread_pool_words import MUCH_WORK
 from .assembly import lanes_for
 from .loops import choose_loops
 from .partition import chunk_of, work_of
@@ -38,6 +39,9 @@ __all__ = ["Products", "draw", "empty", "launch", "of_contiguous", "run_one"]
 MOST_SIZES = 1024
 #: calls with certain sizes for which no function is made: a forward pass and its gradient have some in common
 FEW_CALLS = 3
+
+#: multiplications of a product that is worth waking up other threads: it may be divided into fewer parts
+_MANY_TERMS = MUCH_WORK * TASK_WORK
 
 _BYTE = np.dtype(np.uint8)
 Function = Callable[..., Array]
@@ -192,7 +196,8 @@ class Products:
             # it was compiled quickly for a smaller launch
             kernel_cache.kernels({kernel: work})
         out = empty((rows, columns), self._wide)
-        sized.run(words, extent, chunk, (out, out, lhs, rhs))
+        is_much = rows * lhs.shape[1] * columns >= _MANY_TERMS
+        sized.run(words, extent, chunk, (out, out, lhs, rhs), is_much)
         return out
 
 

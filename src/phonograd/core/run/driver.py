@@ -270,17 +270,19 @@ class Row:
         self._reads_addresses = driver.reads_addresses
 
     @classmethod
-    def of_one(cls, kernel: Kernel, table: Sequence[int], extent: int, chunk: int, arrays: int) -> Row:
+    def of_one(
+        cls, kernel: Kernel, table: Sequence[int], extent: int, chunk: int, arrays: int, is_much: bool = False
+    ) -> Row:
         """Return a row of one launch, as the general way makes it in twice the time."""
         words = np.empty(_ONE_WORDS + len(table), np.int64)
         row = cls.__new__(cls)
         row._keep, row.record, row._driver = (words, [kernel]), pointers.address(words), _get_driver()
         row._reads_addresses = row._driver.reads_addresses
-        row._write_one(table, extent, chunk, arrays)
+        row._write_one(table, extent, chunk, arrays, is_much)
         return row
 
-    def _write_one(self, table: Sequence[int], extent: int, chunk: int, arrays: int) -> None:
-        """Write the words of a row of one launch."""
+    def _write_one(self, table: Sequence[int], extent: int, chunk: int, arrays: int, is_much: bool = False) -> None:
+        """Write the words of a row of one launch; if it ``is_much``, workers wake up for a few long chunks, too."""
         words, (kernel,) = self._keep
         start = self.record
         chunks = extent
@@ -291,7 +293,7 @@ class Row:
         _packer(len(words)).pack_into(
             words,
             0,
-            *(start + 8 * _RECORD_WORDS, 1, arrays, _cell_address(), int(chunks >= MUCH_WORK), -1),
+            *(start + 8 * _RECORD_WORDS, 1, arrays, _cell_address(), int(is_much or chunks >= MUCH_WORK), -1),
             *(start + 8 * (_RECORD_WORDS + REGION_WORDS), 1, chunks, 0),
             *(kernel.cell, start + 8 * _ONE_WORDS, extent, chunk, chunks),
             *table,
@@ -333,13 +335,18 @@ class SizedLaunch:
         #: rows that no thread is running
         self._free: list[Row] = []
 
-    def run(self, table: Sequence[int], extent: int, chunk: int, arrays: tuple[Array, ...]) -> None:
-        """Run the kernel, given the words of its table, the extent of its range, and the size of a chunk."""
+    def run(
+        self, table: Sequence[int], extent: int, chunk: int, arrays: tuple[Array, ...], is_much: bool = False
+    ) -> None:
+        """Run the kernel, given the words of its table, the extent of its range, and the size of a chunk.
+
+        ``is_much`` says that the work is worth waking up other threads, however few its chunks are.
+        """
         try:
             row = self._free.pop()
         except IndexError:
-            row = Row.of_one(self.kernel, table, extent, chunk, self._arrays)
+            row = Row.of_one(self.kernel, table, extent, chunk, self._arrays, is_much)
         else:
-            row._write_one(table, extent, chunk, self._arrays)
+            row._write_one(table, extent, chunk, self._arrays, is_much)
         row.run(arrays)
         self._free.append(row)
