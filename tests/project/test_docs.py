@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import phonograd
+from phonograd.core.trace.novelty import NOVELTY
 
 from .declarations import forgotten_operators
 
@@ -29,8 +30,9 @@ FENCE = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 def run(test: doctest.DocTest) -> None:
     """Fail with doctest's own report if an example prints something else."""
-    # arrays of other examples are not part of the next plan
+    # arrays of other examples are not part of the next plan, and their graphs were never evaluated
     phonograd.nd.waitall()
+    NOVELTY.forget()
     report: list[str] = []
     doctest.DocTestRunner(optionflags=FLAGS).run(test, out=report.append)
     assert not report, "".join(report)

@@ -39,6 +39,8 @@ from ..trace.trace import Trace
 from .deferred import Deferred, join_products
 from .eager_batches import BatchedPass, NotBatched
 from .eager_rules import gradients_of, values_read
+from .loop_bodies import Irregular, Turn
+from .loops import find_turns
 
 __all__ = ["EagerGradient", "differentiate_at_once"]
 
@@ -157,7 +159,21 @@ class _Known(dict[Node, Any]):
 
 
 def _run(trace: Trace, head: Node, visited: list[Node], wanted: list[Node], is_large: bool) -> EagerGradient:
-    _note_run(visited, "")
+    turns = [] if is_large else find_turns(visited)
+    _note_run(visited, "; turns of loops run as programs" if turns else "")
+    if turns:
+        try:
+            return _compute(trace, head, visited, wanted, False, turns)
+        except Irregular:
+            for turn in turns:
+                turn.body.refuse()
+    return _compute(trace, head, visited, wanted, is_large, ())
+
+
+def _compute(
+    trace: Trace, head: Node, visited: list[Node], wanted: list[Node], is_large: bool, turns: Sequence[Turn]
+) -> EagerGradient:
+    """Return the gradients of a record, some of whose turns run as programs."""
     known = _Known(trace.values)
     known.leaves = trace.leaves
     last_reads: dict[Node, int] = {}
@@ -169,8 +185,10 @@ def _run(trace: Trace, head: Node, visited: list[Node], wanted: list[Node], is_l
                     last_reads.update(dict.fromkeys(values_read(call_of(node)), place))
             compute_sparingly(known, heads, trace.leaves, {*heads, *last_reads})
         else:
+            for turn in reversed(turns):
+                turn.compute(known, trace.leaves)
             compute_into(known, heads, trace.leaves)
-    except kernel_cache.CompilerLost:
+    except (kernel_cache.CompilerLost, Irregular):
         raise
     except Exception as error:
         if is_from_outside(error):
@@ -182,7 +200,7 @@ def _run(trace: Trace, head: Node, visited: list[Node], wanted: list[Node], is_l
             dropped.setdefault(place, []).append(node)
     token = float_errors.ignore()
     try:
-        targets = _Pass(known, dropped).run(head, visited)
+        targets = _Pass(known, dropped).run(head, visited, turns)
     finally:
         float_errors.restore(token)
     return _result(trace, targets, known, memory_of(known.values()), visited, wanted)
@@ -272,13 +290,19 @@ class _Pass:
         self._grads: dict[Node, list[Any]] = {}
         self._items: dict[Node, list[Any]] = {}
 
-    def run(self, head: Node, visited: Sequence[Node]) -> dict[Node, Array | None]:
-        """Return the gradient of each variable node."""
+    def run(self, head: Node, visited: Sequence[Node], turns: Sequence[Turn]) -> dict[Node, Array | None]:
+        """Return the gradient of each variable node; some turns of loops run as programs."""
         targets: dict[Node, Array | None] = {}
         self._grads[head] = [np.full(head.shape, convert_scalar(1, head.dtype), head.dtype)]
+        place = 0
         try:
-            self._visit_all(visited, targets)
-        except (_Unknown, kernel_cache.CompilerLost):
+            for turn in turns:
+                if turn.first > place:
+                    self._visit_all(visited[place : turn.first], targets)
+                turn.differentiate(self._known, self._grads, _total)
+                place = turn.first + len(turn.nodes)
+            self._visit_all(visited[place:] if place else visited, targets)
+        except (_Unknown, Irregular, kernel_cache.CompilerLost):
             raise
         except Exception as error:
             if is_from_outside(error) or self._node is None:

@@ -21,12 +21,12 @@ from ..graph.operator import ABSENT, Array, Operator, items_of
 from ..graph.templates import Label, Template, Templates
 from ..ops.math.structural import leaf
 from ..ops.reduce.accumulation import are_few_terms
-from ..plan.eager import SIMPLE, EagerProgram, Function, function_for_any_shapes, function_of
+from ..plan.eager import SIMPLE, EagerProgram, Function, function_for_any_shapes, function_of_kind
 from ..plan.eager_stacks import StackedFunction, call_each, rows_of, stacked_function
 from ..run.reference import resolve
 from .deferred import EMBED, MATMUL, Deferred
 
-__all__ = ["gradients_of", "passes_through", "stackable_rule", "values_read"]
+__all__ = ["gradients_of", "is_deferrable", "passes_through", "stackable_rule", "values_read"]
 
 #: kinds of nodes whose rules are kept
 MOST_KINDS = 8192
@@ -205,13 +205,6 @@ class _Remade(NamedTuple):
         return function_for_any_shapes(node, self.sources)
 
 
-def _function(declared: Operator, attributes: tuple[Any, ...], sources: list[Node], type_: TensorType) -> Function:
-    node = new_node(declared, tuple(sources), attributes, type_, None, None)
-    # if the function holds for any shapes, it is then known, and needs no look-up of shapes
-    function_of(node, sources)
-    return function_for_any_shapes(node, sources)
-
-
 class _RuleMaker:
     """Makes the functions that some results of a template need."""
 
@@ -292,7 +285,7 @@ class _RuleMaker:
                 form = _item_of_stacks(function)
             else:
                 below = self._leaves(places)
-                function = _function(declared, attributes, below, type_)
+                function = function_of_kind(declared, attributes, below, type_)
                 ranks = [len(source.shape) for source in below]
                 form = stacked_function(declared, attributes, ranks, len(type_.shape), function)
                 if self._is_inserted(place):
@@ -317,7 +310,7 @@ class _RuleMaker:
             return None
         self.is_general = not self._is_inserted(place)
         sources = [self.need(source) for source in places]
-        return _Sum(_function(declared, attributes, self._leaves(places), type_), declared, attributes, sources)
+        return _Sum(function_of_kind(declared, attributes, self._leaves(places), type_), declared, attributes, sources)
 
     def _is_inserted(self, place: int) -> bool:
         """Return whether the attributes at a place depend on the extents of the arguments."""
@@ -421,6 +414,12 @@ def stackable_rule(node: Node, out_grads: Sequence[Any]) -> _Rule | None:
         return None
     rule: _Rule = found
     return rule.for_these_extents((node, node, *node.inputs)) if node.outputs is None else rule
+
+
+def is_deferrable(node: Node, number: int) -> bool:
+    """Return whether the gradient of an input of a node, whose rule is plain, may be added in another way."""
+    rule = None if node.operator.is_view else stackable_rule(node, [True])
+    return rule is not None and isinstance(rule.results[number], _Sum)
 
 
 def passes_through(node: Node) -> bool:

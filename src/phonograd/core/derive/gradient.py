@@ -8,6 +8,7 @@ and is cached, so a training loop derives it once.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..base.errors import MXNetError
@@ -19,7 +20,16 @@ from ..ops.math.arithmetic import add
 from ..ops.math.structural import REPEAT_CALL, VARIABLE, detach, full
 from ..ops.reduce.accumulation import total
 
-__all__ = ["NOTHING", "Gradient", "Nothing", "call_of", "differentiate", "is_derived", "order_users_first"]
+__all__ = [
+    "NOTHING",
+    "Gradient",
+    "Nothing",
+    "call_of",
+    "differentiate",
+    "differentiate_part",
+    "is_derived",
+    "order_users_first",
+]
 
 
 class Nothing:
@@ -122,6 +132,19 @@ def order_users_first(heads: tuple[Node, ...]) -> list[Node]:
                         stack.append(source)
     found.reverse()
     return found
+
+
+def differentiate_part(nodes: Sequence[Node], arrived: Mapping[Node, Node]) -> dict[Node, list[Node]]:
+    """Return the gradients that some marked nodes, users first, pass to others, in the order of the pass.
+
+    ``arrived`` are the gradients that come from outside; those from inside are added to them.
+    """
+    pass_ = _Pass()
+    for node, grad in arrived.items():
+        pass_.add_gradient(node, grad)
+    for node in nodes:
+        pass_.visit(node)
+    return pass_.grads
 
 
 class _Pass:

@@ -29,8 +29,8 @@ from ..base.hot import hot, slotted
 from ..base.outside import is_from_outside
 from ..graph.generic import Pattern as ExtentPattern
 from ..graph.generic import pattern_of, pattern_of_shapes
-from ..graph.node import FORGOTTEN, Node, Shape, new_node, of_one_call, type_of
-from ..graph.operator import ABSENT, Array, item_operator
+from ..graph.node import FORGOTTEN, Node, Shape, TensorType, new_node, of_one_call, type_of
+from ..graph.operator import ABSENT, Array, Operator, item_operator
 from ..kernels.elementwise_loop import ElementwiseLoop, emit_rule
 from ..kernels.launch import Plan
 from ..kernels.target import Machine
@@ -61,6 +61,7 @@ __all__ = [
     "function_for",
     "function_for_any_shapes",
     "function_of",
+    "function_of_kind",
     "of_contiguous_arrays",
     "source_of",
 ]
@@ -335,6 +336,16 @@ def function_for_any_shapes(node: Node, sources: Sequence[Node]) -> Function:
     if simple is not None:
         return simple(node.attributes)
     return AnyShapes(node, sources)
+
+
+def function_of_kind(
+    declared: Operator, attributes: tuple[Any, ...], sources: list[Node], type_: TensorType
+) -> Function:
+    """Return a function that computes nodes of an operator with some attributes from inputs of any shapes."""
+    node = new_node(declared, tuple(sources), attributes, type_, None, None)
+    # if the function holds for any shapes, it is then known, and needs no look-up of shapes
+    function_of(node, sources)
+    return function_for_any_shapes(node, sources)
 
 
 @slotted

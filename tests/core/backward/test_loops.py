@@ -1,0 +1,301 @@
+"""Loops in records: turns that run as programs have the bits of operators one by one, in records of any length."""
+
+from __future__ import annotations
+
+import importlib.util
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import phonograd as mx
+from phonograd import autograd, nd
+from phonograd.core.backward import eager, loop_bodies, loops
+from phonograd.core.plan import cache, promotion
+from phonograd.core.trace.novelty import NOVELTY
+
+pytestmark = pytest.mark.skipif(
+    mx.settings.current().executor == "reference" or importlib.util.find_spec("llvmlite") is None,
+    reason="NumPy computes everything",
+)
+
+Arrays = list[nd.NDArray]
+Program = Callable[[nd.NDArray, Arrays], nd.NDArray]
+BATCH, UNITS = 6, 5
+
+
+def lstm(data: nd.NDArray, weights: Arrays) -> nd.NDArray:
+    weight, bias, _ = weights
+    state, cell = nd.zeros((BATCH, UNITS), dtype=data.dtype), nd.zeros((BATCH, UNITS), dtype=data.dtype)
+    for place in range(data.shape[0]):
+        gates = nd.dot(nd.concat(data[place], state, dim=1), weight) + bias
+        entrance, keep, outlet, candidate = nd.split(gates, num_outputs=4, axis=1)
+        cell = nd.sigmoid(keep) * cell + nd.sigmoid(entrance) * nd.tanh(candidate)
+        state = nd.sigmoid(outlet) * nd.tanh(cell)
+    return state * state
+
+
+def losses_of_all_steps(data: nd.NDArray, weights: Arrays) -> nd.NDArray:
+    _, _, square = weights
+    state, loss = nd.zeros((BATCH, UNITS), dtype=data.dtype), nd.zeros((BATCH,), dtype=data.dtype)
+    for place in range(data.shape[0]):
+        state = nd.tanh(nd.dot(state, square) + data[place] * 0.5) ** 2 + state / 3
+        loss = loss + nd.pick(nd.log_softmax(state), nd.arange(BATCH) % UNITS)
+    return loss
+
+
+def all_states_together(data: nd.NDArray, weights: Arrays) -> nd.NDArray:
+    _, _, square = weights
+    state, states = nd.ones((BATCH, UNITS), dtype=data.dtype), []
+    for place in range(data.shape[0]):
+        state = nd.softsign(nd.dot(nd.relu(data[place] + state), square)) + nd.exp(-state)
+        states.append(state)
+    return nd.stack(*states).mean(axis=0) * states[3]
+
+
+def parts_of_a_variable(data: nd.NDArray, weights: Arrays) -> nd.NDArray:
+    weight, _, square = weights
+    state = data[0]
+    for place in range(data.shape[0]):
+        part = weight[place % 4 : place % 4 + BATCH, 0:UNITS]
+        state = nd.sin(state * part) + nd.dot(state, square) + nd.cos(state)
+    return state
+
+
+def several_layers(data: nd.NDArray, weights: Arrays) -> nd.NDArray:
+    _, _, square = weights
+    one = two = nd.zeros((BATCH, UNITS), dtype=data.dtype)
+    for place in range(data.shape[0]):
+        one = nd.tanh(nd.dot(data[place], square) + nd.dot(one, square, transpose_b=True))
+        two = nd.sigmoid(one * two + nd.dot(two, square)) - one
+    return nd.LayerNorm(two, square[0], square[1])
+
+
+def normalized_and_dropped(data: nd.NDArray, weights: Arrays) -> nd.NDArray:
+    _, bias, square = weights
+    state = nd.zeros((BATCH, UNITS), dtype=data.dtype)
+    for place in range(data.shape[0]):
+        state = nd.Dropout(nd.LayerNorm(nd.dot(state, square) + data[place], bias[:UNITS], bias[UNITS : 2 * UNITS]))
+    return state
+
+
+def with_blocked_gradients(data: nd.NDArray, weights: Arrays) -> nd.NDArray:
+    _, _, square = weights
+    state = nd.zeros((BATCH, UNITS), dtype=data.dtype)
+    for place in range(data.shape[0]):
+        state = nd.tanh(nd.dot(state, square)) * nd.BlockGrad(state + 1) + data[place] + nd.maximum(state, 0.1)
+    return state
+
+
+def two_loops(data: nd.NDArray, weights: Arrays) -> nd.NDArray:
+    return lstm(data, weights) + several_layers(data, weights)
+
+
+PROGRAMS: list[Program] = [
+    lstm,
+    losses_of_all_steps,
+    all_states_together,
+    parts_of_a_variable,
+    several_layers,
+    normalized_and_dropped,
+    with_blocked_gradients,
+    two_loops,
+]
+
+
+def gradients(program: Program, length: int, dtype: str = "float32") -> list[np.ndarray[Any, Any]]:
+    """Return the value of a program and its gradients."""
+    mx.random.seed(length)
+    draw = np.random.RandomState(length)
+    data = nd.array(draw.randn(length, BATCH, UNITS), dtype=dtype)
+    shapes = (2 * UNITS, 4 * UNITS), (4 * UNITS,), (UNITS, UNITS)
+    weights = [nd.array(draw.randn(*shape) / 3, dtype=dtype) for shape in shapes]
+    for array in weights:
+        array.attach_grad()
+    with autograd.record():
+        y = program(data, weights)
+    y.backward()
+    return [y.asnumpy(), *[array.grad.asnumpy() for array in weights]]
+
+
+@pytest.fixture
+def turns(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+    """The numbers of turns that run as programs in each record; programs are made at once."""
+    cache.forget_nodes()
+    loops._bodies.clear()
+    NOVELTY.forget()
+    monkeypatch.setattr(loop_bodies, "NODE_NS", 1 << 40)
+    monkeypatch.setattr(loops, "_policy", loops.Policy())
+    found: list[int] = []
+
+    def find(visited: Any) -> Any:
+        result = loops.find_turns(visited)
+        found.append(len(result))
+        return result
+
+    monkeypatch.setattr(eager, "find_turns", find)
+    with mx.settings.override(tiers="blocking"):
+        yield found
+
+
+def _alone(monkeypatch: pytest.MonkeyPatch, program: Program, lengths: list[int], dtype: str) -> list[Any]:
+    eager._visits.clear()
+    monkeypatch.setattr(eager, "find_turns", lambda visited: [])
+    return [gradients(program, length, dtype) for length in lengths]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "float64"])
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_the_bits_are_those_of_operators_one_by_one(
+    program: Program, dtype: str, turns: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lengths = [40, 41, 37, 52]
+    found = [gradients(program, length, dtype) for length in lengths]
+    assert len(turns) == len(lengths)
+    assert turns[0] == 0
+    for length, count in zip(lengths[1:], turns[1:], strict=True):
+        assert length - 6 <= count <= 3 * length
+    alone = _alone(monkeypatch, program, lengths, dtype)
+    for one, two in zip(found, alone, strict=True):
+        for first, second in zip(one, two, strict=True):
+            assert first.tobytes() == second.tobytes()
+
+
+def test_the_bits_are_those_of_a_plan(turns: list[int]) -> None:
+    gradients(lstm, 30)
+    found = gradients(lstm, 31)
+    assert turns == [0, 29]
+    with mx.settings.override(tiers="plan"):
+        planned = gradients(lstm, 31)
+    for one, two in zip(found, planned, strict=True):
+        assert one.tobytes() == two.tobytes()
+
+
+def test_values_inside_of_turns_can_be_read(turns: list[int]) -> None:
+    def reading(data: nd.NDArray, weights: Arrays) -> nd.NDArray:
+        _, _, square = weights
+        state = nd.zeros((BATCH, UNITS), dtype=data.dtype)
+        for place in range(data.shape[0]):
+            inner = nd.tanh(nd.dot(state, square) + data[place])
+            kept.append(inner)
+            state = nd.sin(inner * inner) + state
+        return state
+
+    kept: Arrays = []
+    gradients(reading, 50)
+    kept.clear()
+    gradients(reading, 51)
+    assert turns == [0, 50]
+    values = [inner.asnumpy() for inner in kept]
+    kept.clear()
+    with mx.settings.override(tiers="plan"):
+        gradients(reading, 51)
+    for one, two in zip(values, kept, strict=True):
+        assert one.tobytes() == two.asnumpy().tobytes()
+
+
+def test_other_settings_have_other_programs(turns: list[int]) -> None:
+    gradients(lstm, 30)
+    with mx.settings.override(num_threads=1):
+        gradients(lstm, 31)
+    gradients(lstm, 32)
+    assert turns[:2] == [0, 0]
+    assert turns[2] > 0
+
+
+def test_programs_outlive_nodes_that_are_dropped(turns: list[int]) -> None:
+    gradients(lstm, 30)
+    found = gradients(lstm, 31)
+    cache.forget_nodes()
+    again = gradients(lstm, 31)
+    assert turns[1:] == [29, 29]
+    for one, two in zip(found, again, strict=True):
+        assert one.tobytes() == two.tobytes()
+    assert all([not body._nodes for body in loops._bodies.values()])
+
+
+def test_short_loops_and_other_records_are_left_alone(turns: list[int]) -> None:
+    gradients(lstm, 3)
+    gradients(lstm, 4)
+
+    def chain(data: nd.NDArray, weights: Arrays) -> nd.NDArray:
+        state = data[0]
+        for place in range(data.shape[0]):
+            function = [nd.tanh, nd.sin, nd.cos, nd.sigmoid, nd.relu][place * place % 5]
+            state = function(nd.dot(state, weights[2])) + state
+        return state
+
+    gradients(chain, 100)
+    gradients(chain, 101)
+    assert not any(turns)
+
+
+def test_an_error_in_a_turn_is_that_of_its_operator(turns: list[int]) -> None:
+    def looking_up(data: nd.NDArray, weights: Arrays) -> nd.NDArray:
+        _, _, square = weights
+        state = nd.zeros((BATCH, UNITS), dtype=data.dtype)
+        for place in range(data.shape[0]):
+            rows = nd.array([place % limit] * BATCH)
+            found = nd.take(square, rows, mode="raise")
+            state = nd.tanh(nd.cos(found * state) + nd.sin(state) + data[place])
+        return state
+
+    limit = UNITS
+    gradients(looking_up, 40)
+    gradients(looking_up, 41)
+    assert turns[1] > 0
+    limit = 100
+    with pytest.raises(mx.MXNetError, match="take"):
+        gradients(looking_up, 42)
+
+
+def test_a_body_whose_program_fails_is_given_up(turns: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    gradients(lstm, 30)
+    expected = gradients(lstm, 31)
+    assert turns[-1] > 0
+
+    def fail(program: Any, inputs: Any) -> Any:
+        raise loop_bodies.Irregular
+
+    monkeypatch.setattr(loop_bodies, "_run", fail)
+    eager._visits.clear()
+    found = gradients(lstm, 31)
+    for one, two in zip(found, expected, strict=True):
+        assert one.tobytes() == two.tobytes()
+    gradients(lstm, 32)
+    assert turns[-1] == 0
+
+
+def test_programs_are_made_by_a_helper(turns: list[int]) -> None:
+    with mx.settings.override(tiers="background"):
+        gradients(lstm, 30)
+        promotion.finish()
+        found = gradients(lstm, 31)
+        assert turns == [0, 29]
+        results: list[Any] = []
+        threads = [threading.Thread(target=lambda: results.append(gradients(lstm, 31))) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    for result in results:
+        for one, two in zip(found, result, strict=True):
+            assert one.tobytes() == two.tobytes()
+
+
+def test_explain_tells_which_records_have_programs_for_turns(turns: list[int]) -> None:
+    gradients(lstm, 30)
+    reasons: list[str] = []
+
+    def listen(tier: str, nodes: Any, reason: str) -> None:
+        reasons.append(reason)
+
+    cache.EVALUATED.connect(listen)
+    try:
+        gradients(lstm, 31)
+    finally:
+        cache.EVALUATED.disconnect(listen)
+    assert turns[1] > 0
+    assert any("turns of loops run as programs" in reason for reason in reasons)
