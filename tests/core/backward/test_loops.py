@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import random
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -161,6 +162,70 @@ def test_the_bits_are_those_of_operators_one_by_one(
     for one, two in zip(found, alone, strict=True):
         for first, second in zip(one, two, strict=True):
             assert first.tobytes() == second.tobytes()
+
+
+UNARY = [nd.tanh, nd.sin, nd.sigmoid, nd.relu, nd.softsign, nd.square, nd.BlockGrad, nd.log_softmax, lambda x: x * 0.5]
+BINARY: list[Callable[[nd.NDArray, nd.NDArray], nd.NDArray]] = [
+    nd.broadcast_add,
+    nd.broadcast_sub,
+    nd.broadcast_mul,
+    nd.broadcast_maximum,
+    lambda x, y: nd.dot(x, y, transpose_b=True)[:, :UNITS] if x.shape[0] == UNITS else x * y,
+    lambda x, y: sum(nd.split(nd.concat(x, y, dim=1), num_outputs=2, axis=1)),
+    lambda x, y: nd.stack(x, y).sum(axis=0),
+    lambda x, y: nd.concat(x[:, 1:], y[:, :1], dim=1),
+]
+
+
+def random_loop(seed: int) -> Program:
+    """Return a loop with a random body: some states, and expressions of these, of data and of weights."""
+    draw = random.Random(seed)
+    states = draw.randint(1, 3)
+    statements = [(draw.random(), draw.random(), draw.random(), draw.random()) for _ in range(draw.randint(4, 12))]
+    nexts, adds = [draw.random() for _ in range(states)], draw.random() < 0.5
+
+    def program(data: nd.NDArray, weights: Arrays) -> nd.NDArray:
+        weight, bias, square = weights
+        current = [data[number] for number in range(states)]
+        loss = nd.zeros((BATCH, UNITS))
+        for place in range(data.shape[0]):
+            values = [*current, data[place], weight[:BATCH, :UNITS], bias[:UNITS].reshape((1, UNITS)) + current[0]]
+            for kind, which, first, second in statements:
+                one, two = values[int(first * len(values))], values[int(second * len(values))]
+                if kind < 0.4:
+                    values.append(UNARY[int(which * len(UNARY))](one))
+                elif kind < 0.6:
+                    values.append(nd.dot(one, square))
+                else:
+                    values.append(BINARY[int(which * len(BINARY))](one, two))
+            current = [nd.tanh(values[int(each * len(values))]) for each in nexts]
+            if adds:
+                loss = loss + values[-1]
+        return loss + sum(current) + sum([each.sum() for each in weights])
+
+    return program
+
+
+SEEDS = 40
+
+
+def test_the_bits_of_random_loops(turns: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    programs = [random_loop(seed) for seed in range(SEEDS)]
+    monkeypatch.setattr(loops, "_policy", _Always())
+    monkeypatch.setattr(loops, "LEAST_NODES", 2)
+    found = [[gradients(program, length) for length in (30, 33)] for program in programs]
+    assert len([count for count in turns if count]) > SEEDS // 2
+    for program, both in zip(programs, found, strict=True):
+        for one, two in zip(both, _alone(monkeypatch, program, [30, 33], "float32"), strict=True):
+            for first, second in zip(one, two, strict=True):
+                assert first.tobytes() == second.tobytes()
+
+
+class _Always(loops.Policy):
+    """Searches every record."""
+
+    def tries(self, count: int) -> bool:
+        return True
 
 
 def test_the_bits_are_those_of_a_plan(turns: list[int]) -> None:
