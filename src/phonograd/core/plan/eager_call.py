@@ -18,11 +18,10 @@ from ..graph.extents import Condition, Formula
 from ..graph.generic import Differ, Pattern, Unifier, insert, samples_of
 from ..graph.node import Node, Shape, new_node, tensor_type
 from ..graph.operator import ABSENT, REGISTRY, Operator
-from ..lower.lowering import Fused, Lowering
+from ..lower.lowering import Lowering
 from ..ops.math.structural import LEAF, leaf
 from ..run.reference import resolve
-from .eager import AnyShapes, Function, function_for_any_shapes, function_of, of_contiguous_arrays
-from .eager_folds import folds_of
+from .eager import AnyShapes, Function, function_for_any_shapes, function_of, of_contiguous_arrays, simple_function
 from .expansion import lowerings_of
 
 __all__ = ["AnyExtents", "generalize_call"]
@@ -43,8 +42,8 @@ class _Step(NamedTuple):
     dtype: DType
     places: tuple[int, ...]
     """The numbers of the values that it reads: those of the arguments, then those of earlier steps."""
-    lowering: Lowering | None = None
-    """How it is computed, if it only moves elements or combines them along axes, or is a constant."""
+    simple: Callable[[tuple[Any, ...]], Function] | None = None
+    """Makes its function from its attributes, if it combines elements along axes, or selects some."""
     is_numpy: bool = False
     """Whether NumPy computes it for all shapes, given its attributes."""
 
@@ -84,9 +83,9 @@ class AnyExtents:
 
 def _function(step: _Step, shapes: Sequence[Shape], inputs: Sequence[Any]) -> Function:
     """Return the function of a step whose attributes depend on the shapes of the arrays."""
-    attributes, lowering = insert(step.attributes, shapes), step.lowering
-    if lowering is not None and lowering.fused_as is Fused.FOLD:
-        return folds_of(step.operator, step.dtype).function(attributes)
+    attributes, simple = insert(step.attributes, shapes), step.simple
+    if simple is not None:
+        return simple(attributes)
     if step.is_numpy:
         function = step.operator.reference(attributes)
         return function if step.operator.lowering is not None else of_contiguous_arrays(function)
@@ -180,7 +179,8 @@ def _functions(first: Sequence[_Step], steps: list[_Step], leaves: Sequence[Node
         node = new_node(one.operator, tuple(below), one.attributes, type_, None, None)
         nodes.append(node)
         lowering = _simple_lowering(node)
-        steps[len(found)] = step._replace(lowering=lowering, is_numpy=_is_numpy(node, lowering))
+        simple = None if lowering is None or lowering.only_moves else simple_function(node, lowering)
+        steps[len(found)] = step._replace(simple=simple, is_numpy=simple is None and _is_numpy(node, lowering))
         is_made_anew = step.attributes.__class__ is Formula
         found.append(None if is_made_anew else function_for_any_shapes(node, below))
     return found
@@ -203,7 +203,7 @@ def _whole_numbers(index: Any) -> Any:
 def _is_numpy(node: Node, lowering: Lowering | None) -> bool:
     """Return whether the function of a node is its NumPy function, given its simple lowering if it has one."""
     if lowering is not None:
-        return lowering.fused_as is not Fused.FOLD
+        return True
     candidates = lowerings_of(node)
     has_halves = not HALVES.isdisjoint([node.dtype, *[source.dtype for source in node.inputs]])
     if node.operator.lowering is None and node.outputs is None and not has_halves:
@@ -219,4 +219,4 @@ def _simple_lowering(node: Node) -> Lowering | None:
     if not candidates or candidates[0].is_expansion or candidates[-1].replaces_part:
         return None
     first = candidates[0]
-    return first if first.is_constant or first.only_moves or first.fused_as is Fused.FOLD else None
+    return first if first.is_constant or first.only_moves or simple_function(node, first) is not None else None
