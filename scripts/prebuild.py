@@ -34,7 +34,15 @@ from phonograd.core.graph.operator import REGISTRY
 from phonograd.core.kernels import selection
 from phonograd.core.kernels.launch import Written
 from phonograd.core.ops.math.structural import leaf, variable
-from phonograd.core.plan import eager, eager_expansion, eager_folds, eager_launch, eager_rows, eager_selection, promotion
+from phonograd.core.plan import (
+    eager,
+    eager_expansion,
+    eager_folds,
+    eager_launch,
+    eager_rows,
+    eager_selection,
+    promotion,
+)
 from phonograd.core.plan.cache import forget_nodes
 from phonograd.core.plan.native_program import NativeProgram
 from phonograd.core.run import kernel_cache, objects, prebuilt

@@ -11,7 +11,16 @@ from phonograd.core.ops.reduce.ordering import _order
 from ..plan.plans import run
 
 #: outer extent, extent, inner extent, and elements to select: all, one, less and more than a vector
-CASES = [(1, 1, 1, 1), (1, 1000, 1, 30), (3, 40, 1, 40), (2, 37, 5, 7), (9, 16, 1, 2), (2, 65, 3, 1), (1, 33, 1, 16), (3, 200, 1, 64)]
+CASES = [
+    (1, 1, 1, 1),
+    (1, 1000, 1, 30),
+    (3, 40, 1, 40),
+    (2, 37, 5, 7),
+    (9, 16, 1, 2),
+    (2, 65, 3, 1),
+    (1, 33, 1, 16),
+    (3, 200, 1, 64),
+]
 
 
 def _values(sizes: tuple[int, ...], dtype: str, distinct: int) -> np.ndarray:

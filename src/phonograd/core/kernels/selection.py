@@ -94,7 +94,9 @@ class Select:
 
             def vector(place: Index, mask: Value | None, is_first: bool) -> None:
                 start = e.plus(first, e.times(place, inner))
-                loaded = e.load(data, start, self.dtype) if mask is None else e.load_where(data, start, self.dtype, mask)
+                loaded = (
+                    e.load(data, start, self.dtype) if mask is None else e.load_where(data, start, self.dtype, mask)
+                )
                 rank = self._rank(e, loaded)
                 worst = e.load_splat(keys, e.plus(e.times(last, "2"), "1"), INT32)
                 enters = e.relation("ge" if is_first else "gt", rank, worst)

@@ -19,7 +19,7 @@ kind                   the operator                                             
 :class:`Library`       runs kernels of its own                                         the module that plans them
 :class:`Scatter`       adds elements up at indices in the second input                 sizes
 :class:`Cumulative`       adds elements up one after the other along an axis              that axis, and the direction
-:class:`Selection`     finds the first elements in sorted order along an axis          that axis, their number, the order
+:class:`Selection`     finds the first elements in sorted order along an axis          that axis, how many, the order
 :class:`Windowed`      computes over sliding windows of images                         its name
 :class:`Called`        is computed by kernels whose results Python checks              their name, and the check
 :class:`Expansion`     does the same as other operators                                the expression

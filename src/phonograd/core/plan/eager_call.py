@@ -12,19 +12,21 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from ..base.dtypes import HALVES, INT64, DType
 from ..base.hot import hot, slotted
-from ..graph.extents import Condition, Formula
+from ..graph.extents import Condition, Formula, Questions
 from ..graph.generic import Differ, Pattern, Unifier, insert, samples_of
 from ..graph.node import Node, Shape, new_node, tensor_type
 from ..graph.operator import ABSENT, REGISTRY, Operator
-from ..lower.lowering import Lowering
+from ..lower.lowering import Fused, Lowering
 from ..ops.math.structural import LEAF, leaf
 from ..run.reference import resolve
 from .eager import AnyShapes, Function, function_for_any_shapes, function_of, of_contiguous_arrays, simple_function
 from .expansion import lowerings_of
 
-__all__ = ["AnyExtents", "generalize_call"]
+__all__ = ["AnyExtents", "for_all_shapes", "generalize_call"]
 
 _ABSENT = ABSENT.operator
 _POSITIONS, _TAKE_AXIS = REGISTRY["_positions"], REGISTRY["_take_axis"]
@@ -52,12 +54,23 @@ class _Step(NamedTuple):
 class AnyExtents:
     """A call as a function of arrays of any extents of one pattern that meet a condition."""
 
-    __slots__ = ("_functions", "_steps", "condition")
+    __slots__ = ("_functions", "_steps", "are_ufuncs", "condition")
 
     def __init__(self, steps: Sequence[_Step], functions: Sequence[Function | None], condition: Condition) -> None:
         self._steps, self.condition = steps, condition
         #: the functions that hold for all extents
         self._functions = functions
+        #: its functions: whether each is a ufunc
+        self.are_ufuncs = [type(function) is np.ufunc for function in functions]
+
+    def fixed(self) -> list[tuple[Function, tuple[int, ...]]] | None:
+        """Return the functions that compute it, as :meth:`run` does, if they hold for all extents."""
+        found: list[tuple[Function, tuple[int, ...]]] = []
+        for step, function in zip(self._steps, self._functions):
+            if function is None or isinstance(function, AnyShapes):
+                return None
+            found.append((function, step.places))
+        return found
 
     @hot
     def run(self, arrays: Sequence[Any], sizes: Shape = ()) -> tuple[Any, list[tuple[Function, tuple[int, ...]]]]:
@@ -118,6 +131,23 @@ def _steps_of(target: Node, leaves: Sequence[Node]) -> list[_Step] | None:
         numbers[node] = len(leaves) + len(steps)
         steps.append(_Step(node.operator, node.attributes, node.shape, node.dtype, places))
     return steps or None
+
+
+def for_all_shapes(target: Node, leaves: Sequence[Node]) -> AnyExtents | None:
+    """Return a call for all shapes, given its node for some leaves; None if it is more than an elementwise operator.
+
+    Elementwise operators broadcast all shapes as NumPy does.
+    """
+    if target.outputs is not None or target.operator is LEAF or [resolve(node) for node in target.inputs] != [*leaves]:
+        return None
+    candidates = lowerings_of(target)
+    if not candidates or candidates[0].is_expansion or candidates[0].fused_as is not Fused.STEP:
+        return None
+    function = function_for_any_shapes(target, leaves)
+    if isinstance(function, AnyShapes):
+        return None
+    step = _Step(target.operator, target.attributes, target.shape, target.dtype, tuple(range(len(leaves))))
+    return AnyExtents([step], [function], Condition(Questions(0)))
 
 
 def generalize_call(

@@ -14,7 +14,7 @@ import threading
 
 from ..base import settings
 
-__all__ = ["NOVELTY"]
+__all__ = ["COST_OF_OTHERS", "NOVELTY"]
 
 #: evaluations of new graphs, less twice those of known ones, from which on a program counts as new
 MANY_NEW = 4
@@ -23,6 +23,8 @@ MANY_AGAIN = 2
 #: the cost of a sequence up to which its calls take less time than a graph of them, known or not: finding the live
 #: arrays, the plan and its inputs takes as long as about ten calls of ufuncs on few numbers
 LOW_COST = 8
+#: the cost of a function that is no ufunc: it takes about as long as several of these
+COST_OF_OTHERS = 3
 #: the cost is in the lowest bits of the number of a sequence
 COST_MASK = 255
 #: sequences to remember
