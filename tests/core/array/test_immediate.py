@@ -414,6 +414,7 @@ def test_keys_of_new_extents_belong_to_the_table() -> None:
     assert len(counts) == 1
 
 
+@pytest.mark.usefixtures("python_functions")
 def test_memory_of_kinds_is_bounded() -> None:
     with ways.immediate(), mock.patch.object(kinds, "MOST_CALLS", 16), mock.patch.object(kinds, "MOST_MET", 32):
         immediate.CALLS.clear()

@@ -51,6 +51,8 @@ __all__ = [
     "own_result",
 ]
 
+#: combinations of parameters to remember for each operator
+MOST_PARAMETERS = 1000
 #: calls after which the machine code of operator calls is loaded
 SOME_CALLS = 64
 
@@ -122,12 +124,15 @@ def call(
     if found is None:
         if not arrays or kind_of_call in CALLS:
             return None
-        attributes = declared.accepted_parameters.get((len(arrays), given))
+        parameters = len(arrays), given
+        attributes = known = declared.accepted_parameters.get(parameters)
         if attributes is None and (attributes := new_attributes()) is None:
             return None
         found = make(kind_of_call, declared, arrays, attributes, outputs, trace)
         if found is None:
             return None
+        if known is None and len(declared.accepted_parameters) < MOST_PARAMETERS:
+            declared.accepted_parameters[parameters] = attributes
     if found.function is not None:
         value = _run_one(found, arrays, trace)
         return None if value is None else _concrete(value, array_class)
