@@ -153,10 +153,8 @@ class Learned(Generic[_T]):
     __slots__ = ("_extents", "_least", "_tries", "variants")
 
     def __init__(self, extents: tuple[int, ...], least: int = LEAST_EXTENTS) -> None:
-        #: extents that were met before anything was learned
-        self._extents = {extents}
-        #: combinations of extents from which on it is learned
-        self._least = least
+        #: extents that were met before anything was learned, and how many combinations of them it takes
+        self._extents, self._least = {extents}, least
         self.variants: tuple[_T, ...] = ()
         self._tries = 0
 

@@ -452,6 +452,7 @@ class Selection(Library):
     """
 
     kernel = "phonograd.core.kernels.selection"
+    selects = True
 
     along: Callable[..., tuple[int, int, bool]]
     dtypes: frozenset[DType] = frozenset([FLOAT32, INT8, UINT8, INT32])

@@ -34,7 +34,7 @@ from ..graph.operator import ABSENT, Array, item_operator
 from ..kernels.elementwise_loop import ElementwiseLoop, emit_rule
 from ..kernels.launch import Plan
 from ..kernels.target import Machine
-from ..lower.lowering import Fused, Gather, Lowering, Random, Selection, alternatives, lowering_of_kind
+from ..lower.lowering import Fused, Gather, Lowering, Random, alternatives, lowering_of_kind
 from ..lower.pattern import Pattern
 from ..ops.math.structural import leaf
 from ..run import kernel_cache
@@ -429,7 +429,7 @@ class _Maker:
             return
         if candidates and not candidates[0].is_expansion:
             self.simple = simple_function(alone, candidates[0])
-            if isinstance(candidates[0], Selection) and self.simple is not None:
+            if candidates[0].selects and self.simple is not None:
                 self.function = self.simple(alone.attributes)
             else:
                 self.place(alone, candidates[0])
@@ -547,7 +547,7 @@ def simple_function(node: Node, lowering: Lowering) -> Callable[[tuple[Any, ...]
         return node.operator.reference
     if lowering.fused_as is Fused.FOLD:
         return folds_of(node.operator, node.dtype).function
-    if isinstance(lowering, Selection):
+    if lowering.selects:
         return selections_of(node.operator, node.inputs[0].dtype).function
     return None
 
