@@ -15,6 +15,7 @@ import pytest
 import phonograd as mx
 from phonograd import autograd, nd
 from phonograd.core.array import immediate, kinds
+from phonograd.core.graph.operator import REGISTRY
 from phonograd.core.plan import eager_results
 from phonograd.core.trace import novelty
 from phonograd.core.trace.owner import MACHINE_CODE
@@ -473,3 +474,26 @@ def test_the_state_is_that_of_a_thread() -> None:
         thread.join()
         assert found == [Trace]
         assert novelty.NOVELTY.is_high
+
+
+def test_long_new_graphs_count_twice() -> None:
+    for nodes, is_high in ((novelty.MANY_NODES - 1, False), (novelty.MANY_NODES, True)):
+        counted = type(novelty.NOVELTY)()
+        for _ in range(novelty.MANY_NEW // 2):
+            counted.note_new(nodes)
+        assert counted.is_high is is_high
+    counted.note_known()
+    assert not counted.is_high
+
+
+@pytest.mark.usefixtures("at_once")
+def test_parameters_of_immediate_calls_are_remembered() -> None:
+    declared = REGISTRY["topk"]
+    declared.accepted_parameters.clear()
+    x = nd.array(np.arange(30, dtype="float32"))
+    for count in (2, 3, 4):
+        nd.topk(x, k=count)
+    assert len(declared.accepted_parameters) == 3
+    with mock.patch.object(immediate, "MOST_PARAMETERS", 3):
+        nd.topk(x, k=5)
+    assert len(declared.accepted_parameters) == 3
