@@ -31,9 +31,18 @@ from phonograd.core.base.errors import MXNetError
 from phonograd.core.derive.gradient import differentiate
 from phonograd.core.graph.node import Node
 from phonograd.core.graph.operator import REGISTRY
+from phonograd.core.kernels import selection
 from phonograd.core.kernels.launch import Written
 from phonograd.core.ops.math.structural import leaf, variable
-from phonograd.core.plan import eager, eager_expansion, eager_folds, eager_launch, eager_rows, promotion
+from phonograd.core.plan import (
+    eager,
+    eager_expansion,
+    eager_folds,
+    eager_launch,
+    eager_rows,
+    eager_selection,
+    promotion,
+)
 from phonograd.core.plan.cache import forget_nodes
 from phonograd.core.plan.native_program import NativeProgram
 from phonograd.core.run import kernel_cache, objects, prebuilt
@@ -69,6 +78,7 @@ class Collector:
             mock.patch.object(eager_folds.Folds, "_run_at_once", return_value=None),
             # small sums are launched, too
             mock.patch.object(eager_folds, "CHUNK_ELEMENTS", 0),
+            mock.patch.object(eager_selection.Selections, "_run", self._select),
             mock.patch.object(eager, "launch", self._launch),
             mock.patch.object(eager_rows, "launch", self._launch),
             mock.patch.object(eager_expansion, "function_of_rows", self._rows),
@@ -107,6 +117,13 @@ class Collector:
             return np.zeros((*lhs.shape[:-1], rhs.shape[-1]), dtype)
 
         return product
+
+    def _select(self, attributes: tuple[int, int, bool], array: Any) -> Any:
+        """Note the kernels that select elements which are side by side, or apart."""
+        axis, count, ascending = attributes
+        for inner in (1, 2):
+            self.wanted[selection.kernel_for(array.dtype, ascending, inner)] = None
+        return np.zeros((*array.shape[:axis], count, *array.shape[axis + 1 :]), np.int64)
 
     def _plan(self, maker: Any, node: Node) -> None:
         """Note the kernels of the plan of one node."""

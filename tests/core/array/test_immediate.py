@@ -14,7 +14,8 @@ import pytest
 
 import phonograd as mx
 from phonograd import autograd, nd
-from phonograd.core.array import immediate
+from phonograd.core.array import immediate, kinds
+from phonograd.core.graph.operator import REGISTRY
 from phonograd.core.plan import eager_results
 from phonograd.core.trace import novelty
 from phonograd.core.trace.owner import MACHINE_CODE
@@ -407,18 +408,62 @@ def test_keys_of_new_extents_belong_to_the_table() -> None:
     immediate.CALLS.clear()
     for count in range(2, 40):
         x = nd.array(np.ones((count, 3), "float32"))
-        nd.reshape(nd.tanh(x) + x, (-1,))
+        for _ in range(2):
+            nd.reshape(nd.tanh(x) + x, (-1,))
     counts = {sys.getrefcount(key) for key in immediate.CALLS}
     assert len(immediate.CALLS) > 100
     assert len(counts) == 1
 
 
+@pytest.mark.usefixtures("python_functions")
 def test_memory_of_kinds_is_bounded() -> None:
-    with ways.immediate(), mock.patch.object(immediate, "MOST_CALLS", 16):
+    with ways.immediate(), mock.patch.object(kinds, "MOST_CALLS", 16), mock.patch.object(kinds, "MOST_MET", 32):
+        immediate.CALLS.clear()
+        kinds._met.clear()
         x = nd.array(np.ones((300,), "float32"))
         for extent in range(2, 200):
             nd.tanh(x[:extent])
-        assert len(immediate.CALLS) <= 16
+            nd.tanh(x[:extent])
+        assert 0 < len(immediate.CALLS) <= 16
+        assert len(kinds._met) <= 32
+
+
+@pytest.mark.usefixtures("at_once")
+def test_kinds_that_come_once_are_not_kept() -> None:
+    parts = [nd.array(np.arange(extent, dtype="float32")) for extent in range(20, 60)]
+    for count, part in enumerate(parts[:5], 2):
+        nd.topk(part, k=count)
+    immediate.CALLS.clear()
+    kinds._met.clear()
+    for expected in (0, 20):
+        for count, part in enumerate(parts[5:25], 2):
+            assert nd.topk(part, k=count).asnumpy()[0] == part.size - 1
+        assert len(immediate.CALLS) == expected
+
+
+@pytest.mark.usefixtures("at_once")
+def test_elementwise_operators_hold_for_all_shapes() -> None:
+    chance = np.random.default_rng(0)
+    shapes = [((3,), (3,)), ((4, 5), (4, 1)), ((2, 3, 4), (4,)), ((), (7,)), ((0, 3), (3,)), ((1,), (6, 1))]
+    with mock.patch.object(kinds, "_learn", wraps=kinds._learn) as learned:
+        for one, two in shapes:
+            x, y = [chance.normal(size=shape).astype("float32") for shape in (one, two)]
+            found = nd.array(x).reshape(one) * nd.array(y).reshape(two)
+            assert found.asnumpy().tobytes() == (x * y).tobytes()
+            assert found.shape == (x * y).shape
+        assert [call.args[0].name for call in learned.call_args_list].count("broadcast_mul") <= 1
+    with pytest.raises(mx.MXNetError, match="could not be broadcast"):
+        nd.ones((2, 3)) * nd.ones((2,))
+    with pytest.raises(mx.MXNetError):
+        nd.elemwise_add(nd.ones((2, 3)), nd.ones((1, 3)))
+
+
+def test_large_broadcast_results_become_nodes() -> None:
+    with ways.immediate():
+        for extent in (3, 4, 5):
+            nd.ones((extent, 1)) + nd.ones((1, extent))
+        found = nd.ones((5000, 1)) + nd.ones((1, 5000))
+        assert type(found._buffer) is not np.ndarray
 
 
 def test_the_state_is_that_of_a_thread() -> None:
@@ -429,3 +474,26 @@ def test_the_state_is_that_of_a_thread() -> None:
         thread.join()
         assert found == [Trace]
         assert novelty.NOVELTY.is_high
+
+
+def test_long_new_graphs_count_twice() -> None:
+    for nodes, is_high in ((novelty.MANY_NODES - 1, False), (novelty.MANY_NODES, True)):
+        counted = type(novelty.NOVELTY)()
+        for _ in range(novelty.MANY_NEW // 2):
+            counted.note_new(nodes)
+        assert counted.is_high is is_high
+    counted.note_known()
+    assert not counted.is_high
+
+
+@pytest.mark.usefixtures("at_once")
+def test_parameters_of_immediate_calls_are_remembered() -> None:
+    declared = REGISTRY["topk"]
+    declared.accepted_parameters.clear()
+    x = nd.array(np.arange(30, dtype="float32"))
+    for count in (2, 3, 4):
+        nd.topk(x, k=count)
+    assert len(declared.accepted_parameters) == 3
+    with mock.patch.object(immediate, "MOST_PARAMETERS", 3):
+        nd.topk(x, k=5)
+    assert len(declared.accepted_parameters) == 3

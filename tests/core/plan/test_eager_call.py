@@ -11,12 +11,14 @@ import numpy as np
 import pytest
 
 from phonograd import nd
-from phonograd.core.array import immediate
+from phonograd.core.array import immediate, kinds
 from phonograd.core.base.errors import MXNetError
 from phonograd.core.graph.generic import insert, pattern_of, shapes_of, with_extents
 from phonograd.core.graph.guards import with_sizes, without_sizes
 from phonograd.core.graph.node import Node
-from phonograd.core.graph.operator import REGISTRY
+from phonograd.core.graph.operator import REGISTRY, Operator
+from phonograd.core.graph.parameters import REQUIRED
+from phonograd.core.lower.lowering import Fused, alternatives
 from phonograd.core.ops.math.structural import leaf
 from phonograd.core.plan import eager_call
 from phonograd.core.plan.eager_call import generalize_call
@@ -79,7 +81,7 @@ def test_steps_hold_for_other_extents(sample: Sample) -> None:
 
 def forget() -> None:
     """Forget all kinds of immediate calls."""
-    for known in (immediate.CALLS, immediate._guards, immediate._patterns):
+    for known in (immediate.CALLS, kinds._guards, kinds._patterns, kinds._elementwise):
         known.clear()
 
 
@@ -99,8 +101,40 @@ def test_common_operators_are_among_them(name: str) -> None:
         for shape in [(3, 4), (5, 7), (8, 9)]:
             call(nd.array(chance.normal(size=shape)))
             call(nd.array(chance.normal(size=shape)))
-        found = [learned for key, learned in immediate._patterns.items() if key[0] is declared]
-    assert any([learned.variants for learned in found])
+        found = [learned for key, learned in kinds._patterns.items() if key[0] is declared]
+        is_elementwise = any([key[0] is declared for key in kinds._elementwise])
+    assert is_elementwise or any([learned.variants for learned in found])
+
+
+def _elementwise() -> list[Operator]:
+    """Return the elementwise operators that are no composites."""
+    found = []
+    for declared in {REGISTRY[name] for name in REGISTRY}:
+        forms = [] if declared.composite else alternatives(declared.lowering)
+        if any([each.fused_as is Fused.STEP for each in forms]):
+            found.append(declared)
+    return sorted(found, key=lambda declared: declared.name)
+
+
+@pytest.mark.parametrize("declared", _elementwise(), ids=lambda declared: declared.name)
+def test_elementwise_operators_broadcast_as_numpy_does(declared: Operator) -> None:
+    shapes = [(3, 1), (1, 4), (4,)]
+    count = len(declared.input_names)
+    given: dict[str, Any] = {}
+    for parameter in declared.parameters:
+        if parameter.default is REQUIRED:
+            given[parameter.name] = "float64" if parameter.name == "dtype" else 2
+    for dtype in ("float32", "int32", "bool"):
+        leaves = [leaf(number, shapes[number], np.dtype(dtype)) for number in range(count)]
+        try:
+            type_ = declared.result_type(tuple(leaves), declared.attributes_of(given))
+        except MXNetError:
+            # the dtype is refused, whatever the shapes are
+            leaves = [leaf(number, (3, 1), np.dtype(dtype)) for number in range(count)]
+            with pytest.raises(MXNetError):
+                declared.result_type(tuple(leaves), declared.attributes_of(given))
+            continue
+        assert type_.shape == np.broadcast_shapes(*shapes[:count])
 
 
 def test_calls_that_do_not_exist_for_made_up_extents_have_none() -> None:
@@ -136,7 +170,7 @@ def test_calls_hold_for_other_sizes_that_parameters_count(name: str) -> None:
     call, expected = SIZED[name]
     with ways.immediate():
         forget()
-        with mock.patch.object(immediate, "_learn", wraps=immediate._learn) as learned:
+        with mock.patch.object(kinds, "_learn", wraps=kinds._learn) as learned:
             for extent, one, two in [(30, 4, 9), (40, 5, 17), (50, 6, 49), (61, 7, 21), (45, 20, 44), (23, 18, 19)]:
                 values = chance.permutation(extent).astype("float32")
                 found = call(nd.array(values), one, two)
@@ -208,4 +242,4 @@ def test_sizes_of_all_kinds_have_the_results_of_nodes(seed: int) -> None:
         forget()
         for _ in range(2):
             assert [_outcome(call) for call in calls] == expected
-        assert any([learned.variants for learned in immediate._patterns.values()])
+        assert any([learned.variants for learned in kinds._patterns.values()])

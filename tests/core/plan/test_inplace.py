@@ -273,6 +273,8 @@ def test_numpy_sees_the_right_shape() -> None:
     for row in range(2, 5):
         node = assign_flat(node, _leaf(1, (COLUMNS,)), row * COLUMNS)
     line = node.inputs[0]
-    order = [REGISTRY[name](line, axis=0) for name in ("argsort", "sort")]
-    program = _check([line, *order], _leaf(), _leaf(1, (COLUMNS,)))  # type: ignore[list-item]
+    sorted_ones = [REGISTRY[name](line, axis=0) for name in ("argsort", "sort")]
+    _check([line, *sorted_ones], _leaf(), _leaf(1, (COLUMNS,)))  # type: ignore[list-item]
+    others = [REGISTRY[name](line) for name in ("gamma", "gammaln")]
+    program = _check([line, *others], _leaf(), _leaf(1, (COLUMNS,)))  # type: ignore[list-item]
     assert not program.donatable

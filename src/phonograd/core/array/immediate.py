@@ -20,29 +20,22 @@ import numpy as np
 from ..base import float_errors, processor
 from ..base.devices import CPU
 from ..base.dtypes import convert_scalar
-from ..base.errors import MXNetError
-from ..base.hot import hot, slotted
+from ..base.hot import hot
 from ..base.outside import is_from_outside
 from ..base.settings import active
-from ..graph.extents import tracing
-from ..graph.generic import Learned, Pattern, pattern_of_shapes
-from ..graph.guards import Guards, with_sizes, without_sizes
-from ..graph.node import FORGOTTEN, Node, of_one_call
 from ..graph.operator import Array, Operator
 from ..observe.anomaly import detection
-from ..ops.math.structural import LEAF, leaf
-from ..plan.cache import EVALUATED, PLANNED, PLANS, REPEATED, eager_is_available, repeating
+from ..plan.cache import EVALUATED, PLANNED, REPEATED, repeating
 from ..plan.eager_results import own_all
 from ..run import memory_pool
-from ..run.reference import resolve
 from ..trace.flags import FLAGS, RECORDING
 from ..trace.owner import HANDOVER
 from ..trace.trace import LOCAL, Trace
 from .handle import DENSE
+from .kinds import CALLS, COST_BITS, KIND_MASK, MOST_CALLS, MOST_COST, Call, find_general, make
 
 if TYPE_CHECKING:
-    from ..plan.eager import EagerProgram
-    from ..plan.eager_call import AnyExtents
+    pass
 
 __all__ = [
     "CALLS",
@@ -58,134 +51,17 @@ __all__ = [
     "own_result",
 ]
 
-#: kinds of calls to keep
-MOST_CALLS = 4096
+#: combinations of parameters to remember for each operator
+MOST_PARAMETERS = 1000
 #: calls after which the machine code of operator calls is loaded
 SOME_CALLS = 64
 
 _new: Any = object.__new__
-_NDARRAY, _UFUNC = np.ndarray, np.ufunc
-#: sequences of calls are numbers: that of the kinds, and in the lowest bits what the calls cost
-_COST_BITS = 8
-_MOST_COST = (1 << _COST_BITS) - 1
-_FACTOR, _MASK = 1000003, (1 << 53) - 1
-#: the cost of a function that is no ufunc: it takes about as long as several of these
-_COST_OF_OTHERS = 3
+_NDARRAY = np.ndarray
+_FACTOR = 1000003
 #: the length of the keys of binary operators
 _BINARY_KEY = 5
-#: the numbers that a ufunc computes while it costs as much as its call
-_NUMBERS_PER_CALL = 4096
-_serial = itertools.count(1)
 _python_calls = itertools.count(1)
-
-
-@slotted
-class Call:
-    """A kind of call as a function of arrays."""
-
-    __slots__ = ("direct", "function", "is_list", "nodes", "number", "results", "steps")
-
-    def __init__(self, targets: Sequence[Node], program: EagerProgram | None, count: int, is_list: bool) -> None:
-        self.is_list = is_list
-        #: the nodes that are computed
-        self.nodes: list[Node] = [] if program is None else program.nodes
-        #: for each of them its function, and the numbers of the values that it reads: those of the arguments come first
-        self.steps: list[tuple[Any, tuple[int, ...]]] = []
-        numbers: dict[Node, int] = {}
-        for node in () if program is None else program.inputs:
-            numbers[node] = node.attributes[0]
-        for number, node in enumerate(self.nodes):
-            places = tuple([numbers[resolve(source)] for source in node.inputs])
-            assert program is not None
-            self.steps.append((program.function(number), places))
-            numbers[node] = count + number
-        #: stands for the kind in sequences of calls
-        self.number = _number_of(self.steps, sum([node.size for node in self.nodes]))
-        #: the number of each result among the values
-        self.results = [node.attributes[0] if node.operator is LEAF else numbers[node] for node in targets]
-        #: the function that computes the only node, if there is one, from the arguments as they are
-        self.function: Any = None
-        if len(self.steps) == 1 and self.results == [count] and self.steps[0][1] == tuple(range(count)):
-            self.function = self.steps[0][0]
-        #: the function of arrays that machine code calls; None if it does not
-        self.direct: Any = None
-
-    @classmethod
-    def of_direct(cls, direct: Callable[..., Any]) -> Call:
-        """Return a kind of call that only machine code runs."""
-        call = call_of_steps([(direct, ())], 0, [], 0)
-        call.direct = direct
-        return call
-
-    def allow_direct(self, largest: int) -> None:
-        """Let machine code run this kind, given the bytes of the largest array: the first argument, or a result.
-
-        Large arrays are computed in memory of the pool (:func:`_compute_large`), which is left to Python.
-        """
-        if largest >= memory_pool.SMALLEST_BLOCK:
-            return
-        if type(self.function) is np.ufunc:
-            self.direct = self.function
-        elif self.function is not None:
-            self.direct = _guarded(self.function)
-        elif self.is_list:
-            stay = [True] * len(self.results)
-            self.direct = _guarded(lambda *arrays: own_all(arrays, self._values(arrays), self.results, stay))
-        elif len(self.results) == 1:
-            number = self.results[0]
-            self.direct = _guarded(lambda *arrays: self._values(arrays)[number])
-
-    def run(self, arrays: Sequence[Array]) -> list[Array]:
-        """Return the results, each in memory of its own."""
-        token = float_errors.ignore()
-        try:
-            values = self._values(arrays)
-        finally:
-            float_errors.restore(token)
-        return own_all(arrays, values, self.results, [True] * len(self.results))
-
-    @hot
-    def _values(self, arrays: Sequence[Array]) -> list[Any]:
-        """Return the arguments, and the value of each node."""
-        values: list[Any] = [*arrays]
-        for function, places in self.steps:
-            values.append(function(*map(values.__getitem__, places)))
-        return values
-
-
-@hot
-def call_of_steps(steps: list[tuple[Any, tuple[int, ...]]], count: int, nodes: list[Node], size: int) -> Call:
-    """Return a kind of call whose result, of some size, is the last of some steps, given the number of arguments."""
-    call = _new(Call)
-    call.number, call.steps, call.nodes, call.is_list = _number_of(steps, size), steps, nodes, False
-    call.results = [count + len(steps) - 1]
-    call.function = call.direct = None
-    if len(steps) == 1 and steps[0][1] == tuple(range(count)):
-        call.function = steps[0][0]
-    return call  # type: ignore[no-any-return]
-
-
-@hot
-def _number_of(steps: Sequence[tuple[Any, Any]], size: int) -> int:
-    """Return the number of a new kind of call in sequences, given its functions and the numbers that they compute."""
-    cost = size // _NUMBERS_PER_CALL
-    for function, _ in steps:
-        cost += 1 if type(function) is _UFUNC else _COST_OF_OTHERS
-    return next(_serial) << _COST_BITS | min(cost, _MOST_COST)
-
-
-def _guarded(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function that returns None in the place of errors, apart from those of signal handlers."""
-
-    def call(*arrays: Array) -> Any:
-        try:
-            return function(*arrays)
-        except Exception as error:
-            if is_from_outside(error):
-                raise
-            return None
-
-    return call
 
 
 def own_result(value: Any, *arrays: Array) -> Array:
@@ -193,9 +69,6 @@ def own_result(value: Any, *arrays: Array) -> Array:
     return own_all(arrays, [value], (0,), (True,))[0]
 
 
-#: kinds of calls, which machine code finds, too (:mod:`.fastcall.native_immediate`); None for those that become nodes
-CALLS: dict[Any, Call | None] = {}
-FORGOTTEN.connect(CALLS.clear)
 #: numbers beside floating point arrays, as arrays; machine code looks here, too
 NUMBERS: dict[Any, Array] = {}
 #: numbers that arrays are filled with
@@ -251,12 +124,15 @@ def call(
     if found is None:
         if not arrays or kind_of_call in CALLS:
             return None
-        attributes = declared.accepted_parameters.get((len(arrays), given))
+        parameters = len(arrays), given
+        attributes = known = declared.accepted_parameters.get(parameters)
         if attributes is None and (attributes := new_attributes()) is None:
             return None
-        found = _make(kind_of_call, declared, arrays, attributes, outputs, trace)
+        found = make(kind_of_call, declared, arrays, attributes, outputs, trace)
         if found is None:
             return None
+        if known is None and len(declared.accepted_parameters) < MOST_PARAMETERS:
+            declared.accepted_parameters[parameters] = attributes
     if found.function is not None:
         value = _run_one(found, arrays, trace)
         return None if value is None else _concrete(value, array_class)
@@ -322,7 +198,7 @@ def _binary_value(declared: Operator, lhs: Any, rhs: Any, trace: Trace) -> Array
     if found is None:
         if key in CALLS:
             return None
-        found = _make(key, declared, (left, right), (), None, trace)
+        found = make(key, declared, (left, right), (), None, trace)
         if found is None:
             return None
     if found.function is not None:
@@ -335,7 +211,7 @@ def fill(shape: tuple[int, ...], value: Any, dtype: Any, array_class: type[Any],
     """Return an array filled with a number, or None if it is to become a node."""
     if math.prod(shape) > processor.choices().numbers_per_node or (type(value) is not int and type(value) is not float):
         return None
-    _note_number((hash(shape) & _MASK) << _COST_BITS | 1, trace)
+    _note_number((hash(shape) & KIND_MASK) << COST_BITS | 1, trace)
     return _concrete(memory_pool.filled(shape, _number(value, dtype, _filling), dtype), array_class)
 
 
@@ -364,11 +240,12 @@ def _concrete(value: Array, array_class: type[Any]) -> Any:
     return handle
 
 
+@hot
 def _note_number(number: int, trace: Any) -> None:
     """Add a call, by a number that stands for its kind and its cost, to the sequence of an immediate trace."""
     before = trace.sequence
-    kinds = ((before >> _COST_BITS) * _FACTOR + (number >> _COST_BITS)) & _MASK
-    trace.sequence = kinds << _COST_BITS | min((before & _MOST_COST) + (number & _MOST_COST), _MOST_COST)
+    kinds = ((before >> COST_BITS) * _FACTOR + (number >> COST_BITS)) & KIND_MASK
+    trace.sequence = kinds << COST_BITS | min((before & MOST_COST) + (number & MOST_COST), MOST_COST)
 
 
 def _note(found: Call, trace: Trace) -> None:
@@ -420,178 +297,43 @@ def _run(found: Call, arrays: Sequence[Array], trace: Trace) -> list[Array] | No
         return None
 
 
-#: calls for any extents by operator, attributes and pattern
-_patterns: dict[Any, Learned[_General]] = {}
-FORGOTTEN.connect(_patterns.clear)
-#: the same with tests of the extents, by operator, attributes and dtypes
-_guards: dict[Any, Guards[_General]] = {}
-FORGOTTEN.connect(_guards.clear)
-
-
-def _make(
-    key: Any, declared: Operator, arrays: Sequence[Array], attributes: Any, outputs: Any, trace: Trace
-) -> Call | None:
-    """Return a new kind of call; None if such calls become nodes."""
-    if declared.autocast is not None or max([array.size for array in arrays]) > processor.choices().numbers_per_node:
-        return None
-    if len(CALLS) >= MOST_CALLS:
-        CALLS.clear()
-    known, sizes, shapes, kind = _find_general(declared, arrays, attributes)
-    if known is not None:
-        return known.call(key, len(arrays), sizes)
-    others, families = kind[1], kind[2:]
-    pattern = pattern_of_shapes(list(zip(families, shapes)), others, ())
-    among = None if pattern is None else (declared, others, pattern.key)
-    learned = None if among is None else _patterns.get(among)
-    if learned is not None and pattern is not None and (known := learned.find_for(shapes)) is not None:
-        if len(_guards) >= MOST_CALLS:
-            _guards.clear()
-        _guards.setdefault(kind, Guards()).learn(shapes, others, pattern, known.condition, known)
-        return known.call(key, len(arrays), sizes)
-    if not trace.handles and not trace.leaves:
-        # nothing is pending whose nodes have to be found again
-        PLANS.trim()
-    if not eager_is_available():
-        return None
-    try:
-        found = _learn(declared, arrays, attributes, outputs, pattern, among)
-    except (MXNetError, ValueError, TypeError, IndexError):
-        # the call as a node raises it
-        return None
-    CALLS[key] = found
-    return found
-
-
-@hot
-def _find_general(
-    declared: Operator, arrays: Sequence[Array], attributes: Any
-) -> tuple[_General | None, Any, list[Any], Any]:
-    """Return the kind of call for all extents of a pattern that holds for some arrays, or None.
-
-    The sizes among the attributes follow, the shapes, and the key of the guards.
-    """
-    others: Any = attributes
-    sizes: Any = ()
-    if declared.sizes:
-        others, sizes = without_sizes(declared, attributes)
-    shapes: list[Any] = []
-    parts: list[Any] = [declared, others]
-    for array in arrays:
-        shapes.append(array.shape)
-        parts.append(array.dtype.num)
-    if sizes:
-        shapes.append(sizes)
-        parts.append(-1)
-    kind = tuple(parts)
-    guards = _guards.get(kind)
-    return None if guards is None else guards.find(shapes), sizes, shapes, kind
-
-
 def meet(key: tuple[Any, ...], *arrays: Array) -> Array | None:
-    """Return the result of the first call with some extents, in memory of its own; None if its pattern is not known.
+    """Return the result of a call with new extents, in memory of its own; None if its pattern is not known.
 
     Machine code calls it for keys that are not among the kinds. Parameters are part of the keys of calls by name, and
     not of those of methods of binary operators.
     """
-    declared = key[0]
-    attributes = () if len(key) == _BINARY_KEY else declared.accepted_parameters.get((len(arrays), key[1]))
-    if attributes is None or declared.autocast is not None or key in CALLS:
-        return None
-    if max([array.size for array in arrays]) > processor.choices().numbers_per_node:
-        return None
-    known, sizes, _, _ = _find_general(declared, arrays, attributes)
-    if known is None:
-        return None
-    if len(CALLS) >= MOST_CALLS:
-        CALLS.clear()
     token = float_errors.ignore()
     try:
-        value, found = known.first(key, arrays, sizes)
+        return _meet(key, arrays, LOCAL.trace)  # type: ignore[no-any-return]
     except Exception as error:
         if is_from_outside(error):
             raise
         return None
     finally:
         float_errors.restore(token)
-    _note(found, LOCAL.trace)
-    return own_result(value, *arrays)
 
 
-def _learn(
-    declared: Operator, arrays: Sequence[Array], attributes: Any, outputs: Any, pattern: Pattern | None, among: Any
-) -> Call | None:
-    """Return a kind of call for the extents of some arrays, and learn it for all extents of its pattern."""
-    others, sizes = without_sizes(declared, attributes)
-
-    def make(leaves: Sequence[Node]) -> Any:
-        given = attributes if len(leaves) == len(arrays) else with_sizes(others, leaves[-1].shape)
-        # templates pay for calls that make nodes each time; this one makes them once for its kind
-        with of_one_call(), tracing():
-            return declared.apply(tuple(leaves[: len(arrays)]), given)
-
-    leaves = [leaf(number, array.shape, array.dtype) for number, array in enumerate(arrays)]
-    result = make(leaves)
-    several = type(result) is not Node
-    nodes = tuple(result) if several else (result,)
-    is_list = False
-    if outputs is not None and several:
-        shown, is_list = outputs(declared, nodes, attributes)
-        nodes = nodes[:shown]
-    found = _call_of([resolve(node) for node in nodes], len(arrays), is_list)
-    if found is not None:
-        found.allow_direct(max([arrays[0].nbytes, *[node.size * node.dtype.itemsize for node in nodes]]))
-    if pattern is None or several or found is None:
-        return found
-    learned = _patterns.get(among)
-    if learned is None:
-        if len(_patterns) >= MOST_CALLS:
-            _patterns.clear()
-        _patterns[among] = Learned(pattern.extents)
-    elif learned.is_to_learn(pattern.extents):
-        from ..plan.eager_call import generalize_call
-
-        general = generalize_call(result, leaves, others, pattern, make, sizes)
-        learned.learn(None if general is None else _General(general, found.nodes))
-    return found
-
-
-@slotted
-class _General:
-    """A kind of call for all extents of a pattern that meet a condition."""
-
-    __slots__ = ("_function", "_nodes", "condition")
-
-    def __init__(self, function: AnyExtents, nodes: list[Node]) -> None:
-        self._function, self._nodes, self.condition = function, nodes, function.condition
-
-    def call(self, key: Any, count: int, sizes: tuple[int, ...]) -> Call:
-        """Return the call for new extents, which is remembered with its functions when it has run."""
-
-        def run(*arrays: Array) -> Any:
-            return self.first(key, arrays, sizes)[0]
-
-        return call_of_steps([(run, tuple(range(count)))], count, self._nodes, 0)
-
-    @hot
-    def first(self, key: Any, arrays: Sequence[Array], sizes: tuple[int, ...]) -> tuple[Any, Call]:
-        """Return the result of the first call with some extents, and its kind, which is remembered from now on."""
-        value, steps = self._function.run(arrays, sizes)
-        found = call_of_steps(steps, len(arrays), self._nodes, value.size)
-        found.allow_direct(max(arrays[0].nbytes, value.nbytes))
-        CALLS[key] = found
-        return value, found
-
-
-def _call_of(targets: list[Node], count: int, is_list: bool) -> Call | None:
-    """Return the function of arrays that computes nodes of leaves; None if they are to be planned."""
-    wanted = [node for node in targets if node.operator is not LEAF]
-    if not wanted:
-        return Call(targets, None, count, is_list)
-    # imported late: programs that repeat themselves do not need it
-    from ..plan.eager import EagerProgram
-
-    program = EagerProgram(wanted, lambda node: node.operator is LEAF)
-    nodes = program.nodes
-    if sum([node.size for node in nodes]) > processor.choices().numbers_per_node * len(nodes):
+@hot
+def _meet(key: Any, arrays: tuple[Any, ...], trace: Any) -> Any:
+    declared = key[0]
+    attributes = () if len(key) == _BINARY_KEY else declared.accepted_parameters.get((len(arrays), key[1]))
+    if attributes is None or declared.autocast is not None:
         return None
-    return None if any([node.operator.random for node in nodes]) else Call(targets, program, count, is_list)
+    most = processor.choices().numbers_per_node
+    for array in arrays:
+        if array.size > most:
+            return None
+    known, sizes, _, _ = find_general(declared, arrays, attributes)
+    # Python computes large results of ufuncs where they stay
+    if known is None or (known.steps is not None and arrays[-1].nbytes >= memory_pool.SMALLEST_BLOCK):
+        return None
+    value, number = known.compute(key, arrays, sizes)
+    _note_number(number, trace)
+    is_small = value.nbytes < memory_pool.SMALLEST_BLOCK
+    if is_small and type(value) is _NDARRAY and value.base is None and value.flags.c_contiguous:
+        for array in arrays:
+            if value is array:
+                return value.copy()
+        return value
+    return own_all(arrays, [value], (0,), (True,))[0]

@@ -19,6 +19,7 @@ kind                   the operator                                             
 :class:`Library`       runs kernels of its own                                         the module that plans them
 :class:`Scatter`       adds elements up at indices in the second input                 sizes
 :class:`Cumulative`       adds elements up one after the other along an axis              that axis, and the direction
+:class:`Selection`     finds the first elements in sorted order along an axis          that axis, how many, the order
 :class:`Windowed`      computes over sliding windows of images                         its name
 :class:`Called`        is computed by kernels whose results Python checks              their name, and the check
 :class:`Expansion`     does the same as other operators                                the expression
@@ -83,6 +84,7 @@ __all__ = [
     "Random",
     "Reduction",
     "Scatter",
+    "Selection",
     "Windowed",
     "alternatives",
     "lowering_of_kind",
@@ -439,6 +441,26 @@ class Cumulative(Library):
 
     along: Callable[..., tuple[int, bool]]
     dtypes: frozenset[DType] = WIDE_FLOATS | INTEGERS
+
+
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class Selection(Library):
+    """The flat positions (int64) of the first elements of the only input in sorted order along an axis.
+
+    ``along()`` returns the axis, the number of elements, and whether the order is ascending. Equal elements keep their
+    order, and NaN is greater than every number. NumPy computes it where sorting all elements takes less time.
+    """
+
+    kernel = "phonograd.core.kernels.selection"
+    selects = True
+
+    along: Callable[..., tuple[int, int, bool]]
+    dtypes: frozenset[DType] = frozenset([FLOAT32, INT8, UINT8, INT32])
+    """Those of the elements."""
+
+    def fits(self, out: DType, sources: Iterable[DType]) -> bool:
+        """Return whether it is written for these dtypes of the output and the inputs."""
+        return self.dtypes.issuperset(sources)
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)

@@ -119,6 +119,8 @@ class Lowering:
     only_moves: ClassVar[bool] = False
     #: whether it combines elements, so that its cost is for each element of the largest input
     combines: ClassVar[bool] = False
+    #: whether it finds the first elements in sorted order along an axis
+    selects: ClassVar[bool] = False
     #: whether it multiplies matrices: the planner adds sums of products up inside the products
     is_product: ClassVar[bool] = False
     #: whether the elements that it takes at index 0 are zero

@@ -50,6 +50,7 @@ from .eager_expansion import Expansions, copy_of, for_shapes_of
 from .eager_folds import folds_of
 from .eager_launch import Products, draw, launch
 from .eager_results import own_all, repeated
+from .eager_selection import selections_of
 from .eager_stacks import WithNumbers
 from .expansion import Order, lowerings_of
 
@@ -63,6 +64,7 @@ __all__ = [
     "function_of",
     "function_of_kind",
     "of_contiguous_arrays",
+    "simple_function",
     "source_of",
 ]
 
@@ -437,11 +439,11 @@ class _Maker:
             self.place(alone, candidates[-1])
             return
         if candidates and not candidates[0].is_expansion:
-            self.place(alone, candidates[0])
-            if candidates[0].only_moves:
-                self.simple = node.operator.reference
-            elif candidates[0].fused_as is Fused.FOLD:
-                self.simple = folds_of(node.operator, node.dtype).function
+            self.simple = simple_function(alone, candidates[0])
+            if candidates[0].selects and self.simple is not None:
+                self.function = self.simple(alone.attributes)
+            else:
+                self.place(alone, candidates[0])
             return
         if candidates and node.operator.moves:
             # NumPy chooses and places the same elements
@@ -545,6 +547,20 @@ class _Maker:
         program = run_apart(lambda: program_for([node], set(node.inputs).__contains__, False))
         run, places = program.run, [source.attributes[0] for source in program.inputs]
         self.function, self.is_general = lambda *arrays: run([arrays[place] for place in places])[0], False
+
+
+def simple_function(node: Node, lowering: Lowering) -> Callable[[tuple[Any, ...]], Function] | None:
+    """Return what makes the functions of nodes like one, for any shapes, given their attributes; None if nothing does.
+
+    Such nodes only move elements, combine them along axes, or select some of them.
+    """
+    if lowering.only_moves:
+        return node.operator.reference
+    if lowering.fused_as is Fused.FOLD:
+        return folds_of(node.operator, node.dtype).function
+    if lowering.selects:
+        return selections_of(node.operator, node.inputs[0].dtype).function
+    return None
 
 
 def of_contiguous_arrays(function: Function) -> Function:

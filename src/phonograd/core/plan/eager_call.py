@@ -12,20 +12,21 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from ..base.dtypes import HALVES, INT64, DType
 from ..base.hot import hot, slotted
-from ..graph.extents import Condition, Formula
+from ..graph.extents import Condition, Formula, Questions
 from ..graph.generic import Differ, Pattern, Unifier, insert, samples_of
 from ..graph.node import Node, Shape, new_node, tensor_type
 from ..graph.operator import ABSENT, REGISTRY, Operator
 from ..lower.lowering import Fused, Lowering
 from ..ops.math.structural import LEAF, leaf
 from ..run.reference import resolve
-from .eager import AnyShapes, Function, function_for_any_shapes, function_of, of_contiguous_arrays
-from .eager_folds import folds_of
+from .eager import AnyShapes, Function, function_for_any_shapes, function_of, of_contiguous_arrays, simple_function
 from .expansion import lowerings_of
 
-__all__ = ["AnyExtents", "generalize_call"]
+__all__ = ["AnyExtents", "for_all_shapes", "generalize_call"]
 
 _ABSENT = ABSENT.operator
 _POSITIONS, _TAKE_AXIS = REGISTRY["_positions"], REGISTRY["_take_axis"]
@@ -43,8 +44,8 @@ class _Step(NamedTuple):
     dtype: DType
     places: tuple[int, ...]
     """The numbers of the values that it reads: those of the arguments, then those of earlier steps."""
-    lowering: Lowering | None = None
-    """How it is computed, if it only moves elements or combines them along axes, or is a constant."""
+    simple: Callable[[tuple[Any, ...]], Function] | None = None
+    """Makes its function from its attributes, if it combines elements along axes, or selects some."""
     is_numpy: bool = False
     """Whether NumPy computes it for all shapes, given its attributes."""
 
@@ -53,12 +54,23 @@ class _Step(NamedTuple):
 class AnyExtents:
     """A call as a function of arrays of any extents of one pattern that meet a condition."""
 
-    __slots__ = ("_functions", "_steps", "condition")
+    __slots__ = ("_functions", "_steps", "are_ufuncs", "condition")
 
     def __init__(self, steps: Sequence[_Step], functions: Sequence[Function | None], condition: Condition) -> None:
         self._steps, self.condition = steps, condition
         #: the functions that hold for all extents
         self._functions = functions
+        #: its functions: whether each is a ufunc
+        self.are_ufuncs = [type(function) is np.ufunc for function in functions]
+
+    def fixed(self) -> list[tuple[Function, tuple[int, ...]]] | None:
+        """Return the functions that compute it, as :meth:`run` does, if they hold for all extents."""
+        found: list[tuple[Function, tuple[int, ...]]] = []
+        for step, function in zip(self._steps, self._functions):
+            if function is None or isinstance(function, AnyShapes):
+                return None
+            found.append((function, step.places))
+        return found
 
     @hot
     def run(self, arrays: Sequence[Any], sizes: Shape = ()) -> tuple[Any, list[tuple[Function, tuple[int, ...]]]]:
@@ -84,9 +96,9 @@ class AnyExtents:
 
 def _function(step: _Step, shapes: Sequence[Shape], inputs: Sequence[Any]) -> Function:
     """Return the function of a step whose attributes depend on the shapes of the arrays."""
-    attributes, lowering = insert(step.attributes, shapes), step.lowering
-    if lowering is not None and lowering.fused_as is Fused.FOLD:
-        return folds_of(step.operator, step.dtype).function(attributes)
+    attributes, simple = insert(step.attributes, shapes), step.simple
+    if simple is not None:
+        return simple(attributes)
     if step.is_numpy:
         function = step.operator.reference(attributes)
         return function if step.operator.lowering is not None else of_contiguous_arrays(function)
@@ -119,6 +131,23 @@ def _steps_of(target: Node, leaves: Sequence[Node]) -> list[_Step] | None:
         numbers[node] = len(leaves) + len(steps)
         steps.append(_Step(node.operator, node.attributes, node.shape, node.dtype, places))
     return steps or None
+
+
+def for_all_shapes(target: Node, leaves: Sequence[Node]) -> AnyExtents | None:
+    """Return a call for all shapes, given its node for some leaves; None if it is more than an elementwise operator.
+
+    Elementwise operators broadcast all shapes as NumPy does.
+    """
+    if target.outputs is not None or target.operator is LEAF or [resolve(node) for node in target.inputs] != [*leaves]:
+        return None
+    candidates = lowerings_of(target)
+    if not candidates or candidates[0].is_expansion or candidates[0].fused_as is not Fused.STEP:
+        return None
+    function = function_for_any_shapes(target, leaves)
+    if isinstance(function, AnyShapes):
+        return None
+    step = _Step(target.operator, target.attributes, target.shape, target.dtype, tuple(range(len(leaves))))
+    return AnyExtents([step], [function], Condition(Questions(0)))
 
 
 def generalize_call(
@@ -180,7 +209,8 @@ def _functions(first: Sequence[_Step], steps: list[_Step], leaves: Sequence[Node
         node = new_node(one.operator, tuple(below), one.attributes, type_, None, None)
         nodes.append(node)
         lowering = _simple_lowering(node)
-        steps[len(found)] = step._replace(lowering=lowering, is_numpy=_is_numpy(node, lowering))
+        simple = None if lowering is None or lowering.only_moves else simple_function(node, lowering)
+        steps[len(found)] = step._replace(simple=simple, is_numpy=simple is None and _is_numpy(node, lowering))
         is_made_anew = step.attributes.__class__ is Formula
         found.append(None if is_made_anew else function_for_any_shapes(node, below))
     return found
@@ -203,7 +233,7 @@ def _whole_numbers(index: Any) -> Any:
 def _is_numpy(node: Node, lowering: Lowering | None) -> bool:
     """Return whether the function of a node is its NumPy function, given its simple lowering if it has one."""
     if lowering is not None:
-        return lowering.fused_as is not Fused.FOLD
+        return True
     candidates = lowerings_of(node)
     has_halves = not HALVES.isdisjoint([node.dtype, *[source.dtype for source in node.inputs]])
     if node.operator.lowering is None and node.outputs is None and not has_halves:
@@ -219,4 +249,4 @@ def _simple_lowering(node: Node) -> Lowering | None:
     if not candidates or candidates[0].is_expansion or candidates[-1].replaces_part:
         return None
     first = candidates[0]
-    return first if first.is_constant or first.only_moves or first.fused_as is Fused.FOLD else None
+    return first if first.is_constant or first.only_moves or simple_function(node, first) is not None else None

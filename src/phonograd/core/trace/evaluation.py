@@ -118,7 +118,7 @@ def compute(trace: Trace, nodes: tuple[Node, ...], plan: CachedPlan | None, opti
     if plan is None:
         plan = _make_plan(trace, nodes, False, options)
         if plan.program is not None:
-            NOVELTY.note_new()
+            NOVELTY.note_new(plan.program.size)
     else:
         NOVELTY.note_known()
         if plan.is_provisional:

@@ -14,15 +14,19 @@ import threading
 
 from ..base import settings
 
-__all__ = ["NOVELTY"]
+__all__ = ["COST_OF_OTHERS", "NOVELTY"]
 
 #: evaluations of new graphs, less twice those of known ones, from which on a program counts as new
 MANY_NEW = 4
+#: nodes from which on a graph is long
+MANY_NODES = 64
 #: sequences of calls in a row that came back, from which on a program repeats itself
 MANY_AGAIN = 2
 #: the cost of a sequence up to which its calls take less time than a graph of them, known or not: finding the live
 #: arrays, the plan and its inputs takes as long as about ten calls of ufuncs on few numbers
 LOW_COST = 8
+#: the cost of a function that is no ufunc: it takes about as long as several of these
+COST_OF_OTHERS = 3
 #: the cost is in the lowest bits of the number of a sequence
 COST_MASK = 255
 #: sequences to remember
@@ -37,10 +41,13 @@ class _Novelty(threading.local):
         self._sequences: dict[int, None] = {}
         self._again = 0
 
-    def note_new(self) -> None:
-        """Note the evaluation of a new graph."""
+    def note_new(self, nodes: int = 1) -> None:
+        """Note the evaluation of a new graph, given the number of nodes that it has computed.
+
+        A long one counts twice: the next one takes longer to make than finding out that it came back does.
+        """
         if self._score < 2 * MANY_NEW:
-            self._score += 1
+            self._score += 2 if nodes >= MANY_NODES else 1
 
     def note_known(self) -> None:
         """Note the evaluation of a graph that was evaluated before."""

@@ -17,6 +17,7 @@ from ...base.errors import MXNetError
 from ...graph.interface import Interface
 from ...graph.node import Node
 from ...graph.operator import Array, Spec, composite, nothing, operator, single
+from ...lower.lowering import Selection
 from ..math.arithmetic import mod
 from ..math.primitives import cast, gather, reshape_to, scatter_add
 from ..math.structural import constant, full
@@ -67,7 +68,11 @@ def _first_of_line(line: Array, count: int, ascending: bool) -> Array:
     return np.asarray(candidates[_sorted_indices(line[candidates], 0, ascending)[:count]])
 
 
-@operator(gradient=nothing, cost=lambda node: 20.0 * node.inputs[0].size)
+def _along(*, axis: int, count: int, ascending: bool) -> tuple[int, int, bool]:
+    return axis, count, ascending
+
+
+@operator(gradient=nothing, cost=lambda node: 20.0 * node.inputs[0].size, lowering=Selection(_along))
 def _order(data: Array, *, axis: int, count: int, ascending: bool) -> Array:
     """Return the flat positions of the first ``count`` elements in sorted order along an axis."""
     indices = _first_indices(data, axis, count, ascending)

@@ -41,6 +41,7 @@ API = {
     "PyNumber_Or": ("ptr", "ptr, ptr"),
     "PyNumber_FloorDivide": ("ptr", "ptr, ptr"),
     "PyNumber_Lshift": ("ptr", "ptr, ptr"),
+    "PyNumber_Rshift": ("ptr", "ptr, ptr"),
     "PyNumber_InPlaceAdd": ("ptr", "ptr, ptr"),
     "PyNumber_InPlaceOr": ("ptr", "ptr, ptr"),
     "PyNumber_Negative": ("ptr", "ptr"),

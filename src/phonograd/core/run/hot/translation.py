@@ -32,6 +32,7 @@ _OPERATIONS = {
     ast.BitOr: "PyNumber_Or",
     ast.FloorDiv: "PyNumber_FloorDivide",
     ast.LShift: "PyNumber_Lshift",
+    ast.RShift: "PyNumber_Rshift",
 }
 
 
