@@ -13,7 +13,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -33,9 +33,6 @@ from ..trace.owner import HANDOVER
 from ..trace.trace import LOCAL, Trace
 from .handle import DENSE
 from .kinds import CALLS, COST_BITS, KIND_MASK, MOST_CALLS, MOST_COST, Call, find_general, make
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = [
     "CALLS",
