@@ -22,7 +22,7 @@ from ..run.background import run_apart
 __all__ = ["SEEN", "Record", "has_mark"]
 
 #: the share of the processor time of a backward pass for which gradients are derived in a step
-SHARE = 0.25
+SHARE = 0.15
 #: nodes from which on gradients are derived in portions, and a mark is looked for
 LEAST_NODES = 16
 #: records in a row without a mark, after which none is looked for: the program is new
