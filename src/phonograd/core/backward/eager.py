@@ -84,8 +84,10 @@ def differentiate_at_once(trace: Trace, head: Node, is_fit: Callable[[list[Node]
     variables, numbers = _survey(visited)
     if not variables or not is_fit(variables):
         return None
-    if head not in _seen:
-        _seen[head] = repetition.Record(len(visited))
+    # another thread may forget all nodes meanwhile
+    record = _seen.get(head)
+    if record is None:
+        record = _seen[head] = repetition.Record(len(visited))
         if repetition.has_mark(visited):
             return None
     if numbers > processor.choices().numbers_per_node * len(visited) or exceeds_limit(visited):
@@ -100,7 +102,7 @@ def differentiate_at_once(trace: Trace, head: Node, is_fit: Callable[[list[Node]
                 found = _run_batches(trace, head, visited, wanted) if numbers <= MANY_NUMBERS else None
                 if found is None:
                     found = _run(trace, head, visited, wanted, numbers > MANY_NUMBERS)
-                _seen[head].note_run(thread_time() - begin)
+                record.note_run(thread_time() - begin)
                 return found
             except (_Unknown, _Failed, kernel_cache.CompilerLost):
                 # an error is raised where the value is needed
@@ -122,7 +124,8 @@ def _applies(head: Node) -> bool:
     """Return whether a record has no graph of gradients yet, without observers."""
     if settings.active.watched or detection.on or PROGRESS.get():
         return False
-    return head not in _seen or _seen[head].is_computed_again(head)
+    record = _seen.get(head)
+    return record is None or record.is_computed_again(head)
 
 
 class _Unknown(Exception):
@@ -197,7 +200,8 @@ def _note_run(visited: list[Node], reason: str) -> None:
         EVALUATED.emit("eager gradient", [node for node in visited if not node.operator.is_view], reason)
     statistics.gradients += 1
     statistics.evaluations += 1
-    if _seen[visited[0]].is_known:
+    record = _seen.get(visited[0])
+    if record is not None and record.is_known:
         NOVELTY.note_known()
     else:
         statistics.plans += 1
