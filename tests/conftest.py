@@ -12,13 +12,16 @@ os.environ.setdefault("PHONOGRAD_TUNING", "off")
 
 import phonograd as mx
 from phonograd.core.array import single
-from phonograd.core.backward import machine_code
+from phonograd.core.backward import machine_code, repetition
 from phonograd.core.graph import generic
 from phonograd.core.trace.novelty import NOVELTY
 from phonograd.core.trace.trace import LOCAL, Trace, ready_trace
 
 # Patterns of extents are learned from the second combination on: few tests use more than two or three.
 generic.LEAST_EXTENTS = 2
+
+# Records are new, whatever earlier tests have left in the cache directory.
+repetition.MOST_MISSES = 0
 
 # The first use of a graph compiles it, so single examples vary too much in time for a deadline.
 settings.register_profile("local", deadline=None)

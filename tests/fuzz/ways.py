@@ -255,7 +255,7 @@ def batched() -> Iterator[None]:
         stack.enter_context(mock.patch.object(eager_batches, "LEAST_WIDTH", 0.0))
         stack.enter_context(mock.patch.object(eager_batches, "MOST_SKIPPED", 0))
         # every record counts as new
-        eager._visits.clear()
+        eager._seen.clear()
         gradient._memory.clear()
         yield
 

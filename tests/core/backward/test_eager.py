@@ -13,7 +13,7 @@ import pytest
 
 import phonograd as mx
 from phonograd import autograd, nd
-from phonograd.core.backward import eager, eager_rules
+from phonograd.core.backward import eager, eager_rules, repetition
 from phonograd.core.graph import generic
 from phonograd.core.graph.node import FORGOTTEN, statistics
 from phonograd.core.graph.templates import Templates
@@ -137,9 +137,12 @@ def test_the_bits_are_those_of_a_plan(program: Program, passes: list[Any]) -> No
     extent = next(_extents)
     found = gradients(program, extent)
     assert len(passes) == 1
-    NOVELTY.forget()
-    again = gradients(program, extent)
-    assert len(passes) == 1, "a record that comes back is differentiated as a graph"
+    for number in range(2, 100):
+        again = gradients(program, extent)
+        if len(passes) < number:
+            break
+    else:
+        pytest.fail("a record that comes back is differentiated as a graph")
     with mx.settings.override(tiers="plan"):
         planned = gradients(program, extent)
     for one, two, three in zip(found, again, planned, strict=True):
@@ -151,12 +154,13 @@ def test_few_returns_of_a_record_are_computed_at_once_if_most_records_are_new(pa
     for extent in extents:
         gradients(normalized, extent)
     assert NOVELTY.is_high
-    expected = gradients(normalized, extents[0])
-    for _ in range(eager.MOST_VISITS):
-        found = gradients(normalized, extents[0])
-        for one, two in zip(found, expected, strict=True):
-            assert one.tobytes() == two.tobytes()
-    assert len(passes) == MANY_NEW + 1 + eager.MOST_VISITS - 1
+    with mx.settings.override(tiers="blocking"):
+        expected = gradients(normalized, extents[0])
+        for _ in range(repetition.MOST_RUNS):
+            found = gradients(normalized, extents[0])
+            for one, two in zip(found, expected, strict=True):
+                assert one.tobytes() == two.tobytes()
+    assert len(passes) == MANY_NEW + 1 + repetition.MOST_RUNS - 1
 
 
 @pytest.mark.usefixtures("is_large")

@@ -139,7 +139,7 @@ def test_the_bits_are_those_of_operators_one_by_one(
     extents = [next(_extents), next(_extents)]
     found = [gradients(program, extent, dtype) for extent in extents]
     assert [result is None for result in results] == [program in OTHERS] * 2
-    eager._visits.clear()
+    eager._seen.clear()
     monkeypatch.setattr(eager, "_run_batches", lambda *arguments: None)
     alone = [gradients(program, extent, dtype) for extent in extents]
     for one, two in zip(itertools.chain(*found), itertools.chain(*alone), strict=True):

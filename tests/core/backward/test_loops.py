@@ -142,7 +142,7 @@ def turns(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
 
 
 def _alone(monkeypatch: pytest.MonkeyPatch, program: Program, lengths: list[int], dtype: str) -> list[Any]:
-    eager._visits.clear()
+    eager._seen.clear()
     monkeypatch.setattr(eager, "find_turns", lambda visited: [])
     return [gradients(program, length, dtype) for length in lengths]
 
@@ -325,7 +325,7 @@ def test_a_body_whose_program_fails_is_given_up(turns: list[int], monkeypatch: p
         raise loop_bodies.Irregular
 
     monkeypatch.setattr(loop_bodies, "_run", fail)
-    eager._visits.clear()
+    eager._seen.clear()
     found = gradients(lstm, 31)
     for one, two in zip(found, expected, strict=True):
         assert one.tobytes() == two.tobytes()

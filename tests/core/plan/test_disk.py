@@ -54,6 +54,21 @@ def _plans(directory: Path) -> list[Path]:
     return sorted(path for path in (directory / "kernels").iterdir() if path.name.startswith("p"))
 
 
+def test_the_age_of_constants_is_no_part_of_a_description() -> None:
+    x = leaf(0, (3, 4), FLOAT32)
+    numbers = [constant(number, FLOAT32) for number in (0.125, 0.375)]
+    first = REGISTRY["tanh"](x)
+    target = REGISTRY["sigmoid"](first * numbers[1]) + numbers[0]
+    assert numbers[0].serial < numbers[1].serial < first.serial
+    computed = order([target], lambda node: False)[1]
+    places = {node: place for place, node in enumerate(computed)}
+    assert sorted(places.values()) == list(range(len(computed)))
+    for number in numbers:
+        users = [places[node] for node in computed if number in node.inputs]
+        assert places[number] == min(users) - 1
+    assert order([numbers[0]], lambda node: False)[1] == [numbers[0]]
+
+
 def _targets(width: int = 9) -> list[Node]:
     x, y = leaf(0, (7, width), FLOAT32), leaf(1, (width, 5), FLOAT32)
     z = REGISTRY["tanh"](x * x + 0.5)

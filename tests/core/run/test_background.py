@@ -17,7 +17,7 @@ from phonograd.core.base import pace
 from phonograd.core.base.errors import user_line
 from phonograd.core.base.outside import is_from_outside
 from phonograd.core.run import background
-from phonograd.core.run.background import Gate, Task, TaskPool, run_apart
+from phonograd.core.run.background import Gate, Queue, Task, TaskPool, run_apart
 from phonograd.core.run.tier_up import TierUpThread
 
 
@@ -470,3 +470,13 @@ def test_a_paced_helper_rests_before_each_module(slept: list[float], tmp_path: P
         sys.modules.pop("module_to_rest_before", None)
     assert found[1] > found[0]
     assert sys.meta_path == before
+
+
+def test_added_functions_run_before_the_next_one_that_is_submitted() -> None:
+    queue, done = Queue(), []
+    queue.add(lambda: done.append(1))
+    queue.finish()
+    assert not done, "a helper was started for it"
+    queue.submit(lambda: done.append(2))
+    queue.finish()
+    assert done == [1, 2]

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from math import prod
+from time import thread_time
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from ..base.dtypes import BFLOAT16, convert_scalar
 from ..base.hot import hot, slotted
 from ..base.outside import is_from_outside
 from ..derive.gradient import call_of, order_users_first
-from ..graph.node import FORGOTTEN, Node, of_one_call, statistics
+from ..graph.node import Node, of_one_call, statistics
 from ..graph.operator import Array, item_operator
 from ..observe.anomaly import detection
 from ..ops.math.arithmetic import add
@@ -36,6 +37,7 @@ from ..run.reference import locate_error, resolve
 from ..trace.evaluation import PROGRESS
 from ..trace.novelty import NOVELTY
 from ..trace.trace import Trace
+from . import repetition
 from .deferred import Deferred, join_products
 from .eager_batches import BatchedPass, NotBatched
 from .eager_rules import gradients_of, values_read
@@ -46,12 +48,8 @@ __all__ = ["EagerGradient", "differentiate_at_once"]
 
 _ITEM = item_operator()
 
-#: how often heads were differentiated at once
-_visits: dict[Node, int] = {}
-FORGOTTEN.connect(_visits.clear)
-#: visits after which a record is differentiated as a graph even in a program that is mostly new. The first visit as a
-#: graph takes two to three times as long as one at once, and a plan saves about half of that in each later one
-MOST_VISITS = 4
+#: heads that were differentiated at once; when they come back, they are differentiated as graphs, once those exist
+_seen = repetition.SEEN
 
 
 class EagerGradient:
@@ -88,7 +86,12 @@ def differentiate_at_once(trace: Trace, head: Node, is_fit: Callable[[list[Node]
     variables, numbers = _survey(visited)
     if not variables or not is_fit(variables):
         return None
-    _visits[head] = _visits.get(head, 0) + 1
+    # another thread may forget all nodes meanwhile
+    record = _seen.get(head)
+    if record is None:
+        record = _seen[head] = repetition.Record(len(visited))
+        if repetition.has_mark(visited):
+            return None
     if numbers > processor.choices().numbers_per_node * len(visited) or exceeds_limit(visited):
         return None
     with trace.lock:
@@ -96,10 +99,13 @@ def differentiate_at_once(trace: Trace, head: Node, is_fit: Callable[[list[Node]
         wanted = [node for node in wanted if node.operator is not LEAF and node not in trace.values]
         # the source line of nodes that stand for arrays is looked up once
         with trace.computing(), of_one_call(), collector.paused():
+            begin = thread_time()
             try:
-                if numbers <= MANY_NUMBERS and (found := _run_batches(trace, head, visited, wanted)) is not None:
-                    return found
-                return _run(trace, head, visited, wanted, numbers > MANY_NUMBERS)
+                found = _run_batches(trace, head, visited, wanted) if numbers <= MANY_NUMBERS else None
+                if found is None:
+                    found = _run(trace, head, visited, wanted, numbers > MANY_NUMBERS)
+                record.note_run(thread_time() - begin)
+                return found
             except (_Unknown, _Failed, kernel_cache.CompilerLost):
                 # an error is raised where the value is needed
                 return None
@@ -117,11 +123,11 @@ def _survey(visited: list[Node]) -> tuple[list[Node], int]:
 
 
 def _applies(head: Node) -> bool:
-    """Return whether a record is new, or one of few that come back in a program that is mostly new; no observers."""
-    visits = _visits.get(head, 0)
-    if visits and (visits >= MOST_VISITS or not NOVELTY.is_high):
+    """Return whether a record has no graph of gradients yet, without observers."""
+    if settings.active.watched or detection.on or PROGRESS.get():
         return False
-    return not (settings.active.watched or detection.on or PROGRESS.get())
+    record = _seen.get(head)
+    return record is None or record.is_computed_again(head)
 
 
 class _Unknown(Exception):
@@ -208,16 +214,19 @@ def _compute(
 
 def _note_run(visited: list[Node], addition: str) -> None:
     """Notify observers, with an addition to the reason, and count."""
-    is_new = _visits[visited[0]] == 1
+    record = _seen.get(visited[0])
+    is_new = record is None or not record.runs
     if EVALUATED.listeners:
-        reason = "the record is new" if is_new else "the record came back, but most records are new"
+        reason = "the record is new" if is_new else "the record came back, and its gradients are not derived yet"
         EVALUATED.emit("eager gradient", [node for node in visited if not node.operator.is_view], reason + addition)
     statistics.gradients += 1
     statistics.evaluations += 1
-    statistics.plans += 1
-    if is_new:
+    if record is None or not record.runs:
+        statistics.plans += 1
         NOVELTY.note_new()
-    note_plans()
+        note_plans()
+    elif record.runs >= repetition.MOST_RUNS:
+        NOVELTY.note_known()
 
 
 def _result(

@@ -8,7 +8,9 @@ and is cached, so a training loop derives it once.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
+from time import thread_time
 from typing import Any
 
 from ..base.errors import MXNetError
@@ -22,6 +24,7 @@ from ..ops.reduce.accumulation import total
 
 __all__ = [
     "NOTHING",
+    "Derivation",
     "Gradient",
     "Nothing",
     "call_of",
@@ -91,16 +94,46 @@ def is_derived(head: Node) -> bool:
 
 
 def _derive(heads: tuple[Node, ...], head_grads: HeadGrads) -> Gradient:
-    statistics.gradients += 1
-    pass_, order = _Pass(), order_users_first(heads)
-    for head, grad in zip(heads, head_grads, strict=True):
-        if grad is None:
-            pass_.add_gradient(head, full(head.shape, 1, head.dtype, head.context))
-        elif not isinstance(grad, Nothing):
-            pass_.add_gradient(head, grad)
-    for node in order:
-        pass_.visit(node)
-    return Gradient(pass_.targets, frozenset(order), pass_.rules)
+    derivation = Derivation(heads, head_grads)
+    derivation.advance()
+    return derivation.result()
+
+
+class Derivation:
+    """A reverse pass that can be interrupted between two nodes.
+
+    Nothing depends on where that is: the result is that of :func:`differentiate`, which has it from then on.
+    """
+
+    def __init__(self, heads: tuple[Node, ...], head_grads: HeadGrads) -> None:
+        statistics.gradients += 1
+        self._key = heads, head_grads
+        self._pass, self._place = _Pass(), 0
+        #: the nodes that it visits, users first
+        self.visited = order_users_first(heads)
+        for head, grad in zip(heads, head_grads, strict=True):
+            if grad is None:
+                self._pass.add_gradient(head, full(head.shape, 1, head.dtype, head.context))
+            elif not isinstance(grad, Nothing):
+                self._pass.add_gradient(head, grad)
+
+    def advance(self, seconds: float = math.inf) -> bool:
+        """Visit nodes for some processor time; return whether all are visited."""
+        end = thread_time() + seconds
+        while self._place < len(self.visited):
+            self._pass.visit(self.visited[self._place])
+            self._place += 1
+            if thread_time() > end:
+                break
+        return self._place == len(self.visited)
+
+    def result(self) -> Gradient:
+        """Return the gradients, when all nodes are visited."""
+        return Gradient(self._pass.targets, frozenset(self.visited), self._pass.rules)
+
+    def finish(self) -> None:
+        """Let :func:`differentiate` return the gradients, when all nodes are visited."""
+        _memory.setdefault(self._key, self.result())
 
 
 @hot

@@ -32,6 +32,7 @@ __all__ = [
     "REPEATED",
     "SINGLE_RUNS",
     "STARTED",
+    "STORED",
     "CacheNode",
     "CachedPlan",
     "choose_program",
@@ -69,6 +70,8 @@ MOST_UNPLANNED = 1 << 26
 SEEKING_SHARE = 8
 #: nodes of a graph from which on its plan is looked for before planning is worth its time: smaller ones are due soon
 LEAST_SOUGHT = 32
+#: graphs of a known program whose plans are looked for on disk at once, until one is found
+MOST_SOUGHT = 4
 #: uses of a plan for a trace of a single call, after which such calls run it without a trace
 SINGLE_RUNS = 8
 #: the share of the limit of nodes that is used while no dropped plan comes back
@@ -274,10 +277,39 @@ def _soonest_program(wanted: list[Node], known: Container[Node], keep_all: bool)
     if numbers > processor.choices().numbers_per_node * len(computed):
         if numbers > MOST_UNPLANNED or _planner_is_imported():
             return None
+        is_sought = True
+    else:
+        is_sought = len(computed) >= LEAST_SOUGHT and STORED.is_expected
+    if is_sought:
         recalled = run_apart(lambda: _recalled_program(wanted, known, keep_all))
+        STORED.note(recalled is not None)
         if recalled is not None:
             return recalled
     return found[0](wanted, known.__contains__, keep_all, ordered)
+
+
+class _Stored:
+    """Whether graphs that are new to this process are expected to have plans on disk."""
+
+    def __init__(self) -> None:
+        self._left = 0
+
+    @property
+    def is_expected(self) -> bool:
+        """Whether to look for the plan of a new graph on disk before anything else."""
+        return self._left > 0
+
+    def expect(self) -> None:
+        """Look for the plans of the next graphs: an earlier process has repeated the record that they belong to."""
+        self._left = MOST_SOUGHT
+
+    def note(self, is_found: bool) -> None:
+        """Note that a plan was looked for, and whether it was found."""
+        if self._left:
+            self._left = MOST_SOUGHT if is_found else self._left - 1
+
+
+STORED = _Stored()
 
 
 def _planner_is_imported() -> bool:

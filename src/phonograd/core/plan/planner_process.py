@@ -37,7 +37,7 @@ from ..run.reference import order, resolve
 from .disk import DEPTH, DTYPES, describe
 
 if TYPE_CHECKING:
-    import socket
+    import _socket
 
     from .packed_plans import PackedGraph
 
@@ -73,7 +73,7 @@ class PlannerProcess:
 
     def __init__(self, is_usable: bool = True) -> None:
         self._lock = threading.Lock()
-        self._socket: socket.socket | None = None
+        self._socket: _socket.socket | None = None
         self._failures = 0 if is_usable else MOST_FAILURES
         self._refusals = 0
         self.is_closed = False
@@ -125,12 +125,13 @@ class PlannerProcess:
         if self.is_closed or time.monotonic() > deadline:
             raise _Failed
 
-    def _start(self) -> socket.socket:
+    def _start(self) -> _socket.socket:
         """Start the process and return the socket that leads to it."""
-        import socket
+        # the rest of the module `socket` is Python, and takes milliseconds of the interpreter from the program
+        from _socket import socketpair
 
-        ours, theirs = socket.socketpair()
-        with theirs, open(os.devnull, "r+b") as nothing:
+        ours, theirs = socketpair()
+        with contextlib.closing(theirs), open(os.devnull, "r+b") as nothing:
             places = [(os.POSIX_SPAWN_DUP2, theirs.fileno(), 0)]
             places += [(os.POSIX_SPAWN_DUP2, nothing.fileno(), place) for place in (1, 2)]
             module_paths = json.dumps([str(path) for path in sys.path])

@@ -18,7 +18,7 @@ from ..run.background import Queue
 from . import cache
 from .cache import PLANS, CachedPlan, CacheNode
 
-__all__ = ["describe", "finish", "has_failed", "is_current", "is_due", "promote", "submit"]
+__all__ = ["describe", "finish", "has_failed", "is_current", "is_due", "promote", "submit", "submit_along"]
 
 #: the state of a promotion that has failed: the next evaluation plans while its caller waits, and raises the error
 _FAILED = object()
@@ -97,6 +97,11 @@ def submit(work: Callable[[], object]) -> object:
 def is_current(queue: object) -> bool:
     """Return whether a queue is that of this process: after a fork, the work of the parent's helper is not done."""
     return queue is _queue
+
+
+def submit_along(work: Callable[[], object]) -> None:
+    """Let the helper do other work before the next plan; it is not started for that alone."""
+    _queue.add(work)
 
 
 def finish() -> None:

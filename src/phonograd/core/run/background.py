@@ -370,11 +370,15 @@ class Queue:
 
     def submit(self, work: Callable[[], object]) -> None:
         """Call a function later. Its exceptions are lost: the function has to handle them."""
+        self.add(work)
         pace.watch()
-        self._waiting.append(_Errand(work))
         if not self._is_running:
             # no lock is held where an exception from outside can arrive
             run_apart(self._start)
+
+    def add(self, work: Callable[[], object]) -> None:
+        """Call a function before the next one that is submitted: no helper is started for it."""
+        self._waiting.append(_Errand(work))
 
     def _start(self) -> None:
         with self._lock:

@@ -159,9 +159,14 @@ def resolve(node: Node) -> Node:
 
 
 def order(wanted: Iterable[Node], available: Callable[[Node], bool]) -> tuple[tuple[Node, ...], list[Node]]:
-    """Return the inputs (leaves and available nodes) and the nodes to compute for some resolved nodes, oldest first."""
+    """Return the inputs (leaves and available nodes) and the nodes to compute for some resolved nodes, oldest first.
+
+    A node without inputs is right before its first user: a constant may be as old as the process, and a graph has the
+    same order, and so the same plan on disk, whatever was computed before it.
+    """
     given: list[Node] = []
     computed: list[Node] = []
+    constants: list[Node] = []
     found: set[Node] = set()
     stack = list(wanted)
     while stack:
@@ -172,6 +177,9 @@ def order(wanted: Iterable[Node], available: Callable[[Node], bool]) -> tuple[tu
         if node.operator is LEAF or available(node):
             given.append(node)
             continue
+        if not node.inputs:
+            constants.append(node)
+            continue
         computed.append(node)
         for source in node.inputs:
             while source.operator.is_view:
@@ -179,7 +187,28 @@ def order(wanted: Iterable[Node], available: Callable[[Node], bool]) -> tuple[tu
             if source not in found:
                 stack.append(source)
     serial = attrgetter("serial")
-    return tuple(sorted(given, key=serial)), sorted(computed, key=serial)
+    given.sort(key=serial)
+    computed.sort(key=serial)
+    return tuple(given), _with_constants(computed, constants) if constants else computed
+
+
+def _with_constants(computed: list[Node], constants: list[Node]) -> list[Node]:
+    """Return nodes with nodes that have no inputs, each right before its first user; the first ones have no user."""
+    users: dict[Node, list[Node]] = {}
+    left = set(constants)
+    for node in computed:
+        for source in node.inputs:
+            source = resolve(source)
+            if source in left:
+                left.discard(source)
+                users.setdefault(node, []).append(source)
+        if not left:
+            break
+    placed = sorted(left, key=attrgetter("serial"))
+    for node in computed:
+        placed += users.get(node, ())
+        placed.append(node)
+    return placed
 
 
 def _steps(computed: list[Node], slots: dict[Node, int], kept: set[Node]) -> list[Any]:

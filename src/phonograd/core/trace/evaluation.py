@@ -302,16 +302,22 @@ def _promote(trace: Trace, nodes: tuple[Node, ...], plan: CachedPlan, options: O
         position, known = trace.position, frozenset(trace.values)
         keep_all = options.lent is None and waits(nodes)
 
+        is_found = False
+
         def make() -> CachedPlan:
             from ..plan import planner_process
 
-            planner_process.prepare(nodes, known, keep_all)
+            # to describe the graph once more takes as long as the rest
+            if not is_found:
+                planner_process.prepare(nodes, known, keep_all)
             return new_cached_plan(position, nodes, known, keep_all, again=True, observed=False, is_announced=False)
 
         def is_stored() -> bool:
+            nonlocal is_found
             from ..plan import disk
 
-            return disk.is_stored(nodes, known, keep_all)
+            is_found = disk.is_stored(nodes, known, keep_all)
+            return is_found
 
         promotion.promote(position, _key(nodes, options), plan, make, is_stored)
     return plan
