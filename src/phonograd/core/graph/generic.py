@@ -152,9 +152,9 @@ class Learned(Generic[_T]):
 
     __slots__ = ("_extents", "_least", "_tries", "variants")
 
-    def __init__(self, extents: tuple[int, ...], least: int = LEAST_EXTENTS) -> None:
+    def __init__(self, extents: tuple[int, ...], least: int = 0) -> None:
         #: extents that were met before anything was learned, and how many combinations of them it takes
-        self._extents, self._least = {extents}, least
+        self._extents, self._least = {extents}, least or LEAST_EXTENTS
         self.variants: tuple[_T, ...] = ()
         self._tries = 0
 
