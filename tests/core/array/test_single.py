@@ -252,6 +252,17 @@ def test_all_outputs_are_computed_although_one_was_read():
     np.testing.assert_allclose(lower.asnumpy() @ rows.asnumpy(), a.asnumpy(), rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("name", ["multi_all_finite", "concat", "stack", "add_n"])
+def test_calls_with_any_number_of_arrays_make_nodes(name):
+    arrays = matrices(3)
+    parameters = {"num_arrays": 3} if name == "multi_all_finite" else {}
+    with settings.override(tiers="plan"):
+        expected = getattr(nd, name)(*arrays, **parameters).asnumpy()
+    for _ in range(2 * SINGLE_RUNS):
+        assert (getattr(nd, name)(*arrays, **parameters).asnumpy() == expected).all()
+        promotion.finish()
+
+
 def test_arrays_of_the_other_class():
     a = mx.np.array(definite().asnumpy())
     learned(lambda: mx.np.tanh(a), TANH)

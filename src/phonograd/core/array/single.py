@@ -172,7 +172,7 @@ def _find(live: Pairs) -> _Found | None:
     declared = node.operator if node.call is None else node.call[0]
     if declared is _ITEM:
         declared = node.inputs[0].operator
-    if declared.autocast is not None:
+    if declared.autocast is not None or declared.variadic:
         return None
     for call, found in declared.calls.copy().items():
         if found is node:
