@@ -115,12 +115,17 @@ def gradients(program: Program, extent: int, dtype: str) -> list[np.ndarray[Any,
     return [y.asnumpy(), x.grad.asnumpy(), w.grad.asnumpy()]
 
 
+@pytest.fixture(autouse=True)
+def policy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Skip no records because those of other tests were narrow."""
+    monkeypatch.setattr(eager, "_policy", eager_batches.Policy())
+
+
 @pytest.fixture
 def results(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The results of passes in batches, None for those that were given up; every new record tries."""
     for name, value in (("LEAST_NODES", 1), ("LEAST_WIDTH", 0.0), ("MOST_SKIPPED", 0)):
         monkeypatch.setattr(eager_batches, name, value)
-    monkeypatch.setattr(eager, "_policy", eager_batches.Policy())
     found: list[Any] = []
     whole = eager._run_batches
 
