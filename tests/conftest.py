@@ -9,6 +9,8 @@ from hypothesis import settings
 
 # before the library reads its settings; processes that tests start inherit it
 os.environ.setdefault("PHONOGRAD_TUNING", "off")
+# tests count what is planned and compiled in this process; those of the planner process turn it on
+os.environ.setdefault("PHONOGRAD_PLANNER", "thread")
 
 import phonograd as mx
 from phonograd.core.array import single

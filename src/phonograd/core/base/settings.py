@@ -85,12 +85,12 @@ class Settings:
     """When graphs are planned. 'background' computes a new graph operator by operator at once; it is planned
     when it comes back (see ``planner``), and the plan takes over when it is ready. 'blocking' plans it at the second
     evaluation, while the program waits. 'plan' plans everything at first. The results are the same bits."""
-    planner: str = "thread"
-    """Where graphs are planned in the background. A 'thread' has plans ready soonest, and competes with the program for
-    the interpreter meanwhile. 'process' starts another process, at low priority, which leaves plans and kernels in the
-    cache directory: steps pause less, and plans take over later. It ends half a minute after it was last needed. There
-    is none without a cache directory, on Windows, under a memory limit, and for processes that share the work of a
-    program (forked, or started by a launcher)."""
+    planner: str = "process"
+    """Where graphs are planned in the background. 'process' starts another process for that, at low priority, which
+    leaves plans and kernels in the cache directory: steps pause least. It ends half a minute after it was last needed.
+    A 'thread' has its first plans ready half a second sooner, and competes with the program for the interpreter
+    meanwhile. It is also used without a cache directory, on Windows, under a memory limit, and in processes that share
+    the work of a program (forked, or started by a launcher)."""
     num_threads: int = _cores()
     """Threads that share the work of a kernel, the calling one included; the default is the cores of this process."""
     quick_kernels: bool = True
