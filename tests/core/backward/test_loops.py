@@ -139,6 +139,8 @@ def turns(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
     monkeypatch.setattr(eager, "find_turns", find)
     with mx.settings.override(tiers="blocking"):
         yield found
+    refusals = [body.refusal for body in loops._bodies.values() if body.refusal is not None]
+    assert all([isinstance(refusal, loop_bodies.Irregular) for refusal in refusals]), refusals
 
 
 def _alone(monkeypatch: pytest.MonkeyPatch, program: Program, lengths: list[int], dtype: str) -> list[Any]:

@@ -170,9 +170,9 @@ def _run(trace: Trace, head: Node, visited: list[Node], wanted: list[Node], is_l
     if turns:
         try:
             return _compute(trace, head, visited, wanted, False, turns)
-        except Irregular:
+        except Irregular as error:
             for turn in turns:
-                turn.body.refuse()
+                turn.body.refuse(error)
     return _compute(trace, head, visited, wanted, is_large, ())
 
 

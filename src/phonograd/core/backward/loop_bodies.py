@@ -179,7 +179,7 @@ class _Gradients(NamedTuple):
 
 
 class Body:
-    """What the turns of a loop have in common; its programs, once they are made.
+    """The common structure of the turns of a loop, with its programs once they are made.
 
     Parameters
     ----------
@@ -219,13 +219,14 @@ class Body:
         #: whether its plans are not on disk, and the queue of the helper that makes its programs
         self._is_sought = False
         self._queue: object = None
-        self._is_refused = False
+        #: why its turns run operator by operator, whatever they take
+        self.refusal: Exception | None = None
         self._plans: _Plans | None = None
 
     @property
     def is_ready(self) -> bool:
         """True if turns can run as programs."""
-        return self.values is not None and not self._is_refused
+        return self.values is not None and self.refusal is None
 
     def fits(self, nodes: Sequence[Node]) -> bool:
         """Return whether a turn reads the same value from outside where the body does, and others where it does not."""
@@ -235,9 +236,9 @@ class Body:
         sources = {call_of(nodes[place]).inputs[number] for place, number in self._marked}
         return len(sources) == len(self._marked)
 
-    def refuse(self) -> None:
+    def refuse(self, reason: Exception) -> None:
         """Run its turns operator by operator from now on."""
-        self._is_refused = True
+        self.refusal = reason
 
     def find_unordered(self) -> None:
         """Note the places at which gradients arrive that follow those from outside and are added in another way."""
@@ -261,7 +262,7 @@ class Body:
 
     def note_turns(self, count: int) -> None:
         """Count turns that ran operator by operator, and have programs made when these have taken long enough."""
-        if self._is_refused or self.values is not None or promotion.is_current(self._queue):
+        if self.refusal is not None or self.values is not None or promotion.is_current(self._queue):
             return
         self._turns += count
         size = len(self._nodes)
@@ -283,8 +284,8 @@ class Body:
                     # a turn holds all nodes below it
                     self._nodes, self._plans = [], None
             self._is_sought = True
-        except Exception:  # noqa: BLE001 - its turns run operator by operator, which raises the errors of operators
-            self._is_refused = True
+        except Exception as error:  # noqa: BLE001 - operator by operator, turns raise the errors of operators
+            self.refuse(error)
         self._queue = None
 
 

@@ -289,14 +289,14 @@ def _soonest_program(wanted: list[Node], known: Container[Node], keep_all: bool)
 
 
 class _Stored:
-    """Whether graphs that are new to this process are expected to have plans on disk."""
+    """Tell whether graphs that are new to this process probably have plans on disk."""
 
     def __init__(self) -> None:
         self._left = 0
 
     @property
     def is_expected(self) -> bool:
-        """Whether to look for the plan of a new graph on disk before anything else."""
+        """Return whether to look for the plan of a new graph on disk before anything else."""
         return self._left > 0
 
     def expect(self) -> None:
