@@ -28,7 +28,7 @@ from phonograd import autograd, gluon, nd, np, npx, settings, sym
 from phonograd.core.array.handle import node_in
 from phonograd.core.backward import eager
 from phonograd.core.derive import gradient
-from phonograd.core.kernels.matmul import gemm
+from phonograd.core.kernels.matmul import tasks
 from phonograd.core.plan import cache, eager_batches, loops, partition, promotion
 from phonograd.core.plan.any_extents import STRUCTURES
 from phonograd.core.trace import novelty
@@ -210,7 +210,7 @@ def divided(threads: int) -> Iterator[None]:
             stack.enter_context(mock.patch.object(module, "CHUNK_ELEMENTS", 2))
             stack.enter_context(mock.patch.object(module, "ENOUGH_CHUNKS", 1))
         stack.enter_context(mock.patch.object(partition, "PART_ELEMENTS", 4))
-        stack.enter_context(mock.patch.object(gemm, "TASK_WORK", 2))
+        stack.enter_context(mock.patch.object(tasks, "TASK_WORK", 2))
         forget_plans()
         yield
         forget_plans()

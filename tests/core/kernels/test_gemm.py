@@ -13,7 +13,6 @@ from phonograd.core.kernels.convert import Convert
 from phonograd.core.kernels.launch import Reference
 from phonograd.core.kernels.matmul import gemm
 from phonograd.core.kernels.matmul.gemm import (
-    DEPTH,
     LEAST_PACKED_BYTES,
     MOST_PACKED_BYTES,
     Gemm,
@@ -22,6 +21,8 @@ from phonograd.core.kernels.matmul.gemm import (
     product,
 )
 from phonograd.core.kernels.matmul.packing import Packing
+from phonograd.core.kernels.matmul.tasks import terms_of_block
+from phonograd.core.kernels.matmul.tiles import DEPTH
 from phonograd.core.kernels.target import Machine
 from phonograd.core.lower.pattern import Pattern
 from phonograd.core.plan.products import ENOUGH_ROWS, ENOUGH_USES, plan_product
@@ -390,7 +391,7 @@ def test_products_that_pack_nothing_are_planned_as_others() -> None:
         if not any([side.packer for side in sides]):
             seen += 1
             found = gemm.product(sizes, count, lhs, rhs, out, kernel, old)
-            block_terms = gemm.terms_of_block(sizes[1])
+            block_terms = terms_of_block(sizes[1])
             assert found == gemm._in_passes(sizes, count, sides, out, kernel, old, blocks, block_terms)
     assert seen > 100
 

@@ -18,7 +18,7 @@ from phonograd.core.base.errors import MXNetError
 from phonograd.core.derive.gradient import differentiate
 from phonograd.core.graph.node import Node
 from phonograd.core.graph.operator import REGISTRY
-from phonograd.core.kernels.matmul import gemm
+from phonograd.core.kernels.matmul import tasks
 from phonograd.core.ops.math.primitives import (
     cast,
     matmul,
@@ -65,7 +65,7 @@ LIMITS: dict[str, tuple[tuple[Any, ...], list[int]]] = {
     "PART_ELEMENTS": ((partition,), [1 << 16, 8]),
     "REGION_CHUNKS": ((layout,), [64, 1, 100_000]),
     "SMALLEST_EXCHANGE": ((layout,), [1, 1, 1 << 14]),
-    "TASK_WORK": ((gemm,), [gemm.TASK_WORK, 16]),
+    "TASK_WORK": ((tasks,), [tasks.TASK_WORK, 16]),
     "ENOUGH_USES": ((products,), [3, 1]),
     "ENOUGH_ROWS": ((products,), [512, 1]),
     "FEW": ((expansion,), [8, 1]),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
+import marshal
 import math
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -18,8 +20,9 @@ from phonograd.core.derive.gradient import differentiate
 from phonograd.core.graph.operator import REGISTRY
 from phonograd.core.ops.math.structural import leaf, variable
 from phonograd.core.plan import any_extents, cache
-from phonograd.core.plan.any_extents import SIZED, STRUCTURES, Outline, Refused, SizedPlan, outline_of
+from phonograd.core.plan.any_extents import SIZED, STRUCTURES, Outline, outline_of, sized_draft
 from phonograd.core.plan.native_program import recipe_of
+from phonograd.core.plan.sized_plan import Refused, SizedPlan
 from phonograd.core.plan.sizes import Pinned, Size, Trace
 from phonograd.core.run import kernel_cache
 from phonograd.core.run.program import Recipe
@@ -34,7 +37,7 @@ _leaves = itertools.count(500_000)
 #: other extents for those of a sample; each is the same for equal ones
 CHANGES: tuple[Callable[[int], int], ...] = (
     lambda extent: extent,
-    lambda extent: extent + 1,
+    lambda extent: extent * 3 + 2,
     lambda extent: extent * 2,
     lambda extent: extent * 16 + 3,
 )
@@ -71,6 +74,11 @@ def _planned(outline: Outline) -> tuple[Recipe, Any]:
     return recipe_of(outline.wanted, outline.inputs, outline.nodes[count:], outline.keep_all)
 
 
+def _sized(outline: Outline, before: Outline) -> SizedPlan:
+    draft = functools.partial(sized_draft, outline)
+    return SizedPlan(outline.sizes, before.sizes, draft, _planned(outline)[1])
+
+
 def _same_as_planned(outline: Outline, recipe: Recipe) -> None:
     assert recipe == _planned(outline)[0]
 
@@ -83,7 +91,8 @@ def test_plans_of_samples_are_those_of_the_planner() -> None:
         if len(alike) < 2 or alike[0].sizes == alike[1].sizes:
             continue
         try:
-            plan = SizedPlan(alike[1], alike[0].sizes, _planned(alike[1])[1])
+            plan = _sized(alike[1], alike[0])
+            plan = SizedPlan.restored(marshal.loads(marshal.dumps(plan.stored())))
         except (Refused, Pinned):
             continue
         learned += 1
@@ -197,7 +206,7 @@ def test_no_plan_of_other_integers_is_used() -> None:
 
     # constants are made with the first graph
     _, first, second = outline(2, 8), outline(6, 8), outline(9, 8)
-    plan = SizedPlan(second, first.sizes, _planned(second)[1])
+    plan = _sized(second, first)
     other = outline(11, 8)
     assert plan.recipe(other.sizes, other.nodes) == _planned(other)[0]
     for refused in (outline(11, 7), outline(8, 8), outline(1 << 25, 8)):
@@ -213,7 +222,7 @@ def _tanh(rows: int) -> Outline:
 def test_extents_of_one_are_not_generalized() -> None:
     first, second = _tanh(1), _tanh(5)
     with pytest.raises(Refused):
-        SizedPlan(second, first.sizes, _planned(second)[1])
+        _sized(second, first)
 
 
 def test_a_plan_that_differs_from_the_planner_is_not_used() -> None:

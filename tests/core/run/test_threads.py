@@ -13,7 +13,7 @@ from hypothesis import settings as hypothesis_settings
 import phonograd as mx
 from phonograd import settings
 from phonograd.core.graph.operator import REGISTRY
-from phonograd.core.kernels.matmul import gemm
+from phonograd.core.kernels.matmul import tasks
 from phonograd.core.ops.math.primitives import matmul
 from phonograd.core.ops.math.structural import leaf
 from phonograd.core.plan import assembly, loops, partition
@@ -32,7 +32,7 @@ def divided(threads: int, elements: int, enough_chunks: int = 8) -> Iterator[Non
             patch.setattr(module, "CHUNK_ELEMENTS", elements)
             patch.setattr(module, "ENOUGH_CHUNKS", enough_chunks)
         patch.setattr(partition, "PART_ELEMENTS", 2 * elements)
-        patch.setattr(gemm, "TASK_WORK", elements)
+        patch.setattr(tasks, "TASK_WORK", elements)
         yield
 
 

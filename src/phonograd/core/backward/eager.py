@@ -32,6 +32,8 @@ from ..plan.eager import Function, function_of
 from ..plan.eager_batches import MANY_NUMBERS, Batches, Policy
 from ..plan.eager_graph import compute_into, compute_sparingly
 from ..plan.eager_results import memory_of, own
+from ..plan.record_graph import RecordOutline
+from ..plan.sized_records import RECORDS
 from ..run import kernel_cache
 from ..run.reference import locate_error, resolve
 from ..trace.evaluation import PROGRESS
@@ -41,7 +43,7 @@ from . import repetition
 from .deferred import Deferred, join_products
 from .eager_batches import BatchedPass, NotBatched
 from .eager_rules import gradients_of, values_read
-from .loop_bodies import Irregular, Turn
+from .loop_bodies import Irregular, Turn, have_plain_rules
 from .loops import find_turns
 
 __all__ = ["EagerGradient", "differentiate_at_once"]
@@ -101,10 +103,18 @@ def differentiate_at_once(trace: Trace, head: Node, is_fit: Callable[[list[Node]
         with trace.computing(), of_one_call(), collector.paused():
             begin = thread_time()
             try:
-                found = _run_batches(trace, head, visited, wanted) if numbers <= MANY_NUMBERS else None
+                outline = _outline(trace, visited, wanted)
+                found = None if outline is None else _run_sized(trace, visited, wanted, outline)
+                if found is not None:
+                    outline = None
+                elif numbers <= MANY_NUMBERS:
+                    found = _run_batches(trace, head, visited, wanted)
                 if found is None:
                     found = _run(trace, head, visited, wanted, numbers > MANY_NUMBERS)
-                record.note_run(thread_time() - begin)
+                seconds = thread_time() - begin
+                record.note_run(seconds)
+                if outline is not None:
+                    RECORDS.note(outline, int(seconds * 1e9), have_plain_rules)
                 return found
             except (_Unknown, _Failed, kernel_cache.CompilerLost):
                 # an error is raised where the value is needed
@@ -209,6 +219,43 @@ def _compute(
         targets = _Pass(known, dropped).run(head, visited, turns)
     finally:
         float_errors.restore(token)
+    return _result(trace, targets, known, memory_of(known.values()), visited, wanted)
+
+
+def _outline(trace: Trace, visited: list[Node], wanted: list[Node]) -> RecordOutline | None:
+    """Return the outline of a record of which nothing is computed yet; None if it is not worth looking at."""
+    if not trace.values.keys().isdisjoint(visited):
+        return None
+    return RECORDS.outline(visited, wanted)
+
+
+def _run_sized(trace: Trace, visited: list[Node], wanted: list[Node], outline: RecordOutline) -> EagerGradient | None:
+    """Return the gradients of a record by a plan for any extents; None if there is none for it."""
+    program = RECORDS.find(outline)
+    if program is None:
+        return None
+    known = _Known(trace.values)
+    known.leaves = trace.leaves
+    outside = [resolve(node) for node in outline.outside]
+    missing = [node for node in outside if node.operator is not LEAF]
+    try:
+        if missing:
+            compute_into(known, missing, trace.leaves)
+        found = program.compute([known[node] for node in outside])
+    except kernel_cache.CompilerLost:
+        raise
+    except Exception as error:
+        if is_from_outside(error):
+            raise
+        # operator by operator, it fails with the name of the operator
+        return None
+    count = len(outline.wanted)
+    known.update(zip([outline.nodes[place] for place in outline.wanted], found))
+    targets = dict(zip([node for node in outline.outside if node.marked], found[count:], strict=True))
+    others = [node for node in wanted if node not in known]
+    if others:
+        compute_into(known, others, trace.leaves)
+    _note_run(visited, "; a plan for any extents is used")
     return _result(trace, targets, known, memory_of(known.values()), visited, wanted)
 
 

@@ -25,13 +25,14 @@ from ..plan import promotion
 from ..plan.cache import SEEKING_SHARE, planning_ns
 from ..plan.eager import function_of_kind
 from ..plan.eager_graph import compute_into
+from ..plan.record_graph import COMPOSITE, is_fixed
 from ..run import kernel_cache
 from ..run.programs import Program
 from ..run.reference import order, resolve
 from .deferred import EMBED, MATMUL, Deferred
 from .eager_rules import is_deferrable, stackable_rule
 
-__all__ = ["COMPOSITE", "Body", "Irregular", "Turn", "body_key", "is_fixed"]
+__all__ = ["Body", "Irregular", "Turn", "body_key", "have_plain_rules"]
 
 #: an estimate of the time that a node takes, with its gradient, operator by operator
 NODE_NS = 6000
@@ -39,7 +40,7 @@ NODE_NS = 6000
 GRADIENT_NODES = 2
 
 _ITEM, _ABSENT = item_operator(), ABSENT.operator
-COMPOSITE, _PERMUTE = REGISTRY["_composite"], REGISTRY["_permute"]
+_PERMUTE = REGISTRY["_permute"]
 #: leaves that stand for values and gradients from outside, numbered apart from those of traces
 _FIRST_INPUT, _FIRST_GRADIENT = -(1 << 42), -(1 << 43)
 
@@ -50,12 +51,6 @@ Total = Callable[[list[Any], Node], Any]
 
 class Irregular(Exception):
     """A turn cannot run as a program after all: its record has to be computed operator by operator."""
-
-
-@hot
-def is_fixed(node: Node) -> bool:
-    """Return whether a node is a constant, or stands for an input that is left out: rules may look at it."""
-    return not node.inputs and node.operator is not LEAF
 
 
 def body_key(nodes: Sequence[Node], used: Sequence[bool]) -> tuple[Any, ...]:
@@ -269,7 +264,9 @@ class Body:
         spent, needed = self._turns * size * NODE_NS, planning_ns((1 + GRADIENT_NODES) * size)
         if spent >= (needed if self._is_sought else needed // SEEKING_SHARE):
             if settings.current().tiers == "background":
-                self._queue = promotion.submit(lambda: self._learn(spent >= needed))
+                # the helper may be done before this thread goes on
+                self._queue = promotion.queue()
+                promotion.submit(lambda: self._learn(spent >= needed))
             else:
                 self._learn(True)
 
@@ -293,7 +290,7 @@ class _Plans:
     """The graphs of a body, and their plans."""
 
     def __init__(self, body: Body, nodes: Sequence[Node]) -> None:
-        if not all([_has_plain_rule(node) for node in nodes]):
+        if not have_plain_rules(nodes):
             raise Irregular("a rule looks at expressions")
         places = [place for place, _ in body.arriving]
         if any([nodes[place].outputs is not None for place in places]):
@@ -394,6 +391,11 @@ def _copy_of(node: Node, inputs: Sequence[Node], place: int) -> Node:
 
 def _type_of(node: Node) -> tuple[Any, Any, Any]:
     return node.shape, node.dtype, node.context
+
+
+def have_plain_rules(nodes: Sequence[Node]) -> bool:
+    """Return whether the gradient rules of nodes ask for nothing but types and values."""
+    return all([_has_plain_rule(node) for node in nodes])
 
 
 def _has_plain_rule(node: Node) -> bool:

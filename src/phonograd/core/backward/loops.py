@@ -18,7 +18,8 @@ from ..derive.gradient import call_of
 from ..graph.node import FORGOTTEN, Node, type_of
 from ..ops.math.structural import REPEAT_CALL, VARIABLE
 from ..plan.eager_batches import Policy
-from .loop_bodies import COMPOSITE, Body, Turn, body_key, is_fixed
+from ..plan.record_graph import COMPOSITE, is_fixed
+from .loop_bodies import Body, Turn, body_key
 
 __all__ = ["find_turns"]
 

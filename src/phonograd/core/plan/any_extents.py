@@ -13,53 +13,53 @@ extents, and all conditions have the same answers. A new plan is compared with t
 from __future__ import annotations
 
 import functools
-import math
-import operator
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from ..base import collector, processor, settings
 from ..base.devices import Context
-from ..base.dtypes import CODES, FLOAT32, FLOAT64, UINT32, UINT64, DType, convert_scalar
 from ..base.errors import MXNetError
 from ..base.signals import Signal
-from ..graph.extents import tracing
 from ..graph.node import Node, new_node, tensor_type
 from ..graph.operator import ABSENT, items_of
 from ..kernels.launch import Written
-from ..lower.pattern import contiguous_strides
 from ..ops.math.structural import LEAF
-from ..run import kernel_cache, memory_pool
+from ..run import kernel_cache
 from ..run.host import host
-from ..run.program import AliasStep, NumpyStep, Recipe, RecipeLaunch, RowStep
-from ..run.programs import Memory
+from ..run.program import Recipe, RowStep
 from ..run.reference import resolve
-from .sizes import LARGEST, SMALLEST, Data, Joined, Pinned, Size, Trace, text_of
+from .sized_plan import Refused, SizedPlan
+from .sizes import Pinned
 
 if TYPE_CHECKING:
     from .native_program import NativeProgram
 
-__all__ = ["DEPTH", "DTYPES", "SIZED", "STRUCTURES", "Outline", "Refused", "SizedPlan", "outline_of", "sized_plan"]
+__all__ = [
+    "DEPTH",
+    "FAILURES",
+    "SIZED",
+    "STRUCTURES",
+    "Outline",
+    "_constants_last",
+    "filled",
+    "is_much",
+    "outline_of",
+    "sized_draft",
+    "sized_plan",
+    "skeleton",
+]
 
 #: structures that are known, plans of each, and attempts to make them
 MOST_STRUCTURES, MOST_PLANS, MOST_ATTEMPTS = 512, 8, 12
-#: conditions and integers of a plan: with more, planning takes less time
-MOST_CONDITIONS, MOST_SIZES = 4000, 200_000
 #: how far below an available value rules look at the nodes from which it was computed
 DEPTH = 3
 #: the use of a structure at which its kernels are compiled in full
 _RUNS_OF_REPEATED = 2
-#: the dtypes of arrays by NumPy's numbers
-DTYPES: dict[int, DType] = {dtype.num: dtype for dtype in (*CODES, UINT32, UINT64)}
 #: numbers of leaves of graphs with sizes
 _FIRST_LEAF = -(1 << 41)
-
-
-class Refused(Exception):
-    """There is no plan for any extents."""
 
 
 # -- outlines
@@ -109,9 +109,9 @@ def outline_of(wanted: list[Node], inputs: tuple[Node, ...], computed: Sequence[
         parts += (node.operator, len(shape), node.kind, node.context)
         if node.operator is not LEAF:
             if node.attributes:
-                parts.append(_skeleton(node.attributes, sizes))
+                parts.append(skeleton(node.attributes, sizes))
             if node.outputs is not None:
-                parts.append(_skeleton(node.outputs, sizes))
+                parts.append(skeleton(node.outputs, sizes))
             for source in node.inputs:
                 while source.operator.is_view:
                     source = source.inputs[0]
@@ -157,11 +157,11 @@ def _with_ancestors(nodes: Sequence[Node], inputs: Sequence[Node]) -> tuple[list
     return list(ordered), edge
 
 
-def _skeleton(value: Any, sizes: list[Any]) -> Any:
+def skeleton(value: Any, sizes: list[Any]) -> Any:
     """Return a value without its integers, which are added to ``sizes``; 1, 1.0 and True have different ones."""
     kind = type(value)
     if kind is tuple:
-        return tuple([_skeleton(part, sizes) for part in value])
+        return tuple([skeleton(part, sizes) for part in value])
     if kind is int or kind is bytes:
         sizes.append(value)
         return kind
@@ -176,10 +176,10 @@ def _skeleton(value: Any, sizes: list[Any]) -> Any:
     raise Refused(f"an attribute is a {kind}")
 
 
-def _filled(value: Any, sizes: Iterator[Any]) -> Any:
+def filled(value: Any, sizes: Iterator[Any]) -> Any:
     """Return a value with other integers."""
     if type(value) is tuple:
-        return tuple([_filled(part, sizes) for part in value])
+        return tuple([filled(part, sizes) for part in value])
     return next(sizes) if type(value) is int or type(value) is bytes else value
 
 
@@ -192,14 +192,14 @@ def _graph_with(outline: Outline, given: Sequence[Any]) -> dict[Node, Node]:
     made: dict[Node, Node] = {}
     sizes = iter(given)
     for node in outline.all:
-        shape = _filled(node.shape, sizes)
+        shape = filled(node.shape, sizes)
         if node.operator is LEAF or node in outline.edge:
             attributes: tuple[Any, ...] = (_FIRST_LEAF - len(made), shape, node.dtype, node.context)
             type_ = tensor_type(shape, node.dtype, node.context, False, None)
             made[node] = new_node(LEAF, (), attributes, type_, None, None)
             continue
-        attributes = _filled(node.attributes, sizes)
-        outputs = None if node.outputs is None else _filled(node.outputs, sizes)
+        attributes = filled(node.attributes, sizes)
+        outputs = None if node.outputs is None else filled(node.outputs, sizes)
         inputs = tuple([made[resolve(source)] for source in node.inputs])
         key = tuple([None if source.operator is ABSENT.operator else source for source in inputs]), attributes
         found = node.operator.table.get(key)
@@ -211,219 +211,25 @@ def _graph_with(outline: Outline, given: Sequence[Any]) -> dict[Node, Node]:
     return made
 
 
-# -- plans
+class GraphDraft(NamedTuple):
+    """The plan of a graph (see :class:`~phonograd.core.plan.sized_plan.Draft`)."""
+
+    recipe: Recipe
+    structures: list[Written]
+    nodes: Sequence[Node]
+    all: Sequence[Node]
 
 
-class SizedPlan:
-    """A plan for all graphs of a structure whose integers lead the planner the same way.
+def sized_draft(outline: Outline, given: Sequence[Any]) -> GraphDraft:
+    """Return the plan of a graph with other integers."""
+    # a process that finds its plans on disk need not import the planner
+    from .native_program import recipe_of
 
-    Parameters
-    ----------
-    outline
-        A graph.
-    before
-        The integers of another graph of its structure.
-    structures
-        The kernels of its plan, in order.
-    """
-
-    def __init__(self, outline: Outline, before: Sequence[Any], structures: Sequence[Written]) -> None:
-        now = outline.sizes
-        differ = [place for place, (one, two) in enumerate(zip(before, now, strict=True)) if one != two]
-        same = [place for place, (one, two) in enumerate(zip(before, now)) if one == two]
-        self._same = _getter(same)
-        self._values = self._same(now)
-        pairs = list(dict.fromkeys([(before[place], now[place]) for place in differ]))
-        self._trace = Trace()
-        #: by pair of integers the size
-        sizes: dict[tuple[Any, Any], Any] = {}
-        extents: list[tuple[int, int]] = []
-        for pair in sorted([pair for pair in pairs if type(pair[0]) is int]):
-            if min(pair) < SMALLEST or max(pair) > LARGEST:
-                raise Refused("an extent is out of range")
-            found = _as_product(pair, extents, sizes)
-            if found is None:
-                extents.append(pair)
-                found = self._trace.extent(pair[1])
-            sizes[pair] = found
-        data: list[tuple[bytes, bytes]] = []
-        for pair in [pair for pair in pairs if type(pair[0]) is bytes]:
-            number = _as_number(pair, extents, sizes)
-            if number is None:
-                number = self._trace.data(pair[1], f"d{len(data)}")
-                data.append(pair)
-            sizes[pair] = number
-        firsts = {pair: place for place in reversed(differ) for pair in [(before[place], now[place])]}
-        self._extents = _getter([firsts[pair] for pair in extents])
-        self._data = _getter([firsts[pair] for pair in data])
-        self._names = [f"a{number}" for number in range(len(extents))], [f"d{number}" for number in range(len(data))]
-        self._differ = _getter(differ)
-        self._expected = [text_of(sizes[before[place], now[place]]) for place in differ]
-        given = list(now)
-        for place in differ:
-            given[place] = sizes[before[place], now[place]]
-        self._function = self._plan(outline, given, structures)
-        # caches of the planner still hold sizes
-        self.conditions = self._trace.conditions
-        self._trace.close()
-
-    def _plan(
-        self, outline: Outline, given: Sequence[Any], structures: Sequence[Written]
-    ) -> Callable[..., Recipe | None]:
-        # a process that finds its plans on disk need not import the planner
-        from .native_program import recipe_of
-
-        with tracing():
-            made = _graph_with(outline, given)
-            nodes = [made[node] for node in outline.nodes]
-            inputs, computed = tuple(nodes[: len(outline.inputs)]), nodes[len(outline.inputs) :]
-            wanted = [made[node] for node in outline.wanted]
-            recipe, found = recipe_of(wanted, inputs, computed, outline.keep_all)
-            # integers in the descriptions of kernels become conditions
-            if len(found) != len(structures) or not all(map(operator.eq, found, structures)):
-                raise Refused("the kernels are others")
-        return self._compiled(recipe, {node: number for number, node in enumerate(nodes)}, _integers(made.values()))
-
-    def _compiled(
-        self, recipe: Recipe, numbers: dict[Node, int], integers: frozenset[int]
-    ) -> Callable[..., Recipe | None]:
-        """Return the function of extents, the integers that follow from them, and nodes that returns the recipe.
-
-        A size that was looked up in a table of the planner must not be one of the other integers of the graph.
-        """
-        writer = _Writer(numbers)
-        result = writer.text(recipe)
-        trace = self._trace
-        if trace.conditions > MOST_CONDITIONS or writer.count > MOST_SIZES:
-            raise Refused("there are too many conditions")
-        lines = [f"({' '.join([f'{name},' for name in self._names[0]])}) = extents"]
-        lines += [f"({' '.join([f'{name},' for name in self._names[1]])}) = data"]
-        lines += [f"if differ != ({', '.join(self._expected)},): return None", *trace.lines]
-        lines += [f"if {text} in integers: return None" for text in sorted(trace.looked_up)] + [f"return {result}"]
-        text = "def plan(extents, data, differ, nodes):\n" + "".join([f"    {line}\n" for line in lines])
-        space: dict[str, Any] = {
-            "arrange": memory_pool.arrange,
-            "Lifetime": memory_pool.Lifetime,
-            "math": math,
-            "_NULL": b"\0",
-        }
-        space |= {"bytes_of": _bytes_of, "number_in": _number_in}
-        functions = [functools.partial(function, argument) for function, argument in trace.functions]
-        space |= {kind.__name__: kind for kind in _KINDS} | {
-            "kept": writer.kept,
-            "integers": integers,
-            "functions": functions,
-        }
-        # the text consists of names of this module, of numbers and of their operators
-        exec(compile(text, "<a plan for any extents>", "exec"), space)
-        return space["plan"]  # type: ignore[no-any-return]
-
-    def recipe(self, sizes: Sequence[Any], nodes: Sequence[Node]) -> Recipe | None:
-        """Return the plan of a graph; None if it does not hold for its integers."""
-        if self._same(sizes) != self._values:
-            return None
-        extents = self._extents(sizes)
-        if extents and (min(extents) < SMALLEST or max(extents) > LARGEST):
-            return None
-        try:
-            return self._function(extents, self._data(sizes), self._differ(sizes), nodes)
-        except ArithmeticError:
-            # a division by zero, which the planner would not get to
-            return None
-
-
-def _integers(nodes: Iterable[Node]) -> frozenset[int]:
-    """Return the extents, strides and sizes of nodes that do not follow from extents."""
-    found: set[Any] = set()
-    for shape in [node.shape for node in nodes]:
-        found.update([*shape, *contiguous_strides(shape), math.prod(shape)])
-    return frozenset([size for size in found if type(size) is int and size > 1])
-
-
-def _bytes_of(value: float, kind: int) -> bytes:
-    return convert_scalar(value, DTYPES[kind]).tobytes()
-
-
-def _number_in(data: bytes, kind: int) -> float:
-    return float(np.frombuffer(data, DTYPES[kind])[0])
-
-
-def _getter(places: Sequence[int]) -> Callable[[Sequence[Any]], tuple[Any, ...]]:
-    """Return a function that takes the integers at some places, as a tuple."""
-    if not places:
-        return lambda sizes: ()
-    if len(places) == 1:
-        (place,) = places
-        return lambda sizes: (sizes[place],)
-    return operator.itemgetter(*places)
-
-
-def _as_product(pair: tuple[int, int], extents: Sequence[tuple[int, int]], sizes: dict[tuple[int, int], Any]) -> Any:
-    """Return a pair of integers as a multiple of an extent or of a product of two; None if it is none."""
-    products = [(one, sizes[one]) for one in extents]
-    products += [
-        ((one[0] * two[0], one[1] * two[1]), sizes[one] * sizes[two])
-        for number, one in enumerate(extents)
-        for two in extents[number:]
-    ]
-    for (first, second), size in products:
-        if pair[0] % first == 0 and pair[1] % second == 0 and pair[0] // first == pair[1] // second:
-            return size * (pair[0] // first)
-    return None
-
-
-def _as_number(pair: tuple[bytes, bytes], extents: Sequence[tuple[int, int]], sizes: dict[Any, Any]) -> Any:
-    """Return the bytes of two constants as those of a multiple of extents, such as the number of terms of a mean."""
-    for dtype in (FLOAT32, FLOAT64):
-        if len(pair[0]) == len(pair[1]) == dtype.itemsize:
-            first, second = [float(np.frombuffer(data, dtype)[0]) for data in pair]
-            if first.is_integer() and second.is_integer() and min(first, second) >= SMALLEST:
-                size = _as_product((int(first), int(second)), extents, sizes)
-                if size is not None and size.in_bytes(dtype).plain == pair[1]:
-                    return size.in_bytes(dtype)
-    return None
-
-
-_KINDS = (Recipe, RowStep, RecipeLaunch, NumpyStep, AliasStep, Memory)
-
-
-class _Writer:
-    """Writes a recipe as a Python expression of atoms, of ``nodes`` and of dtypes, which are kept."""
-
-    def __init__(self, numbers: dict[Node, int]) -> None:
-        self._numbers = numbers
-        self.kept: list[Any] = []
-        self.count = 0
-
-    def text(self, value: Any) -> str:
-        """Return a value as an expression."""
-        kind = type(value)
-        if kind is int:
-            return str(value)
-        if kind is Size:
-            self.count += 1
-            return text_of(value)
-        if kind is list:
-            return f"[{', '.join([self.text(part) for part in value])}]"
-        if kind is tuple:
-            return f"({''.join([f'{self.text(part)}, ' for part in value])})"
-        if kind in _KINDS:
-            return f"{kind.__name__}({', '.join([self.text(part) for part in value])})"
-        if kind is Joined:
-            parts = [part.text if type(part) is Data else repr(part) for part in value.parts]
-            return f"b''.join([{', '.join([f'{part}.ljust(8, _NULL)' for part in parts])}])"
-        if isinstance(value, Node):
-            return f"nodes[{self._number(value)}]"
-        if kind is bytes or isinstance(value, np.dtype):
-            self.kept.append(value)
-            return f"kept[{len(self.kept) - 1}]"
-        raise Refused(f"{kind} in a plan")
-
-    def _number(self, node: Node) -> int:
-        number = self._numbers.get(node)
-        if number is None:
-            raise Refused("a plan refers to a node of its own")
-        return number
+    made = _graph_with(outline, given)
+    nodes = [made[node] for node in outline.nodes]
+    inputs, computed = tuple(nodes[: len(outline.inputs)]), nodes[len(outline.inputs) :]
+    wanted = [made[node] for node in outline.wanted]
+    return GraphDraft(*recipe_of(wanted, inputs, computed, outline.keep_all), nodes, list(made.values()))
 
 
 # -- structures
@@ -466,7 +272,7 @@ class Structures:
         self._known[outline.key] = structure
         for number, (plan, kernels) in enumerate(structure.plans):
             recipe = plan.recipe(outline.sizes, outline.nodes)
-            if recipe is not None and not _is_much(recipe, kernels):
+            if recipe is not None and not is_much(recipe, kernels):
                 if number:
                     structure.plans = [(plan, kernels), *[each for each in structure.plans if each[0] is not plan]]
                 structure.used += 1
@@ -527,7 +333,7 @@ class Structures:
         self._known.clear()
 
 
-def _is_much(recipe: Recipe, kernels: Sequence[kernel_cache.Kernel]) -> bool:
+def is_much(recipe: Recipe, kernels: Sequence[kernel_cache.Kernel]) -> bool:
     """Return whether kernels that were compiled quickly would get much work."""
     work = [0] * len(kernels)
     for step in recipe.steps:
@@ -545,15 +351,15 @@ def sized_plan(
     Return None if there is none: the planner needs the value of an extent, say.
     """
     try:
-        made = SizedPlan(outline, before, list(planned.kernels))
+        made = SizedPlan(outline.sizes, before, functools.partial(sized_draft, outline), list(planned.kernels))
         found = made.recipe(outline.sizes, outline.nodes)
-    except (Refused, Pinned, MXNetError, *_FAILURES):
+    except (Refused, Pinned, MXNetError, *FAILURES):
         return None
     return (made, list(planned.kernels.values())) if found == planned.recipe else None
 
 
 #: errors of a planner that meets something that is no integer
-_FAILURES = TypeError, ValueError, AttributeError, AssertionError, LookupError, ArithmeticError
+FAILURES = TypeError, ValueError, AttributeError, AssertionError, LookupError, ArithmeticError
 
 #: emitted with a graph and its plan where one for any extents was used
 SIZED: Signal[[Outline, Recipe]] = Signal()

@@ -36,8 +36,9 @@ from ..run.host import host
 from ..run.program import AliasStep, NumpyStep, Recipe, RecipeLaunch, RecipeProgram, RowStep
 from ..run.programs import Memory, Note, Part
 from ..run.reference import order, resolve
-from .any_extents import DEPTH, DTYPES, STRUCTURES, Outline, Refused, outline_of
+from .any_extents import DEPTH, STRUCTURES, Outline, outline_of
 from .packing import pack_inputs
+from .sized_plan import DTYPES, Refused
 
 if TYPE_CHECKING:
     from .native_program import NativeProgram

@@ -21,7 +21,8 @@ from ..base.hot import hot, slotted
 from ..graph.node import Shape
 from ..graph.operator import Array
 from ..kernels.launch import Launch, Plan, Reference
-from ..kernels.matmul.gemm import TASK_WORK, gemm_for
+from ..kernels.matmul.gemm import gemm_for
+from ..kernels.matmul.tasks import TASK_WORK
 from ..kernels.structure import KEPT, UNIT, Draw, Parameters, Store, Structure
 from ..lower.pattern import Pattern
 from ..run import kernel_cache, memory_pool

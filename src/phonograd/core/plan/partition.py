@@ -12,6 +12,7 @@ import math
 from typing import NamedTuple
 
 from ..base.dtypes import DType
+from ..graph.decisions import decision
 from ..graph.node import Shape
 from ..graph.operator import REGISTRY
 from ..kernels.fused.join import JOIN, Join
@@ -19,7 +20,6 @@ from ..kernels.fused.writer import BLOCKS
 from ..kernels.launch import Launch, Plan, Reference, align_up
 from ..kernels.structure import KEPT, REDUCED, Compute, Structure
 from ..lower.ir.emitter import ROW
-from .sizes import called
 
 __all__ = ["CHUNK_ELEMENTS", "ENOUGH_CHUNKS", "PART_ELEMENTS", "Result", "chunk_of", "partition", "parts_of", "work_of"]
 
@@ -48,12 +48,13 @@ class Result(NamedTuple):
 def chunk_of(structure: Structure, extents: Shape) -> int:
     """Return the size of a chunk of a kernel's range."""
     axis = structure.range_axis
-    if axis is None:
-        return 1
-    found = called(chunk_of, structure, extents)
-    if found is not None:
-        return found
-    chunks = min(work_of(structure, extents), MOST_CHUNKS)
+    return 1 if axis is None else chunk_along(axis, _operations(structure), *extents)
+
+
+@decision
+def chunk_along(axis: int, operations: float, *extents: int) -> int:
+    """Return the size of a chunk along an axis, given the operations for each element."""
+    chunks = min(_chunks(extents, operations), MOST_CHUNKS)
     # a few chunks should be as many for each of two or four threads
     if chunks > 1:
         chunks = 2 if chunks <= 2 else math.ceil(chunks / 4) * 4
@@ -64,7 +65,11 @@ def chunk_of(structure: Structure, extents: Shape) -> int:
 
 def work_of(structure: Structure, extents: Shape) -> float:
     """Return the number of chunks of a kernel without a limit: some microseconds each."""
-    return math.prod(extents) / CHUNK_ELEMENTS * max(1.0, _operations(structure) / FREE_OPERATIONS)
+    return _chunks(extents, _operations(structure))
+
+
+def _chunks(extents: Shape, operations: float) -> float:
+    return math.prod(extents) / CHUNK_ELEMENTS * max(1.0, operations / FREE_OPERATIONS)
 
 
 @functools.lru_cache(4096)

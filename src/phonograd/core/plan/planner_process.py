@@ -23,10 +23,7 @@ import time
 from collections.abc import Container, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from ..base import collector, fork, settings
-from ..base.devices import Context
 from ..base.launchers import find_place
 from ..base.pace import rest
 from ..graph.node import Node
@@ -34,14 +31,15 @@ from ..ops.math.structural import LEAF
 from ..run import kernel_cache
 from ..run.background import GATE
 from ..run.reference import order, resolve
-from .disk import DEPTH, DTYPES, describe
+from .disk import DEPTH, describe
+from .plain_data import plain
 
 if TYPE_CHECKING:
     import _socket
 
     from .packed_plans import PackedGraph
 
-__all__ = ["LENGTH_BYTES", "end", "graph_message", "improve", "is_used", "pack", "prepare"]
+__all__ = ["LENGTH_BYTES", "end", "graph_message", "improve", "is_used", "learn_record", "pack", "prepare"]
 
 #: bytes of the length before each request
 LENGTH_BYTES = 8
@@ -237,6 +235,11 @@ def pack(graph: PackedGraph, key: str) -> bool:
     return message is not None and _ask(_request("pack", key, message, graph.numbers))
 
 
+def learn_record(key: str, record: Any) -> bool:
+    """Have the planner process make a plan of a record for any extents; return whether it is on disk."""
+    return is_used() and _ask(_request("record", key, record))
+
+
 def _ask(request: bytes) -> bool:
     """Return whether the planner process has done what was requested; a helper calls this."""
     # no lock is held meanwhile, so a program that forks need not wait for the plan
@@ -282,26 +285,12 @@ def graph_message(wanted: Sequence[Node], inputs: Sequence[Node], computed: Sequ
 
 
 def _row(node: Node, numbers: dict[Node, int], is_edge: bool) -> tuple[Any, ...]:
-    outputs = None if node.outputs is None else tuple([(shape, _plain(dtype)) for shape, dtype in node.outputs])
-    kind = node.shape, _plain(node.dtype), _plain(node.context), outputs
+    outputs = None if node.outputs is None else tuple([(shape, plain(dtype)) for shape, dtype in node.outputs])
+    kind = node.shape, plain(node.dtype), plain(node.context), outputs
     if is_edge:
         return None, (), (), *kind
     sources = tuple([numbers[resolve(source)] for source in node.inputs])
-    return node.operator.name, sources, tuple([_plain(value) for value in node.attributes]), *kind
-
-
-def _plain(value: Any) -> Any:
-    """Return an attribute as data that ``marshal`` knows: lists stand for dtypes and contexts."""
-    kind = type(value)
-    if kind is tuple:
-        return tuple([_plain(part) for part in value])
-    if value is None or kind in (int, float, bool, str, bytes):
-        return value
-    if kind is Context:
-        return [value.device_type, value.device_id]
-    if isinstance(value, np.dtype) and DTYPES.get(value.num) == value:
-        return [value.num]
-    raise TypeError(f"{kind} is not plain data")
+    return node.operator.name, sources, tuple([plain(value) for value in node.attributes]), *kind
 
 
 def _after_fork_in_child() -> None:

@@ -2,8 +2,8 @@
 
 A request has a length, and then the settings, a word and its arguments, by ``marshal``; the answer is one byte, 1 if it
 was done. ``plan`` plans a graph and compiles its kernels, ``pack`` does so for a graph that takes some inputs packed,
-and ``improve`` compiles a kernel in full. Results are left in the disk cache, under the keys that the other process
-knows.
+``record`` for a record of any extents, and ``improve`` compiles a kernel in full. Results are left in the disk cache,
+under the keys that the other process knows.
 """
 
 from __future__ import annotations
@@ -17,16 +17,17 @@ from collections.abc import Callable
 from typing import Any
 
 from ..base import settings
-from ..base.devices import CPU, Context
 from ..graph.node import Node, new_node, tensor_type
 from ..graph.operator import ABSENT, REGISTRY, items_of
 from ..ops.math.structural import leaf
 from ..run import kernel_cache
 from ..run.reference import order
 from .cache import forget_nodes
-from .disk import DTYPES, describe, program_for
+from .disk import describe, program_for
 from .packed_plans import PackedGraph
+from .plain_data import value_of
 from .planner_process import LENGTH_BYTES
+from .sized_records import store_way
 
 __all__ = ["answer", "main", "new_graph"]
 
@@ -126,7 +127,15 @@ def _improve(key: str) -> bool:
     return kernel_cache.available() and kernel_cache.compile_in_full(key)
 
 
-_ANSWERS: dict[str, Callable[..., bool]] = {"plan": _plan, "pack": _pack, "improve": _improve}
+def _record(key: str, record: Any) -> bool:
+    """Make a plan of a record for any extents, and leave it on disk with its kernels."""
+    forget_nodes()
+    done = store_way(key, record)
+    gc.collect(0)
+    return done
+
+
+_ANSWERS: dict[str, Callable[..., bool]] = {"plan": _plan, "pack": _pack, "record": _record, "improve": _improve}
 
 
 def new_graph(message: Any) -> tuple[list[Node], set[Node]]:
@@ -134,13 +143,13 @@ def new_graph(message: Any) -> tuple[list[Node], set[Node]]:
     rows, wanted, available = message
     nodes: list[Node] = []
     for name, sources, attributes, shape, dtype, context, outputs in rows:
-        place, kind = _value(context), _value(dtype)
+        place, kind = value_of(context), value_of(dtype)
         if name is None:
             nodes.append(leaf(_FIRST_LEAF - len(nodes), shape, kind, place))
             continue
-        made = None if outputs is None else tuple([(shape, _value(dtype)) for shape, dtype in outputs])
+        made = None if outputs is None else tuple([(shape, value_of(dtype)) for shape, dtype in outputs])
         inputs = tuple([nodes[number] for number in sources])
-        nodes.append(_new_node(name, inputs, _value(attributes), tensor_type(shape, kind, place, False, made)))
+        nodes.append(_new_node(name, inputs, value_of(attributes), tensor_type(shape, kind, place, False, made)))
     return [nodes[number] for number in wanted], {nodes[number] for number in available}
 
 
@@ -155,15 +164,3 @@ def _new_node(name: str, inputs: tuple[Node, ...], attributes: tuple[Any, ...], 
     made = new_node(operator, inputs, attributes, type_, None, None)
     operator.table[given, attributes] = made if type_.outputs is None else items_of(made)
     return made
-
-
-def _value(plain: Any) -> Any:
-    """Return the attribute that was sent as plain data."""
-    if type(plain) is tuple:
-        return tuple([_value(part) for part in plain])
-    if type(plain) is list:
-        if len(plain) == 1:
-            return DTYPES[plain[0]]
-        context = Context(*plain)
-        return CPU if context == CPU else context
-    return plain

@@ -23,11 +23,13 @@ from ..kernels.convert import in_float32
 from ..kernels.launch import Plan
 from ..kernels.matmul.bf16_split import PARTS, Split
 from ..kernels.matmul.bf16x3 import is_worth, product_by_parts, split_before
-from ..kernels.matmul.gemm import DEPTH, SHARED_ROWS, Gemm, Matrices, gemm_for, panels, product, product_in_place
+from ..kernels.matmul.gemm import Gemm, Matrices, gemm_for, panels, product, product_in_place
 from ..kernels.matmul.packing import Packed
 from ..kernels.matmul.pairs import in_pairs
 from ..kernels.matmul.pairs import is_worth as are_pairs_worth
 from ..kernels.matmul.rounded import is_worth_rounding, rounded_product
+from ..kernels.matmul.tasks import SHARED_ROWS
+from ..kernels.matmul.tiles import DEPTH
 from ..kernels.target import Machine
 from ..lower.pattern import Pattern, contiguous_strides
 from ..run.host import host
@@ -261,7 +263,7 @@ def sums_in_order(sizes: tuple[int, int, int], dtype: DType, machine: Machine) -
     """Return whether the sums of a product add up blocks of terms one after the other.
 
     Products of blocks of the operands then have the bits of the whole product. Blocks of terms that are added up must
-    have the length that :func:`~phonograd.core.kernels.matmul.gemm.terms_of_block` returns.
+    have the length that :func:`~phonograd.core.kernels.matmul.tasks.terms_of_block` returns.
     """
     return not (machine.matrix_unit and compute_dtype(dtype) == FLOAT32 and is_worth(sizes))
 

@@ -18,7 +18,7 @@ from ..run.background import Queue
 from . import cache
 from .cache import PLANS, CachedPlan, CacheNode
 
-__all__ = ["describe", "finish", "has_failed", "is_current", "is_due", "promote", "submit", "submit_along"]
+__all__ = ["describe", "finish", "has_failed", "is_current", "is_due", "promote", "queue", "submit", "submit_along"]
 
 #: the state of a promotion that has failed: the next evaluation plans while its caller waits, and raises the error
 _FAILED = object()
@@ -88,15 +88,19 @@ def promote(
     _queue.submit(work)
 
 
-def submit(work: Callable[[], object]) -> object:
-    """Let the helper do other work on plans; return its queue (see :func:`is_current`)."""
+def submit(work: Callable[[], object]) -> None:
+    """Let the helper do other work on plans."""
     _queue.submit(work)
+
+
+def queue() -> object:
+    """Return the queue of the helper. Work notes it before it is submitted (see :func:`is_current`)."""
     return _queue
 
 
-def is_current(queue: object) -> bool:
+def is_current(noted: object) -> bool:
     """Return whether a queue is that of this process: after a fork, the work of the parent's helper is not done."""
-    return queue is _queue
+    return noted is _queue
 
 
 def submit_along(work: Callable[[], object]) -> None:

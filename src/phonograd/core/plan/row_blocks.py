@@ -17,7 +17,8 @@ from typing import NamedTuple
 from ..base import settings
 from ..graph.node import Node, Shape
 from ..kernels.launch import Launch, Plan, Reference, align_up
-from ..kernels.matmul.gemm import Gemm, Matrices, block_panels, block_product, gemm_for, terms_of_block
+from ..kernels.matmul.gemm import Gemm, Matrices, block_panels, block_product, gemm_for
+from ..kernels.matmul.tasks import terms_of_block
 from ..kernels.row_blocks import Call, Moving, Word, launch_blocks, size_of
 from ..kernels.scratch import Scratch
 from ..lower.pattern import Pattern

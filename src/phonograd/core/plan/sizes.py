@@ -20,6 +20,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from ..base.dtypes import DType, convert_scalar
+from ..graph.decisions import Symbolic
 from ..run import memory_pool
 from ..run.memory_pool import Lifetime
 
@@ -71,8 +72,7 @@ class Trace:
         self._bounds: list[_Bounds] = []
         self._answers: dict[str, bool] = {}
         self._data: dict[str, Data] = {}
-        #: by number the functions that lines call, with their first arguments
-        self.functions: dict[tuple[Callable[..., int], Any], int] = {}
+        self._decided: dict[str, Any] = {}
         #: sizes that were looked up in tables, as expressions
         self.looked_up: set[str] = set()
         #: the first atoms, whose values nothing may ask for
@@ -82,6 +82,7 @@ class Trace:
     def close(self) -> None:
         """Drop everything that is known, after the lines have been used."""
         self.lines, self._atoms, self._answers, self._data, self.looked_up = [], {}, {}, {}, set()
+        self._decided = {}
 
     def extent(self, value: int) -> Size:
         """Return the next extent, with its value for the graph that is planned."""
@@ -117,6 +118,21 @@ class Trace:
             found = self._data[text] = Data(self, plain, text, dtype)
         return found
 
+    def decide(self, function: Callable[..., Any], arguments: Sequence[Any]) -> Any:
+        """Return what a decision (:mod:`phonograd.core.graph.decisions`) returns; the call is a line of the trace."""
+        text = f"{function.__name__}({', '.join([text_of(argument) for argument in arguments])})"
+        found = self._decided.get(text)
+        if found is None:
+            values = function(*[_plain_of(argument) for argument in arguments])
+            if isinstance(values, tuple):
+                first = self.new_atoms(len(values), (1, _FAR))
+                self.lines.append(f"{', '.join([f'a{first + number}' for number in range(len(values))])} = {text}")
+                found = tuple([Size(self, value, (((first + n,), 1),)) for n, value in enumerate(values)])
+            else:
+                found = _opaque(self, values, text, (1, _FAR))
+            self._decided[text] = found
+        return found
+
     def compare(self, terms: _Terms, symbol: str, answer: bool) -> None:
         """Note how a sum compares to zero, unless that is the same for all extents."""
         low, high = self.bounds(terms)
@@ -144,7 +160,7 @@ class Trace:
         return any([atom < self._extents for atoms, _ in terms for atom in atoms])
 
 
-class _Number:
+class _Number(Symbolic):
     """The base of sizes and ratios."""
 
     __slots__ = ("plain", "trace")
@@ -494,20 +510,6 @@ def text_of(value: Any) -> str:
     if type(value) is Data:
         return value.text
     return _text_of(value) if is_size(value) else repr(value)
-
-
-def called(function: Callable[..., int], argument: Any, shape: Sequence[int]) -> int | None:
-    """Return the positive integer that a function returns for an argument and a shape that contains sizes.
-
-    The call is a line of the trace: its comparisons are no conditions. Return None if the shape contains no sizes.
-    """
-    trace = next((extent.trace for extent in list[Any](shape) if type(extent) is Size), None)
-    if trace is None:
-        return None
-    number = trace.functions.setdefault((function, argument), len(trace.functions))
-    value = function(argument, tuple([_plain_of(extent) for extent in shape]))
-    extents = " ".join([f"{text_of(extent)}," for extent in shape])
-    return _opaque(trace, value, f"functions[{number}](({extents}))", (1, _FAR))  # type: ignore[return-value]
 
 
 def arrange(lifetimes: Sequence[Lifetime]) -> tuple[list[int], int]:

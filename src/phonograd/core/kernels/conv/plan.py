@@ -10,7 +10,8 @@ from ...base.dtypes import FLOAT32, FLOAT64, DType
 from ...graph.node import Shape
 from ..deinterleave import specialized_stride
 from ..launch import Launch, Plan, Prepared, Reference, align_up
-from ..matmul.gemm import DEPTH, LINE_BYTES, MOST_PACKED_BYTES, Matrices, gemm_for, panels, product
+from ..matmul.gemm import MOST_PACKED_BYTES, Matrices, gemm_for, panels, product
+from ..matmul.tiles import DEPTH, LINE_BYTES
 from ..scratch import Scratch
 from ..target import Machine
 from . import channels_last_plan, direct_plan, phases, planes, pointwise, winograd_plan

@@ -16,8 +16,8 @@ from ...base.dtypes import DType
 from ...lower.ir.function_builder import Index, Value
 from ..epilogue import COLUMN, Epilogue, Finish, entry
 from ..launch import Launch, Plan, Prepared, Reference, Words
-from ..matmul.gemm import terms_of_block
 from ..matmul.packing import Packing, packing
+from ..matmul.tasks import terms_of_block
 from ..matmul.tiles import WIDTH
 from ..routine import Routine, module
 from ..scratch import SLOT_WORDS, Scratch, in_slot

@@ -14,7 +14,8 @@ from typing import NamedTuple
 from ...base.dtypes import DType
 from ...lower.ir.function_builder import Value
 from ..launch import Launch, Plan, Reference
-from ..matmul.gemm import DEPTH, Gemm, Matrices, product
+from ..matmul.gemm import Gemm, Matrices, product
+from ..matmul.tiles import DEPTH
 from ..routine import Routine
 from ..target import Machine
 

@@ -33,14 +33,12 @@ from ..launch import Launch, Plan, Reference
 from ..routine import Routine, module
 from ..target import Machine
 from .packing import Packed, Packing, packing
-from .tiles import DEPTH, LINE_BYTES, WIDTH, WORDS, product_routines
+from .tasks import BLOCK_COLUMNS, SHARED_ROWS, chunk_of_tasks, copied_rows, divide, divide_rows, terms_of_block
+from .tiles import DEPTH, WIDTH, WORDS, product_routines
 
 __all__ = [
-    "DEPTH",
     "LEAST_PACKED_BYTES",
-    "LINE_BYTES",
     "MOST_PACKED_BYTES",
-    "SHARED_ROWS",
     "Gemm",
     "Matrices",
     "block_panels",
@@ -49,17 +47,8 @@ __all__ = [
     "panels",
     "product",
     "product_in_place",
-    "terms_of_block",
 ]
 
-#: pack operands when the result has more rows than this: it costs less than reading scattered lines
-SHARED_ROWS = 96
-#: copy badly aligned panels when the result has more rows than this
-COPIED_ROWS = 24
-#: rows of the result computed with one panel before the next, and the maximum number of rows that are not divided
-BLOCK_ROWS, WHOLE_ROWS = 192, 256
-#: columns of the result computed with one block of rows, which then stays in a cache
-BLOCK_COLUMNS = 256
 #: memory of a packed operand: the size of the result, within these limits. If that is too little for all blocks of
 #: terms, they are packed in several passes. If even one block exceeds it, each task copies its panels
 LEAST_PACKED_BYTES, MOST_PACKED_BYTES = 1 << 22, 1 << 24
@@ -69,17 +58,9 @@ MOST_PACKED_HALVES_BYTES = 1 << 26
 PACKED_TERMS, PACKED_COLUMNS = 192, 192
 #: minimum distance at which terms of a transposed operand count as far apart
 APART_BYTES = 1024
-#: lines at multiples of this distance compete for the same cache sets
-ALIAS_BYTES = 2048
-#: multiplications worth handing to another thread: 5 to 10 microseconds of work
-TASK_WORK = 1 << 19
 #: multiplications that count as a chunk in the decision whether to optimize fully at the first compilation. That
 #: takes a tenth of a second. The tiles are always optimized, so products lose only a hundredth without it
 QUICK_WORK = 50_000_000
-#: least number of rows of a task, if work is divided by rows
-TASK_ROWS = 32
-#: number of column blocks that may be narrow, and vectors per block if there are more: panels are wide then
-FEW_BLOCKS, BLOCK_VECTORS = 4, 8
 
 
 class Matrices(NamedTuple):
@@ -146,11 +127,7 @@ def product(
     block_terms = block_terms or terms_of_block(terms)
     assert old is None or terms <= DEPTH, sizes
     if row_tasks:
-        work = sizes[0] * terms * sizes[2] * count[0] * count[1] // TASK_WORK
-        fewest, most = -(-sizes[0] // BLOCK_ROWS), sizes[0] // TASK_ROWS
-        # an odd number of large blocks would leave one of two threads idle for the time of a block
-        threads = max(1, row_tasks // 2) if work > 1 else 1
-        blocks = max(fewest, min(row_tasks, work, most), min(-(-fewest // threads) * threads, most)), 1
+        blocks = divide_rows(sizes[0], terms * sizes[2] * count[0] * count[1], row_tasks), 1
     else:
         known = in_panels or summed or rhs.column == 1
         blocks = _tasks((sizes[0], terms * count[0], sizes[2]) if summed else sizes, known, kernel, uses)
@@ -237,9 +214,8 @@ def _in_passes(
             "adds": int(adds),
         }
         tasks = row_blocks * column_blocks * copies if rows and columns else 0
-        work = max(rows, kernel.tile_rows) * max(1, length) * columns // (row_blocks * column_blocks)
         total = rows * length * columns * count[0] * count[1]
-        chunk = max(1, TASK_WORK // max(1, work))
+        chunk = chunk_of_tasks(rows, length, columns, kernel.tile_rows, row_blocks * column_blocks)
         launches.append(Launch(reading, WORDS.fill(words), tasks, chunk, total // QUICK_WORK))
     return Plan(tuple(launches), scratch_bytes)
 
@@ -262,7 +238,7 @@ def _in_place(
     of new sizes wait for it.
     """
     (rows, terms, columns), (row_blocks, column_blocks), (out, old) = sizes, blocks, places
-    tile_rows, pairs = kernel.tile_rows, count[0] * count[1]
+    pairs = count[0] * count[1]
     # in the order of WORDS
     words = (
         *(rows, columns, terms, block_terms, row_blocks, column_blocks, count[1], _copied_rows(rhs, kernel)),
@@ -270,8 +246,7 @@ def _in_place(
         *(*operands[2], *out, *operands[3], *(old or out), int(old is not None)),
     )
     tasks = row_blocks * column_blocks * pairs if rows and columns else 0
-    work = (tile_rows if rows < tile_rows else rows) * (terms or 1) * columns // (row_blocks * column_blocks)
-    chunk = max(1, TASK_WORK // (work or 1))
+    chunk = chunk_of_tasks(rows, terms, columns, kernel.tile_rows, row_blocks * column_blocks)
     return words, tasks, chunk, rows * terms * columns * pairs // QUICK_WORK
 
 
@@ -342,11 +317,6 @@ def block_panels(
 
 def _block_columns(columns: int) -> int:
     return -(-columns // BLOCK_COLUMNS)
-
-
-def terms_of_block(terms: int) -> int:
-    """Return the terms of a block: blocks are equal, and as long as possible."""
-    return max(1, -(-terms // max(1, -(-terms // DEPTH))))
 
 
 class _Side(NamedTuple):
@@ -460,54 +430,12 @@ def _copied_rows(rhs: Matrices, kernel: Gemm) -> int:
     """Return the number of rows of the result from which on the first tile copies the panel that it reads."""
     if kernel.reads_halves and kernel.rhs in HALVES:
         return kernel.tile_rows
-    distance = rhs.row * kernel.dtype.itemsize
-    # rows of panels are whole cache lines that do not compete for the same cache sets
-    reads_well = distance % LINE_BYTES == 0 and distance % ALIAS_BYTES != 0
-    return max(kernel.tile_rows, SHARED_ROWS if reads_well else COPIED_ROWS)
+    return copied_rows(rhs.row * kernel.dtype.itemsize, kernel.tile_rows)
 
 
 def _tasks(sizes: tuple[int, int, int], readable: bool, kernel: Gemm, uses: int) -> tuple[int, int]:
-    """Return the numbers of blocks of rows and of columns of a result; each pair of blocks is a task.
-
-    Kernels before and after a product often work on whole rows, which are in the cache of one processor. So rows are
-    divided if a few of them are multiplied by the same matrix several times: the matrix is soon in every cache. A
-    matrix that is used once, and probably changed before its next use, would have to move from one cache to all others.
-    Then columns are divided, and each processor reads a part. Columns are also divided if tasks copy panels, because a
-    copy should serve as many rows as possible.
-    """
-    rows, terms, columns = sizes if all(sizes) else [max(1, size) for size in sizes]
-    # with fewer rows than a tile has, reading dominates
-    total = max(rows, kernel.tile_rows) * terms * columns
-    choices = processor.choices()
-    wanted = min(choices.tasks, max(1, total // TASK_WORK))
-    tiles, panels = -(-rows // kernel.tile_rows), -(-columns // kernel.panel)
-    is_small = terms * columns * kernel.dtype.itemsize <= choices.near_bytes
-    if readable and rows < SHARED_ROWS and is_small and terms * columns <= uses * rows * (terms + columns):
-        row_blocks = _evenly(min(wanted, tiles))
-        return row_blocks, _evenly(min(panels, max(1, wanted // row_blocks)))
-    row_blocks = 1 if rows <= WHOLE_ROWS else -(-rows // BLOCK_ROWS)
-    most = max(min(panels, FEW_BLOCKS), -(-columns // kernel.lanes) // BLOCK_VECTORS)
-    column_blocks = max(_evenly(min(most, max(1, wanted // row_blocks))), -(-columns // BLOCK_COLUMNS))
-    while readable and not column_blocks % 2 and rows >= 2 * row_blocks * TASK_ROWS:
-        vectors = -(-columns // (kernel.lanes * column_blocks))
-        if vectors > WIDTH + 1 or vectors == WIDTH:
-            break
-        # panels of two vectors are slower than those of three
-        row_blocks, column_blocks = 2 * row_blocks, column_blocks // 2
-    if column_blocks >= FEW_BLOCKS:
-        return row_blocks, column_blocks
-    # with few columns, only rows remain to be divided
-    most = max(1, min(rows // SHARED_ROWS, wanted // column_blocks))
-    return max(row_blocks, _evenly(most)), column_blocks
-
-
-def _evenly(blocks: int) -> int:
-    """Return a number of blocks, or fewer, that two or four threads can share equally.
-
-    >>> [_evenly(blocks) for blocks in range(1, 9)]
-    [1, 2, 2, 4, 4, 4, 4, 8]
-    """
-    return blocks // 4 * 4 if blocks >= 4 else min(blocks, 2)
+    """Return the numbers of blocks of rows and of columns of a result; each pair of blocks is a task."""
+    return divide(*sizes, readable, kernel.tile_rows, kernel.lanes, kernel.dtype.itemsize, uses)
 
 
 @dataclasses.dataclass(frozen=True)

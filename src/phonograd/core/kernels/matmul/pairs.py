@@ -24,7 +24,8 @@ from ..epilogue import Epilogue
 from ..launch import Launch, Plan, Reference, Words, align_up, operand
 from ..routine import Routine, module
 from ..target import Machine
-from .gemm import MOST_PACKED_HALVES_BYTES, Gemm, Matrices, terms_of_block
+from .gemm import MOST_PACKED_HALVES_BYTES, Gemm, Matrices
+from .tasks import terms_of_block
 from .tiles import WORDS, product_routines
 
 __all__ = ["LEAST_EXPONENTS", "Decide", "MakePairs", "PairGemm", "in_pairs", "is_worth"]

@@ -1,0 +1,367 @@
+"""Sized records: the values and gradients of a record run as one plan, whatever its extents are.
+
+Takes outlines of records (:mod:`~phonograd.core.plan.record_graph`) from :mod:`phonograd.core.backward.eager`. A
+program whose batches always have another size makes a new record in each step, but all of them have one structure. When
+such records have taken as long as planning takes, a helper has a plan made for any extents
+(:mod:`~phonograd.core.plan.sized_plan`), by the planner process if there is one, and it is kept on disk. Extents that
+lead the planner another way are another *way* of the structure. Each later record gets its plan by a function call; no
+gradient node is made. See docs/decisions/0055.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import marshal
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from ..base import collector, processor, settings
+from ..base.errors import MXNetError
+from ..graph.node import Node
+from ..graph.operator import Array
+from ..kernels.launch import Written
+from ..run import kernel_cache
+from ..run.disk_cache import DiskCache
+from ..run.host import host
+from ..run.program import Recipe, RecipeProgram, RowStep
+from . import promotion
+from .any_extents import FAILURES, is_much
+from .cache import planning_ns
+from .record_graph import RecordDraft, RecordGraph, RecordOutline, outline_of_record
+from .sized_plan import Refused, SizedPlan
+from .sizes import Pinned
+
+__all__ = ["RECORDS", "RecordProgram", "SizedRecords", "plan_for_any_extents", "store_way"]
+
+#: structures that are known, ways of each, attempts to make them, and lists of integers that are kept
+MOST_STRUCTURES, MOST_WAYS, MOST_ATTEMPTS, MOST_LISTS = 256, 16, 24, 4
+#: attempts in a row without a way, after which a structure has none
+MOST_FAILURES = 3
+#: programs that are kept for each structure
+MOST_PROGRAMS = 32
+#: nodes of a record: with more, learning takes seconds
+MOST_NODES = 400
+#: records that are left out at most after others whose structures were all new
+MOST_LEFT_OUT = 64
+#: nodes of a plan for each node of a record, an estimate
+NODES_FOR_EACH = 3
+#: the use of a structure at which its kernels are compiled in full
+_RUNS_OF_REPEATED = 2
+
+
+# -- programs
+
+
+class _NoNodes:
+    """Stands for the nodes that a recipe refers to: those of a record are not made."""
+
+    def __getitem__(self, number: int) -> Any:
+        return None
+
+
+_NODES: Any = _NoNodes()
+
+
+class RecordProgram(RecipeProgram):
+    """The plan of a record."""
+
+    __slots__ = ("_numbers", "_results")
+
+    def __init__(self, recipe: Recipe, way: _Way) -> None:
+        # the nodes are not made; only their number counts
+        self.inputs = (_NODES,) * len(way.inputs)
+        self._numbers, self._results = way.inputs, way.results
+        self._prepare(recipe, way.kernels)
+        self.never_pack()
+
+    def compute(self, outside: Sequence[Any]) -> list[Array]:
+        """Return the values that are wanted, and the gradients of the variables, given the values from outside."""
+        given = [outside[number] for number in self._numbers]
+        found = self.run(given)
+        return [found[place] if place >= 0 else given[-1 - place] for place in self._results]
+
+
+class _Way(NamedTuple):
+    """A plan for the extents that lead the planner one way, and its kernels."""
+
+    plan: SizedPlan
+    inputs: list[int]
+    """See :class:`~phonograd.core.plan.record_graph.RecordDraft`."""
+    results: list[int]
+    kernels: list[kernel_cache.Kernel]
+
+    def program(self, sizes: Sequence[Any]) -> RecordProgram | None:
+        """Return the plan of a record with some integers, if it holds for them."""
+        recipe = self.plan.recipe(sizes, _NODES)
+        return None if recipe is None or is_much(recipe, self.kernels) else RecordProgram(recipe, self)
+
+
+# -- learning
+
+
+def plan_for_any_extents(
+    graph: RecordGraph, now: Sequence[Any], before: Sequence[Any]
+) -> tuple[SizedPlan, RecordDraft]:
+    """Return a plan for any extents, given the integers of two records, and the planner's plan of the first.
+
+    Raises
+    ------
+    Refused
+        If there is none: the planner needs the value of an extent, say, or NumPy computes a value.
+    """
+    planned = graph.draft(now)
+    if planned.recipe.uses_numpy:
+        raise Refused("NumPy computes a value")
+    try:
+        plan = SizedPlan(now, before, graph.draft, planned.structures)
+        found = plan.recipe(now, planned.nodes)
+    except (Pinned, MXNetError, *FAILURES) as error:
+        raise Refused("the planner needs the value of an extent") from error
+    if found != planned.recipe:
+        raise Refused("the plan is not that of the planner")
+    return plan, planned
+
+
+def _learn(graph: RecordGraph, now: Sequence[Any], before: Sequence[Any]) -> tuple[_Way, list[int]]:
+    """Return a way of a structure, given the integers of two records, and the chunks of work of its kernels."""
+    with collector.paused(stay=True):
+        plan, planned = plan_for_any_extents(graph, now, before)
+        work = _work_of(planned)
+        kernels = kernel_cache.kernels(work)
+        return _Way(plan, planned.inputs, planned.results, list(kernels.values())), list(work.values())
+
+
+def _work_of(planned: RecordDraft) -> dict[Written, int]:
+    """Return the number of chunks of work for each kernel of a plan."""
+    work = dict.fromkeys(planned.structures, 0)
+    for step in planned.recipe.steps:
+        if isinstance(step, RowStep):
+            for kernel, _, extent, chunk in step.launches:
+                work[planned.structures[kernel]] += extent // chunk
+    return work
+
+
+# -- on disk
+
+
+def store_way(key: str, record: Any) -> bool:
+    """Learn a way of a structure, given as a message, and add it to those on disk; return whether it is there."""
+    message, now, before = record
+    disk = kernel_cache.disk_cache() if kernel_cache.available() else None
+    if disk is None:
+        return False
+    return _keep(disk, key, *_learn(RecordGraph.of_message(message), now, before))
+
+
+def _keep(disk: DiskCache, key: str, way: _Way, work: list[int]) -> bool:
+    """Add a way to those on disk; return whether it is there."""
+    names = [kernel.key for kernel in way.kernels]
+    if None in names:
+        return False
+    stored = way.plan.stored(), way.inputs, way.results, list(zip(names, work, strict=True))
+    kernel_cache.finish_keeping()
+    disk.save(key, marshal.dumps([stored, *_stored(disk, key)][:MOST_WAYS]))
+    return True
+
+
+def _stored(disk: DiskCache, key: str) -> list[Any]:
+    data = disk.load(key)
+    return [] if data is None else marshal.loads(data)
+
+
+def _restored(stored: tuple[Any, ...]) -> _Way | None:
+    """Return a way that was stored; None if a kernel is missing."""
+    plan, inputs, results, names = stored
+    kernels = kernel_cache.load_kernels(names)
+    return None if kernels is None else _Way(SizedPlan.restored(plan), inputs, results, kernels)
+
+
+# -- structures
+
+
+class _Structure:
+    """What is known of records of a structure.
+
+    There is no lock, which a signal handler might find held: if several threads change something at once, one change is
+    lost, and made again later.
+    """
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.ways: list[_Way] = []
+        self.programs: OrderedDict[tuple[Any, ...], RecordProgram] = OrderedDict()
+        #: some lists of integers, the latest first
+        self.lists: list[list[Any]] = []
+        #: the time that its records have taken operator by operator
+        self.spent_ns = 0
+        self.attempts = self.failures = self.used = 0
+        self.is_sought = False
+        #: the queue of the helper that learns a way
+        self.queue: object = None
+        #: why there are no ways
+        self.refusal: Exception | None = None
+
+    def note(self, sizes: list[Any]) -> list[Any] | None:
+        """Add a list of integers; return the one before it that differs from it in most places, or None."""
+        others = [each for each in self.lists if each != sizes]
+        self.lists = [sizes, *others][:MOST_LISTS]
+        return max(others, key=lambda other: sum(map(int.__ne__, _hashes(other), _hashes(sizes))), default=None)
+
+    def note_failure(self, error: Exception) -> None:
+        """Note that no way was learned: some extents have none, and a structure may have none at all."""
+        self.failures += 1
+        if not self.ways and self.failures >= MOST_FAILURES:
+            self.refusal = error
+
+
+def _hashes(sizes: Sequence[Any]) -> list[int]:
+    return [hash(size) for size in sizes]
+
+
+class SizedRecords:
+    """The structures of records, the least recently used first."""
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[tuple[Any, ...], _Structure] = OrderedDict()
+        #: records in a row that gained nothing, and how many are left out before the next one is looked at
+        self._misses = self._left = 0
+
+    def outline(self, visited: Sequence[Node], wanted: Sequence[Node]) -> RecordOutline | None:
+        """Return the outline of a record; None if it is not worth looking at, or has none."""
+        if self._left > 0:
+            self._left -= 1
+            return None
+        if len(visited) > MOST_NODES:
+            return None
+        try:
+            return outline_of_record(visited, wanted)
+        except Refused:
+            return None
+
+    def find(self, outline: RecordOutline) -> RecordProgram | None:
+        """Return the program of a record, if there is a plan for its structure that holds for its integers."""
+        structure = self._structure(outline)
+        sizes = tuple(outline.sizes)
+        found = structure.programs.get(sizes)
+        if found is None:
+            for way in structure.ways:
+                found = way.program(sizes)
+                if found is not None:
+                    if way is not structure.ways[0]:
+                        structure.ways = [way, *[each for each in structure.ways if each is not way]]
+                    if len(structure.programs) >= MOST_PROGRAMS:
+                        structure.programs.popitem(last=False)
+                    structure.programs[sizes] = found
+                    kernel_cache.statistics.plans_sized += 1
+                    break
+        if found is not None:
+            self._misses = 0
+            structure.used += 1
+            if structure.used == _RUNS_OF_REPEATED:
+                # each plan may run once, but the kernels run again
+                kernel_cache.tier_up(structure.ways[0].kernels)
+        return found
+
+    def _structure(self, outline: RecordOutline) -> _Structure:
+        key = settings.current(), outline.key
+        structure = self._known.pop(key, None)
+        if structure is None:
+            structure = _Structure(len(outline.nodes))
+            if len(self._known) >= MOST_STRUCTURES:
+                self._known.popitem(last=False)
+        self._known[key] = structure
+        return structure
+
+    def note(self, outline: RecordOutline, spent_ns: int, is_plain: Callable[[Sequence[Node]], bool]) -> None:
+        """Note that a record was computed operator by operator; have a way learned if it is worth it.
+
+        Parameters
+        ----------
+        is_plain
+            Returns whether the gradient rules of all nodes ask for nothing but types and values.
+        """
+        structure = self._structure(outline)
+        before = structure.note(outline.sizes)
+        if before is None:
+            # its structure is new, or its extents do not change
+            self._misses += 1
+            self._left = min(MOST_LEFT_OUT, 1 << self._misses) - 2
+            return
+        self._misses = 0
+        structure.spent_ns += spent_ns
+        if structure.refusal is not None or promotion.is_current(structure.queue):
+            return
+        if not structure.is_sought and not is_plain(outline.nodes):
+            structure.refusal = Refused("a rule looks at expressions")
+        elif not structure.is_sought:
+            self._submit(structure, lambda: self._seek(structure, outline))
+        elif structure.spent_ns >= planning_ns(NODES_FOR_EACH * structure.size) and structure.attempts < MOST_ATTEMPTS:
+            structure.attempts += 1
+            self._submit(structure, lambda: self._add_way(structure, outline, before))
+
+    def _submit(self, structure: _Structure, work: Callable[[], None]) -> None:
+        def attempt() -> None:
+            try:
+                work()
+            except Exception as error:  # noqa: BLE001 - operator by operator, records raise the errors of operators
+                structure.note_failure(error)
+            structure.queue = None
+
+        if settings.current().tiers == "background":
+            # the helper may be done before this thread goes on
+            structure.queue = promotion.queue()
+            promotion.submit(attempt)
+        else:
+            attempt()
+
+    def _seek(self, structure: _Structure, outline: RecordOutline) -> None:
+        """Load the ways that are on disk."""
+        structure.is_sought = True
+        disk, key = _place(RecordGraph.of(outline))
+        if disk is not None:
+            found = [_restored(each) for each in _stored(disk, key)]
+            structure.ways = [way for way in found if way is not None]
+
+    def _add_way(self, structure: _Structure, outline: RecordOutline, before: list[Any]) -> None:
+        """Learn a way that holds for a record."""
+        # the planner process needs the sockets and threads of its own module
+        from . import planner_process
+
+        graph, now = RecordGraph.of(outline), outline.sizes
+        if any([way.plan.recipe(now, _NODES) is not None for way in structure.ways]):
+            # it was learned meanwhile
+            return
+        disk, key = _place(graph)
+        way = None
+        if disk is not None and planner_process.learn_record(key, (graph.message(), now, before)):
+            stored = _stored(disk, key)
+            way = _restored(stored[0]) if stored else None
+        if way is None:
+            way, work = _learn(graph, now, before)
+            if disk is not None:
+                _keep(disk, key, way, work)
+        structure.ways = [way, *structure.ways][:MOST_WAYS]
+
+    def clear(self) -> None:
+        """Forget all structures."""
+        self._known.clear()
+        self._misses = self._left = 0
+
+
+def _place(graph: RecordGraph) -> tuple[DiskCache | None, str]:
+    """Return the disk cache and the key of the ways of a structure there; None if there is no cache."""
+    disk = kernel_cache.disk_cache() if kernel_cache.available() else None
+    if disk is None:
+        return None, ""
+    now = settings.current()
+    try:
+        parts = graph.structure(), now.winograd, now.num_threads, now.attention_blocks, now.matrix_unit
+    except TypeError:
+        return None, ""
+    facts = repr((parts, tuple(host()), processor.choices(), importlib.util.MAGIC_NUMBER))
+    return disk, disk.key(facts, "s")
+
+
+#: the records of this process
+RECORDS = SizedRecords()
