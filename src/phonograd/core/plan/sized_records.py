@@ -110,16 +110,19 @@ def plan_for_any_extents(
     Refused
         If there is none: the planner needs the value of an extent, say, or NumPy computes a value.
     """
-    planned = graph.draft(now)
-    if planned.recipe.uses_numpy:
-        raise Refused("NumPy computes a value")
     try:
+        planned = graph.draft(now)
+        if planned.recipe.uses_numpy:
+            raise Refused("NumPy computes a value")
         plan = SizedPlan(now, before, graph.draft, planned.structures)
         found = plan.recipe(now, planned.nodes)
     except (Pinned, MXNetError, *FAILURES) as error:
-        raise Refused("the planner needs the value of an extent") from error
+        raise Refused("a rule or the planner cannot do without the value of an extent") from error
     if found != planned.recipe:
-        raise Refused("the plan is not that of the planner")
+        # constants that the planner makes are in the order of their first use in the process: now all of them exist
+        planned = graph.draft(now)
+        if plan.recipe(now, planned.nodes) != planned.recipe:
+            raise Refused("the plan is not that of the planner")
     return plan, planned
 
 
