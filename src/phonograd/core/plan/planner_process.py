@@ -54,10 +54,13 @@ MOST_FAILURES = 2
 #: requests in a row that it could not fulfill, after which threads plan: it cannot write to the cache directory, say
 MOST_REFUSALS = 4
 
+#: added to the priority of the process: the program goes first, wherever they need the same core
+NICENESS = 10
 #: the program of the process: it leaves its parent, which may wait for all its children, and its terminal, where Ctrl-C
 #: is meant for the program; and it imports what the program would import
 _PROGRAM = (
-    "import json, os, sys; os.fork() and os._exit(0); os.setsid(); sys.path[:] = json.loads(sys.argv[1]); "
+    f"import json, os, sys; os.fork() and os._exit(0); os.setsid(); os.nice({NICENESS}); "
+    "sys.path[:] = json.loads(sys.argv[1]); "
     "from phonograd.core.plan.planner_worker import main; main()"
 )
 

@@ -33,15 +33,12 @@ __all__ = ["answer", "main", "new_graph"]
 
 #: the process ends after this time without a request
 IDLE_SECONDS = 30.0
-#: added to the priority: the program goes first, wherever they need the same core
-NICENESS = 10
 #: numbers of the leaves that stand for nodes that were not sent
 _FIRST_LEAF = -(1 << 40)
 
 
 def main() -> None:
     """Answer requests from the socket at standard input until it is closed, or nothing is requested for a while."""
-    os.nice(NICENESS)
     # everything that is made here lives until the graph is planned
     gc.disable()
     settings.update(planner="thread")

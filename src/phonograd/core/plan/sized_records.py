@@ -14,7 +14,7 @@ import importlib.util
 import marshal
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from ..base import collector, processor, settings
 from ..base.errors import MXNetError
@@ -46,7 +46,7 @@ MOST_NODES = 400
 MOST_LEFT_OUT = 64
 #: nodes of a plan for each node of a record, an estimate
 NODES_FOR_EACH = 3
-#: the use of a structure at which its kernels are compiled in full
+#: the use of a way at which its kernels are compiled in full
 _RUNS_OF_REPEATED = 2
 
 
@@ -82,19 +82,28 @@ class RecordProgram(RecipeProgram):
         return [found[place] if place >= 0 else given[-1 - place] for place in self._results]
 
 
-class _Way(NamedTuple):
-    """A plan for the extents that lead the planner one way, and its kernels."""
+class _Way:
+    """A plan for the extents that lead the planner one way, and its kernels.
 
-    plan: SizedPlan
-    inputs: list[int]
-    """See :class:`~phonograd.core.plan.record_graph.RecordDraft`."""
-    results: list[int]
-    kernels: list[kernel_cache.Kernel]
+    ``inputs`` and ``results`` are those of :class:`~phonograd.core.plan.record_graph.RecordDraft`.
+    """
+
+    def __init__(
+        self, plan: SizedPlan, inputs: list[int], results: list[int], kernels: list[kernel_cache.Kernel]
+    ) -> None:
+        self.plan, self.inputs, self.results, self.kernels = plan, inputs, results, kernels
+        self._used = 0
 
     def program(self, sizes: Sequence[Any]) -> RecordProgram | None:
         """Return the plan of a record with some integers, if it holds for them."""
         recipe = self.plan.recipe(sizes, _NODES)
-        return None if recipe is None or is_much(recipe, self.kernels) else RecordProgram(recipe, self)
+        if recipe is None or is_much(recipe, self.kernels):
+            return None
+        self._used += 1
+        if self._used == _RUNS_OF_REPEATED:
+            # each plan may run once, but the kernels run again
+            kernel_cache.tier_up(self.kernels)
+        return RecordProgram(recipe, self)
 
 
 # -- learning
@@ -261,9 +270,6 @@ class SizedRecords:
         if found is not None:
             self._misses = 0
             structure.used += 1
-            if structure.used == _RUNS_OF_REPEATED:
-                # each plan may run once, but the kernels run again
-                kernel_cache.tier_up(structure.ways[0].kernels)
         return found
 
     def _structure(self, outline: RecordOutline) -> _Structure:
