@@ -14,6 +14,7 @@ from __future__ import annotations
 import marshal
 import math
 import operator
+import re
 from collections.abc import Callable, Iterable, Sequence
 from types import CodeType, FunctionType
 from typing import Any, NamedTuple, Protocol
@@ -218,9 +219,32 @@ def _text(
     if trace.conditions > MOST_CONDITIONS or writer.count > MOST_SIZES:
         raise Refused("there are too many conditions")
     lines = [f"({' '.join([f'{name},' for name in each])}) = {of}" for each, of in zip(names, ("extents", "data"))]
-    lines += [f"if differ != ({', '.join(expected)},): return None", *trace.lines]
+    lines += [f"if differ != ({', '.join(expected)},): return None", *_quick_first(trace.lines)]
     lines += [f"if {text} in integers: return None" for text in sorted(trace.looked_up)] + [f"return {result}"]
     return "def plan(extents, data, differ, nodes):\n" + "".join([f"    {line}\n" for line in lines])
+
+
+def _quick_first(lines: Sequence[str]) -> list[str]:
+    """Return the lines of a trace with calls, and what follows from them, last: most plans do not hold for most graphs.
+
+    >>> _quick_first(["a1 = divide(a0)", "if a1 < 0: return None", "if a0 < 9: return None"])
+    ['if a0 < 9: return None', 'a1 = divide(a0)', 'if a1 < 0: return None']
+    """
+    late: set[str] = set()
+    quick, slow = list[str](), list[str]()
+    for line in lines:
+        names = _NAMES.findall(line)
+        if late.isdisjoint(names) and not _CALL.search(line):
+            quick.append(line)
+        else:
+            slow.append(line)
+            if not line.startswith("if "):
+                late.update(_NAMES.findall(line.partition(" = ")[0]))
+    return quick + slow
+
+
+#: the names of atoms, and calls
+_NAMES, _CALL = re.compile(r"\ba\d+\b"), re.compile(r"\w\(")
 
 
 def _integers(nodes: Iterable[Node]) -> frozenset[int]:

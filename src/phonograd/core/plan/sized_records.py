@@ -12,19 +12,24 @@ from __future__ import annotations
 
 import importlib.util
 import marshal
+import math
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from ..base import collector, processor, settings
+from ..base.dtypes import DType
 from ..base.errors import MXNetError
-from ..graph.node import Node
+from ..graph.node import Node, Shape
 from ..graph.operator import Array
 from ..kernels.launch import Written
-from ..run import kernel_cache
+from ..run import kernel_cache, memory_pool
 from ..run.disk_cache import DiskCache
+from ..run.driver import SizedRow
 from ..run.host import host
-from ..run.program import Recipe, RecipeProgram, RowStep
+from ..run.program import AliasStep, Recipe, RowStep, as_contiguous
 from . import promotion
 from .any_extents import FAILURES, is_much
 from .cache import planning_ns
@@ -39,7 +44,7 @@ MOST_STRUCTURES, MOST_WAYS, MOST_ATTEMPTS, MOST_LISTS = 256, 16, 24, 4
 #: attempts in a row without a way, after which a structure has none
 MOST_FAILURES = 3
 #: programs that are kept for each structure
-MOST_PROGRAMS = 32
+MOST_PROGRAMS = 128
 #: nodes of a record: with more, learning takes seconds
 MOST_NODES = 400
 #: records that are left out at most after others whose structures were all new
@@ -53,6 +58,11 @@ _RUNS_OF_REPEATED = 2
 # -- programs
 
 
+_BYTE = np.dtype(np.uint8)
+#: plans of records set no flag, because they write over no inputs
+_FLAG = np.zeros(1, np.int64)
+
+
 class _NoNodes:
     """Stands for the nodes that a recipe refers to: those of a record are not made."""
 
@@ -63,23 +73,42 @@ class _NoNodes:
 _NODES: Any = _NoNodes()
 
 
-class RecordProgram(RecipeProgram):
-    """The plan of a record."""
+class RecordProgram:
+    """The plan of a record: its recipe, which runs once or a few times, so that little is prepared for it."""
 
-    __slots__ = ("_numbers", "_results")
+    __slots__ = ("_numbers", "_recipe", "_way")
 
     def __init__(self, recipe: Recipe, way: _Way) -> None:
-        # the nodes are not made; only their number counts
-        self.inputs = (_NODES,) * len(way.inputs)
-        self._numbers, self._results = way.inputs, way.results
-        self._prepare(recipe, way.kernels)
-        self.never_pack()
+        self._recipe, self._way = recipe, way
+        self._numbers = np.frombuffer(recipe.numbers, np.uint8)
 
     def compute(self, outside: Sequence[Any]) -> list[Array]:
         """Return the values that are wanted, and the gradients of the variables, given the values from outside."""
-        given = [outside[number] for number in self._numbers]
-        found = self.run(given)
-        return [found[place] if place >= 0 else given[-1 - place] for place in self._results]
+        recipe, way, numbers = self._recipe, self._way, self._numbers
+        given = [as_contiguous(outside[number]) for number in way.inputs]
+        # the slot of an unused arena still needs an object with a data address
+        arena = _empty((recipe.arena_bytes,), _BYTE) if recipe.arena_bytes else numbers
+        values: list[Any] = [*given, numbers, arena, _FLAG]
+        values += [None] * (recipe.width - len(values))
+        for number, slot, shape in recipe.begun:
+            values[slot] = given[number].reshape(shape).copy()
+        for step, row in zip(recipe.steps, way.rows):
+            if isinstance(step, RowStep):
+                for slot, shape, dtype in step.made:
+                    values[slot] = _empty(shape, dtype)
+                kernels = way.kernels
+                launches = [(kernels[kernel], words, extent, chunk) for kernel, words, extent, chunk in step.launches]
+                row.run(launches, step.regions, tuple([values[slot] for slot in step.slots]))
+            elif isinstance(step, AliasStep):
+                values[step.target] = values[step.source].reshape(step.shape)
+            for slot in step.done:
+                values[slot] = None
+        kept = [values[slot] for _, slot in recipe.kept]
+        return [kept[place] if place >= 0 else given[-1 - place] for place in way.results]
+
+
+def _empty(shape: Shape, dtype: DType) -> Array:
+    return memory_pool.allocate(shape, dtype, memory_pool.room_for(math.prod(shape) * dtype.itemsize))
 
 
 class _Way:
@@ -92,6 +121,8 @@ class _Way:
         self, plan: SizedPlan, inputs: list[int], results: list[int], kernels: list[kernel_cache.Kernel]
     ) -> None:
         self.plan, self.inputs, self.results, self.kernels = plan, inputs, results, kernels
+        #: one for each step of the plan
+        self.rows: list[SizedRow] = []
         self._used = 0
 
     def program(self, sizes: Sequence[Any]) -> RecordProgram | None:
@@ -103,6 +134,8 @@ class _Way:
         if self._used == _RUNS_OF_REPEATED:
             # each plan may run once, but the kernels run again
             kernel_cache.tier_up(self.kernels)
+        if len(self.rows) < len(recipe.steps):
+            self.rows = [SizedRow() for _ in recipe.steps]
         return RecordProgram(recipe, self)
 
 
@@ -340,6 +373,7 @@ class SizedRecords:
         graph, now = RecordGraph.of(outline), outline.sizes
         if any([way.plan.recipe(now, _NODES) is not None for way in structure.ways]):
             # it was learned meanwhile
+            structure.attempts -= 1
             return
         disk, key = _place(graph)
         way = None

@@ -235,11 +235,23 @@ class Row:
         driver = _get_driver()
         sizes = list(regions) if regions is not None else [1] * len(launches)
         assert sum(sizes) == len(launches), regions
+        count = _RECORD_WORDS + REGION_WORDS * len(sizes) + LAUNCH_WORDS * len(launches)
+        words = np.empty(count + sum([len(table) for _, table, _, _ in launches]), np.int64)
+        #: keeps the memory behind the addresses alive
+        self._keep: tuple[Any, ...] = (words, [kernel for kernel, *_ in launches])
+        self.record: int = pointers.address(words)
+        self._driver = driver
+        self._reads_addresses = driver.reads_addresses
+        self.write(launches, arrays, sizes, flag)
+
+    def write(
+        self, launches: Sequence[tuple[Kernel, list[int], int, int]], arrays: int, sizes: Sequence[int], flag: int = -1
+    ) -> None:
+        """Write the words of the row: launches of the same kernels as before, in as many regions."""
+        words, start = self._keep[0], self.record
         # one array holds the record, the regions, the launches and their tables, in this order
         entries_at = _RECORD_WORDS + REGION_WORDS * len(sizes)
         tables_at = entries_at + LAUNCH_WORDS * len(launches)
-        words = np.empty(tables_at + sum([len(table) for _, table, _, _ in launches]), np.int64)
-        start = pointers.address(words)
         scale = processor.choices().chunk_scale
         content: list[int] = []
         counts: list[int] = []
@@ -262,12 +274,7 @@ class Row:
         for _, table, _, _ in launches:
             content += table
         record = [start + 8 * _RECORD_WORDS, len(sizes), arrays, _cell_address()]
-        words[:] = [*record, int(shared >= MUCH_WORK), flag, *region_list, *content]
-        #: keeps the memory behind the addresses alive
-        self._keep: tuple[Any, ...] = (words, [kernel for kernel, *_ in launches])
-        self.record: int = start
-        self._driver = driver
-        self._reads_addresses = driver.reads_addresses
+        _packer(len(words)).pack_into(words, 0, *record, int(shared >= MUCH_WORK), flag, *region_list, *content)
 
     @classmethod
     def of_one(
@@ -322,6 +329,29 @@ class Row:
             self._driver.call(self.record, items(arrays))
         else:
             self._driver.call_indirectly(self.record, arrays)
+
+
+class SizedRow:
+    """Launches of the same kernels whose sizes are given with each run. Several threads may run it at once."""
+
+    __slots__ = ("_free",)
+
+    def __init__(self) -> None:
+        #: rows that no thread is running
+        self._free: list[Row] = []
+
+    def run(
+        self, launches: list[tuple[Kernel, list[int], int, int]], regions: Sequence[int], arrays: tuple[Array, ...]
+    ) -> None:
+        """Run launches on arrays; there are as many regions as in earlier runs."""
+        try:
+            row = self._free.pop()
+        except IndexError:
+            row = Row(launches, len(arrays), regions)
+        else:
+            row.write(launches, len(arrays), regions)
+        row.run(arrays)
+        self._free.append(row)
 
 
 class SizedLaunch:

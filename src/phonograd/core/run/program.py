@@ -40,6 +40,7 @@ __all__ = [
     "RecipeProgram",
     "RowStep",
     "Segment",
+    "as_contiguous",
     "last_touches",
     "segment_of",
 ]
@@ -245,7 +246,7 @@ class RecipeProgram:
         if self._checks_layout and note is None and not donated and not self._begun:
             values = inputs + self._fixed
         else:
-            values = [value if _is_contiguous(value) else _as_contiguous(value) for value in inputs]
+            values = [value if _is_contiguous(value) else as_contiguous(value) for value in inputs]
             values += self._fixed
         for number in self.donatable:
             if values[number] is None:
@@ -477,7 +478,7 @@ def _row(step: RowStep, kernels: Sequence[kernel_cache.Kernel], sets_flag: bool,
             prepare()
             if not launch(values):
                 for slot in slots:
-                    values[slot] = _as_contiguous(values[slot])
+                    values[slot] = as_contiguous(values[slot])
                 launch(values)
         for slot in done:
             values[slot] = None
@@ -500,7 +501,7 @@ def _call(step: NumpyStep) -> Segment:
             if is_from_outside(error):
                 raise
             raise locate_error(error, node) from error
-        values[target] = _as_contiguous(result) if single else result
+        values[target] = as_contiguous(result) if single else result
         for slot in done:
             values[slot] = None
 
@@ -513,7 +514,7 @@ def _take_item(step: NumpyStep) -> Segment:
     index = node.attributes[0]
 
     def take(values: list[Any]) -> None:
-        values[target] = _as_contiguous(values[source][index])
+        values[target] = as_contiguous(values[source][index])
         for slot in done:
             values[slot] = None
 
@@ -543,7 +544,7 @@ def _is_contiguous(value: Any) -> bool:
     return type(value) is _ARRAY and value.flags.c_contiguous
 
 
-def _as_contiguous(value: Any) -> Any:
+def as_contiguous(value: Any) -> Any:
     """Return a value as a contiguous array; None (an optional input that was left out) stays None.
 
     The last bits of NumPy's results may depend on the layout of its operands, so there is only one layout.
