@@ -1,13 +1,18 @@
-"""Measure training steps with batches that always have another size: ``python -m benchmarks.extents``.
+"""Measure training steps with batches that always have another size: ``python -m benchmarks.extents [--records]``.
 
 Every graph is planned (``tiers="plan"``). Steps alternate: one may use plans for any extents, which were learned from
 the first steps, and the next one may not. The figures are milliseconds of processor time: the best time of planning in
 a step (to the program, ready to run), and of a whole step.
+
+With ``--records``, the settings are the default ones, and steps alternate between plans for all records of a structure,
+which the planner process has made meanwhile, and tier 0. The figures are medians by the clock on the wall.
 """
 
 from __future__ import annotations
 
 import argparse
+import random
+import statistics
 import sys
 import tempfile
 import time
@@ -18,8 +23,10 @@ import numpy as np
 
 import phonograd as mx
 from phonograd import autograd, gluon, nd
-from phonograd.core.plan import disk
+from phonograd.core.plan import disk, promotion
 from phonograd.core.plan.any_extents import STRUCTURES
+from phonograd.core.plan.sized_records import RECORDS
+from phonograd.core.run import kernel_cache
 
 #: sizes of batches from which plans are learned, and others
 FIRST, OTHERS = (33, 35, 37, 39), range(41, 61)
@@ -91,11 +98,64 @@ def _measure(name: str) -> dict[bool, tuple[float, float]]:
     return {key: (min([p for p, _ in times]), min([s for _, s in times])) for key, times in found.items()}
 
 
+def _measure_records(name: str, hybridizes: bool) -> dict[bool, float]:
+    """Return the median seconds of a step, with plans for records of any extents and without."""
+    net, shape = _network(name)
+    net.initialize()
+    if hybridizes:
+        net.hybridize()
+    loss = gluon.loss.SoftmaxCrossEntropyLoss()
+    trainer = gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.1, "momentum": 0.9})
+
+    def step(batch: int) -> float:
+        data, label = nd.random.uniform(shape=(batch, *shape)), nd.array(np.arange(batch) % 10)
+        nd.waitall()
+        begin = time.perf_counter()
+        with autograd.record():
+            value = loss(net(data), label)
+        value.backward()
+        trainer.step(batch)
+        nd.waitall()
+        return time.perf_counter() - begin
+
+    batches = list(range(20, 260))
+    random.Random(1).shuffle(batches)
+    for number, batch in enumerate(batches[:80]):
+        step(batch)
+        if number % 20 == 19:
+            promotion.finish()
+            kernel_cache.wait_for_tier_up()
+    found: dict[bool, list[float]] = {True: [], False: []}
+    for one, two in zip(batches[80:200:2], batches[81:200:2], strict=True):
+        found[True].append(step(one))
+        with mock.patch.object(RECORDS, "find", return_value=None), mock.patch.object(RECORDS, "note"):
+            found[False].append(step(two))
+    return {key: statistics.median(times) for key, times in found.items()}
+
+
+def _print_records(names: list[str]) -> None:
+    print(f"{'milliseconds':22}{'tier 0':>10}{'any extents':>14}")
+    for name in names:
+        for hybridizes in (False, True):
+            found = _measure_records(name, hybridizes)
+            label = f"{name}, hybridized" if hybridizes else name
+            print(f"{label:22}{1e3 * found[False]:10.2f}{1e3 * found[True]:14.2f}")
+
+
 def main() -> int:
     """Measure all networks and print a table."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.extents", description=__doc__.partition("\n")[0])
     parser.add_argument("networks", nargs="*", default=["mlp", "lstm", "convnet"])
-    names = parser.parse_args().networks
+    parser.add_argument("--records", action="store_true", help="measure records with the default settings")
+    options = parser.parse_args()
+    names = options.networks
+    if options.records:
+        with (
+            tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as directory,
+            mx.settings.override(cache_directory=directory),
+        ):
+            _print_records(names)
+        return 0
     print(f"{'milliseconds':16}{'planned':>12}{'any extents':>14}{'step':>12}{'any extents':>14}")
     with (
         tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as directory,
