@@ -31,7 +31,7 @@ FENCES: dict[str, dict[str, str]] = {
     },
     "mapped memory": {
         "core/run/elf_loader.py": "machine code lies in pages of its own, which are made executable",
-        "core/run/memory_pool.py": "large zeros lie in pages of their own, which take no memory before they are written",
+        "core/run/memory_pool.py": "large blocks are pages of their own, which return to the system and begin as zeros",
     },
     "reference counts": {
         "core/trace/liveness.py": "which arrays of a trace are alive",

@@ -404,3 +404,103 @@ def test_users_return_memory(pool: memory_pool.Pool) -> None:
     assert pool.spare_bytes >= 3 << 22
     mx.cpu().empty_cache()
     assert pool.spare_bytes == 0
+
+
+def test_blocks_of_other_sizes_do_not_add_up(pool: memory_pool.Pool, clock: Clock) -> None:
+    pool.clear()
+    pool._most_used, pool._slack, pool._evicted = pool.used_bytes, memory_pool.LEAST_SLACK_BYTES, {}
+    used, sizes = pool.used_bytes, [1 << 25, 3 << 24, 1 << 26]
+    for size in sizes:
+        step([size])
+    # without a limit, all three would wait
+    assert used + sizes[-1] <= pool.used_bytes + pool.spare_bytes <= used + sizes[-1] + memory_pool.LEAST_SLACK_BYTES
+    # a loop over them keeps all of them soon
+    for _ in range(3):
+        for size in sizes:
+            step([size])
+    made = pool.blocks_made
+    for size in sizes:
+        step([size])
+    assert pool.blocks_made == made
+
+
+def test_large_blocks_leave_no_gaps() -> None:
+    if not STATUS.exists():
+        pytest.skip("the system does not tell the memory of a process")
+    memory_pool.pool.clear()
+    before = _resident_bytes()
+    blocks = [memory_pool.take(memory_pool.LEAST_MAPPED_BYTES) for _ in range(256)]
+    for block in blocks:
+        block.fill(1)
+    # every second one stays
+    del blocks[::2], block
+    memory_pool.pool.sort_in()
+    memory_pool.pool._free_waiting({memory_pool.LEAST_MAPPED_BYTES: 256})
+    assert _resident_bytes() - before < 192 * memory_pool.LEAST_MAPPED_BYTES
+
+
+def test_blocks_beyond_the_number_of_mappings(pool: memory_pool.Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+    def mapped(room: int) -> None:
+        raise OSError("too many")
+
+    monkeypatch.setattr(memory_pool, "_mapped", mapped)
+    room = memory_pool.room_for(1 << 20)
+    assert memory_pool.allocate((1 << 20,), np.dtype("uint8"), room).ctypes.data % memory_pool.ALIGNMENT == 0
+    assert not memory_pool._new_block(room, is_zero=True).any()
+
+
+def test_the_c_library_returns_memory_after_promotions(
+    pool: memory_pool.Pool, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trims: list[int] = []
+    monkeypatch.setattr(memory_pool, "_trim", lambda: trims.append(1))
+    pool.trim_soon()
+    step([LARGE])
+    assert not trims
+    step([memory_pool.LEAST_HUGE_BYTES])
+    assert len(trims) == 1, "the arena of the plan that takes over"
+    clock.now += memory_pool.TRIM_SECONDS
+    pass_windows(clock, 3)
+    assert len(trims) == 2
+
+
+DROPPED = """
+import gc, sys
+from pathlib import Path
+import phonograd as mx
+from phonograd import autograd, gluon
+
+def resident():
+    line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmRSS:"))
+    return int(line.split()[1]) / 1024
+
+def train(width):
+    net = gluon.nn.HybridSequential()
+    net.add(*[gluon.nn.Dense(width, activation="relu") for _ in range(6)])
+    net.initialize()
+    trainer = gluon.Trainer(net.collect_params(), "adam")
+    data = mx.nd.ones((512, width))
+    for _ in range(6):
+        with autograd.record():
+            loss = net(data).sum()
+        loss.backward()
+        trainer.step(512)
+        mx.nd.waitall()
+    return resident()
+
+train(16)
+gc.collect()
+before = resident()
+during = train(1200)
+gc.collect()
+print(during - before, resident() - before)
+"""
+
+
+def test_a_dropped_model_returns_its_memory_to_the_system() -> None:
+    if not STATUS.exists():
+        pytest.skip("the system does not tell the memory of a process")
+    found = subprocess.run([sys.executable, "-c", DROPPED], check=True, capture_output=True, text=True)
+    during, after = map(float, found.stdout.split())
+    assert during > 100, "parameters, gradients and states of Adam are 140 MiB"
+    assert after < 0.25 * during

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ..base import fork, settings
-from ..run import thread_pool
+from ..run import memory_pool, thread_pool
 from ..run.background import Queue
 from . import cache
 from .cache import PLANS, CachedPlan, CacheNode
@@ -81,6 +81,8 @@ def promote(
                 if position.following.get(key) is plan:
                     position.following[key] = made
                     PLANS.count_plan(made, replaced=plan)
+                    # values of single operators are made by NumPy, those of the plan are not
+                    memory_pool.pool.trim_soon()
                 return
         plan.promotion = None
 

@@ -11,6 +11,7 @@ first. Waiting memory returns to the system
 
 * when a model is dropped: the memory in use falls far below the least of the last seconds, as it does in no loop,
 * when a block has waited for some seconds in which others of its size sufficed,
+* when a new block would make the pool larger than the most memory that was in use at one time, and some slack,
 * and when the user asks for it (:meth:`phonograd.Context.empty_cache`).
 """
 
@@ -51,6 +52,15 @@ WINDOW_SECONDS, LONGEST_WINDOW_SECONDS = 0.1, 60.0
 CALM_WINDOWS = 16
 #: a model was dropped if the memory in use falls to this part of its least in the window before; less is not looked at
 DROPPED_PART, LEAST_DROPPED_BYTES = 1 / 4, 1 << 24
+#: blocks from this size on are pages of their own, which return to the system at once. In the C library's memory they
+#: left gaps: 40 to 100 MB in training steps of the README's models
+LEAST_MAPPED_BYTES = 1 << 18
+#: larger ones ask for large pages, as arrays of NumPy do
+LEAST_HUGE_BYTES = 1 << 22
+#: seconds after a plan has taken over until the memory of freed temporary values is returned: steps ran meanwhile
+TRIM_SECONDS = 1.0
+#: memory that may wait beyond the most that was in use at one time, before steps of a loop show that they need more
+LEAST_SLACK_BYTES = 1 << 24
 #: the C library may keep twice as much freed memory
 KEPT_BYTES = 1 << 24
 #: arenas from this size on are laid out by the sizes of their values if they are not filled to this part in any step
@@ -259,6 +269,14 @@ class Pool:
         #: again since, and windows without any
         self._freed: dict[int, int] = {}
         self._made_again_bytes = self._calm_windows = 0
+        #: the most memory in use since a model was dropped, the memory that may wait beyond it, and numbers of blocks
+        #: by size that were freed because of that
+        self._most_used = 0
+        self._slack = LEAST_SLACK_BYTES
+        self._evicted: dict[int, int] = {}
+        #: when the memory that the C library keeps is returned, and whether the next large block returns it as well
+        self._trim_time = math.inf
+        self._trims_for_block = False
 
     def after_fork(self) -> None:
         """Replace the lock: a thread of the parent may hold the old one."""
@@ -290,6 +308,8 @@ class Pool:
             elif self._freed.get(room):
                 self._freed[room] -= 1
                 self._made_again_bytes += room
+            if memory is None:
+                self._make_room(room)
         if memory is not None:
             if is_zero:
                 memory.fill(0)
@@ -299,10 +319,38 @@ class Pool:
             self.clear()
         try:
             return _new_block(room, is_zero)
-        except (MemoryError, OSError):
+        except MemoryError:
             with self._lock:
                 self.used_bytes -= room
             raise MemoryError(f"there is no memory for {room} bytes") from None
+
+    def _make_room(self, room: int) -> None:
+        """Free waiting blocks if a new one makes the pool larger than the most memory that was in use at one time.
+
+        So the memory of values of one kind does not wait while those of another kind are computed, such as results of
+        single operators and the arena of the plan that takes over. A loop that needs both in turn takes freed sizes
+        again, and may keep as much more.
+        """
+        if self._evicted.get(room):
+            self._evicted[room] -= 1
+            self._slack += room
+        if self._trims_for_block and room >= LEAST_HUGE_BYTES:
+            self._trims_for_block = False
+            _trim()
+        self._most_used = max(self._most_used, self.used_bytes)
+        excess = self.used_bytes + self.spare_bytes - self._most_used - self._slack
+        if excess <= 0:
+            return
+        counts: dict[int, int] = {}
+        for size, waiting in self._free.items():
+            count = min(len(waiting), -(-excess // size))
+            if count > 0:
+                counts[size] = count
+                self._evicted[size] = self._evicted.get(size, 0) + count
+                excess -= count * size
+            if excess <= 0:
+                break
+        self._free_waiting(counts)
 
     def sort_in(self) -> None:
         """Make freed memory available, unless another thread is doing it."""
@@ -327,8 +375,10 @@ class Pool:
         if self.used_bytes < self._least_used:
             self._least_used = self.used_bytes
             if self.used_bytes <= DROPPED_PART * self._least_used_before >= LEAST_DROPPED_BYTES * DROPPED_PART:
-                self._least_used_before = self.used_bytes
+                self._least_used_before = self._most_used = self.used_bytes
+                self._slack, self._evicted = LEAST_SLACK_BYTES, {}
                 self._free_waiting({room: len(waiting) for room, waiting in free.items()})
+                _trim()
                 return
         if time.monotonic() > self._window_end:
             self._begin_window()
@@ -350,6 +400,9 @@ class Pool:
             self._calm_windows += 1
             if self._calm_windows % CALM_WINDOWS == 0:
                 self._window = max(self._window / 2, WINDOW_SECONDS)
+        if time.monotonic() > self._trim_time:
+            self._trim_time = math.inf
+            _trim()
         self._freed, self._made_again_bytes = {}, 0
         self._free_waiting({room: least for room, least in self._least_waiting.items() if least})
         self._window_end = time.monotonic() + self._window
@@ -368,8 +421,6 @@ class Pool:
             self._least_waiting[room] = len(waiting)
             freed += count * room
         self.spare_bytes -= freed
-        if freed >= LEAST_DROPPED_BYTES:
-            _trim()
 
     def clear(self) -> None:
         """Free all waiting blocks."""
@@ -377,6 +428,11 @@ class Pool:
             self._sort_in()
             self._free_waiting({room: len(waiting) for room, waiting in self._free.items()})
             self._free.clear()
+            _trim()
+
+    def trim_soon(self) -> None:
+        """Return what the C library keeps of freed arrays to the system: before the next large block, and later."""
+        self._trim_time, self._trims_for_block = time.monotonic() + TRIM_SECONDS, True
 
 
 @functools.cache
@@ -410,12 +466,22 @@ def _new_block(room: int, is_zero: bool) -> Array:
     if not pool.blocks_made:
         _keep_freed_pages()
     pool.blocks_made += 1
-    if is_zero:
-        # pages of their own, which take no memory before they are written; the C library would use old ones again
-        return np.frombuffer(mmap.mmap(-1, room, access=mmap.ACCESS_COPY), np.uint8).view(_Memory).view(_Block)
-    raw = np.empty(room + ALIGNMENT, np.uint8)
+    if is_zero or room >= LEAST_MAPPED_BYTES:
+        # a process may have 65,530 mappings; the C library serves the rest
+        with contextlib.suppress(OSError):
+            return np.frombuffer(_mapped(room), np.uint8).view(_Memory).view(_Block)
+    raw = np.zeros(room + ALIGNMENT, np.uint8) if is_zero else np.empty(room + ALIGNMENT, np.uint8)
     start = -address(raw) % ALIGNMENT
     return raw[start : start + room].view(_Memory).view(_Block)
+
+
+def _mapped(room: int) -> mmap.mmap:
+    """Return pages of their own: zeros, which take no memory before they are written."""
+    pages = mmap.mmap(-1, room, access=mmap.ACCESS_COPY)
+    if room >= LEAST_HUGE_BYTES and hasattr(mmap, "MADV_HUGEPAGE"):
+        with contextlib.suppress(OSError):
+            pages.madvise(mmap.MADV_HUGEPAGE)
+    return pages
 
 
 #: the pool of this process
