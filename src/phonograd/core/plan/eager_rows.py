@@ -55,15 +55,15 @@ class Step(NamedTuple):
 class Rows:
     """An expression as one kernel, for arrays of one shape each time, and of any one with rows of several elements."""
 
-    __slots__ = ("_dtype", "_is_row", "_sized", "_structure", "_unit_work")
+    __slots__ = ("_dtype", "_is_row", "_sized", "_unit_work", "structure")
 
     def __init__(self, structure: Structure, dtype: DType) -> None:
         # the choice follows from the axes: those of all sizes are one kept and one combined axis
-        self._structure = choose_loops(structure, (1, 1), [(1, 1)] * len(structure.loads))
+        self.structure = choose_loops(structure, (1, 1), [(1, 1)] * len(structure.loads))
         self._dtype, self._is_row = dtype, structure.stores[0].row
-        self._sized = SizedLaunch(kernel_cache.kernel(self._structure), 2 + len(structure.loads))
+        self._sized = SizedLaunch(kernel_cache.kernel(self.structure), 2 + len(structure.loads))
         #: the chunks of work of one element
-        self._unit_work = work_of(self._structure, (1, 1))
+        self._unit_work = work_of(self.structure, (1, 1))
 
     @hot
     def run(self, arrays: Sequence[Any]) -> Any:
@@ -86,13 +86,13 @@ class Rows:
             table += (0, 0, length, 1)
         rows = table[0]
         out = empty(shape, self._dtype)
-        chunk = rows if elements * self._unit_work <= 1 else chunk_of(self._structure, (rows, length))
+        chunk = rows if elements * self._unit_work <= 1 else chunk_of(self.structure, (rows, length))
         self._sized.run(table, rows, chunk, (out, out, *given))
         return out
 
     def function(self, shapes: Sequence[Shape]) -> Function | None:
         """Return the function for contiguous arrays of some shapes, which takes less time for each call."""
-        shape, structure = shapes[0], self._structure
+        shape, structure = shapes[0], self.structure
         elements, length = math.prod(shape), shape[-1]
         if not _is_fit(length, elements) or any([each != shape for each in shapes]):
             return None
