@@ -87,7 +87,7 @@ class Rows:
         rows = table[0]
         out = empty(shape, self._dtype)
         chunk = rows if elements * self._unit_work <= 1 else chunk_of(self.structure, (rows, length))
-        self._sized.run(table, rows, chunk, (out, out, *given))
+        self._sized.run(table, rows, chunk, (out, out, *given), False)
         return out
 
     def function(self, shapes: Sequence[Shape]) -> Function | None:
