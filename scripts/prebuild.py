@@ -80,8 +80,7 @@ class Collector:
             mock.patch.object(eager_folds, "CHUNK_ELEMENTS", 0),
             mock.patch.object(eager_selection.Selections, "_run", self._select),
             mock.patch.object(eager, "launch", self._launch),
-            mock.patch.object(eager_rows, "launch", self._launch),
-            mock.patch.object(eager_expansion, "function_of_rows", self._rows),
+            mock.patch.object(eager_expansion, "rows_of", self._rows),
             mock.patch.object(eager._Maker, "_plan", _bound(self._plan)),
             mock.patch.object(eager._Maker, "evaluate", _bound(self._evaluate)),
             mock.patch.object(kernel_cache, "kernels", self._kernels),
@@ -105,9 +104,11 @@ class Collector:
             self.wanted.update(dict.fromkeys([each.structure for each in plan.launches]))
         return lambda *arrays: np.zeros(shape, dtype)
 
-    def _rows(self, *arguments: Any) -> None:
+    def _rows(self, steps: Sequence[eager_rows.Step], arrays: Sequence[Any]) -> None:
         """Note the kernel of rows; large arrays are computed operator by operator, so that these are noted, too."""
-        eager_rows.function_of_rows(*arguments)
+        found = eager_rows.rows_of(steps, arrays)
+        if found is not None:
+            self.wanted[found.structure] = None
 
     def _multiply(self, dtype: Any) -> Callable[..., Any]:
         def product(lhs: Any, rhs: Any) -> Any:
@@ -317,7 +318,7 @@ def modules() -> list[_Text]:
 def collect(level: str) -> Collector:
     """Return the kernels for processors of a level."""
     collector = Collector(level)
-    for known in (eager._general, eager._special, eager.SIMPLE, eager_folds._folds):
+    for known in (eager._general, eager._special, eager.SIMPLE, eager_folds._folds, eager_rows._known):
         known.clear()
     patches = collector.patches()
     for patch in patches:
@@ -338,7 +339,7 @@ def collect(level: str) -> Collector:
     finally:
         for patch in patches:
             patch.stop()
-        for known in (eager._general, eager._special, eager.SIMPLE, eager_folds._folds):
+        for known in (eager._general, eager._special, eager.SIMPLE, eager_folds._folds, eager_rows._known):
             known.clear()
     return collector
 

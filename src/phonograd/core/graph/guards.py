@@ -27,6 +27,9 @@ MOST_PATTERNS = 4
 #: kinds of calls that are remembered, of each rule
 MOST_KINDS = 4096
 
+#: stands for a parameter that counts elements
+_MARK: Any = ...
+
 Test = Callable[[Sequence[Shape]], bool]
 _T = TypeVar("_T")
 
@@ -117,17 +120,18 @@ def _text(shapes: Sequence[Shape], attributes: tuple[Any, ...], pattern: Pattern
     return " and ".join(parts) or "True"
 
 
+@hot
 def without_sizes(declared: Operator, attributes: tuple[Any, ...]) -> tuple[tuple[Any, ...], tuple[int, ...]]:
     """Return the attributes with marks in the place of parameters that count elements, and these numbers."""
     if not declared.sizes:
         return attributes, ()
     # a negative number counts nothing, and would stand for an extent in the key of a pattern
     places = [place for place in declared.sizes if attributes[place].__class__ is int and attributes[place] >= 0]
-    others = [... if place in places else value for place, value in enumerate(attributes)]
+    others = [_MARK if place in places else value for place, value in enumerate(attributes)]
     return tuple(others), tuple([attributes[place] for place in places])
 
 
 def with_sizes(others: tuple[Any, ...], sizes: Sequence[int]) -> tuple[Any, ...]:
     """Return the attributes of a call, given those with marks and the numbers to put there."""
     left = iter(sizes)
-    return tuple([next(left) if each is ... else each for each in others])
+    return tuple([next(left) if each is _MARK else each for each in others])

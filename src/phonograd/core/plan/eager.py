@@ -46,7 +46,7 @@ from ..run.reference import ReferenceProgram, locate_error, numpy_function, orde
 from ..run.ufuncs import ufunc_of
 from .assembly import parameters_of
 from .disk import program_for
-from .eager_expansion import Expansions, copy_of, for_shapes_of
+from .eager_expansion import Expansions, copy_of
 from .eager_folds import folds_of
 from .eager_launch import Products, draw, launch
 from .eager_results import own_all, repeated
@@ -380,7 +380,7 @@ class AnyShapes:
             found = _function_for_shapes(node, self._sources, arrays)
         if len(self._known) >= MOST_SHAPES:
             self._known.clear()
-        self._known[shapes] = found = for_shapes_of(found, arrays)
+        self._known[shapes] = found
         return found
 
 

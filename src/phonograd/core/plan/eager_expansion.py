@@ -13,21 +13,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..base.dtypes import DType
 from ..base.hot import hot, slotted
 from ..graph.extents import Condition, Questions
 from ..graph.generic import Differ, Learned, Pattern, Unifier, insert, samples_of
 from ..graph.node import Node, Shape, new_node, tensor_type
-from ..graph.operator import ABSENT, Operator, item_operator
+from ..graph.operator import ABSENT, item_operator
 from ..lower.lowering import SAME, Fused, Lowering
 from ..ops.math.structural import leaf
 from ..run.reference import resolve
 from .eager_folds import folds_of
 from .eager_launch import FEW_CALLS, of_contiguous
-from .eager_rows import RowStep, function_of_rows
+from .eager_rows import Rows, Step, rows_of
 from .expansion import Order
 
-__all__ = ["Expansions", "copy_of", "for_shapes_of"]
+__all__ = ["Expansions", "copy_of"]
 
 #: patterns, and functions of each for certain extents, to keep
 MOST_PATTERNS = 4096
@@ -51,29 +50,17 @@ def copy_of(node: Node, inputs: Sequence[Node]) -> Node:
     return made
 
 
-class _Step(NamedTuple):
-    """One operator of an expression."""
-
-    operator: Operator
-    attributes: Any
-    shape: Any
-    dtype: DType
-    lowering: Lowering
-    places: tuple[int, ...]
-    """The numbers of the values that it reads: those of the arguments, then those of earlier steps."""
-
-
 class _Steps(NamedTuple):
     """The operators of an expression in order, and the number of its value."""
 
-    steps: list[_Step]
+    steps: list[Step]
     result: int
 
 
 def _steps_of(node: Node, order: Order, given: Sequence[Node]) -> _Steps | None:
     """Return the steps of an expression; None if one of them is an output of several."""
     slots = {source: number for number, source in enumerate(given)}
-    steps: list[_Step] = []
+    steps: list[Step] = []
     for step in order.nodes:
         expression, lowering = order.expressions[step], order.lowerings[step]
         if lowering is SAME:
@@ -83,15 +70,15 @@ def _steps_of(node: Node, order: Order, given: Sequence[Node]) -> _Steps | None:
             return None
         places = tuple([slots[source] for source in order.sources[step]])
         attributes, shape = expression.attributes, expression.shape
-        steps.append(_Step(expression.operator, attributes, shape, expression.dtype, lowering, places))
+        steps.append(Step(expression.operator, attributes, shape, expression.dtype, lowering, places))
         slots[step] = slots[expression] = len(given) + len(steps) - 1
     return _in_order(steps, slots[order.source(node)], len(given))
 
 
-def _in_order(steps: Sequence[_Step], result: int, given: int) -> _Steps:
+def _in_order(steps: Sequence[Step], result: int, given: int) -> _Steps:
     """Return steps in an order that follows from the expression alone: interned constants may be older or younger."""
     numbers = {number: number for number in range(given)}
-    found: list[_Step] = []
+    found: list[Step] = []
     stack = [result]
     while stack:
         number = stack[-1]
@@ -208,7 +195,7 @@ class _Known(NamedTuple):
     calls: list[tuple[int, Function, tuple[int, ...]]]
     """The other steps: the number of the value, its function, and the numbers of the values that it reads."""
 
-    def add(self, step: _Step, function: Function, value: Any, arguments: int, is_result: bool) -> None:
+    def add(self, step: Step, function: Function, value: Any, arguments: int, is_result: bool) -> None:
         """Add the next step, given its value: that is kept if it is small, and all that it reads is kept."""
         reads = [place < arguments or self.constants[place - arguments] is None for place in step.places]
         only_moves = step.lowering.only_moves or step.lowering.is_constant
@@ -229,7 +216,18 @@ def _is_fold(lowering: Lowering) -> bool:
 class _AnyExtents:
     """A function of arrays of any extents of one pattern that meet a condition."""
 
-    __slots__ = ("_folds", "_general", "_known", "_may_be_rows", "_place", "_result", "_steps", "condition")
+    __slots__ = (
+        "_folds",
+        "_general",
+        "_known",
+        "_may_be_rows",
+        "_place",
+        "_result",
+        "_row_shapes",
+        "_rows",
+        "_steps",
+        "condition",
+    )
 
     def __init__(self, steps: _Steps, place: Place, condition: Condition) -> None:
         self._steps, self._result = steps
@@ -238,9 +236,13 @@ class _AnyExtents:
         self._general: list[Function | None] = [None] * len(self._steps)
         #: the steps that combine elements along axes
         self._folds = [folds_of(step.operator, step.dtype) if _is_fold(step.lowering) else None for step in self._steps]
-        #: whether there are sums, or the like, among elementwise steps
+        #: whether there are sums, or the like, among elementwise steps, which may be one kernel
         kinds = {step.lowering.fused_as for step in self._steps}
         self._may_be_rows = kinds == {Fused.STEP, Fused.FOLD}
+        #: that kernel, once it is found
+        self._rows: Rows | None = None
+        #: the shapes, or their formulas, that have one number for each row then
+        self._row_shapes = [step.shape for step in self._steps if _is_fold(step.lowering)]
         #: functions by shapes, or how often these came
         self._known: dict[Any, _Known | int] = {}
 
@@ -257,11 +259,11 @@ class _AnyExtents:
                 return self._learn(arrays, shapes)
             if len(self._known) >= MOST_SHAPES:
                 self._known.clear()
-            if self._may_be_rows and not known:
-                rows = self._learn_rows(arrays, shapes)
-                if rows is not None:
-                    return rows(*arrays)
             self._known[shapes] = known + 1
+            if self._may_be_rows:
+                result = self._run_rows(arrays, shapes)
+                if result is not None:
+                    return result
             return self._run_new(arrays, shapes)
         values = [*arrays, *known.constants]
         for number, function, places in known.calls:
@@ -291,6 +293,11 @@ class _AnyExtents:
 
     def _learn(self, arrays: Sequence[Any], shapes: tuple[Any, ...]) -> Any:
         """Make the functions for shapes that came several times while they run, and keep them."""
+        rows = self._rows.function(shapes) if self._rows is not None and self._has_rows(shapes) else None
+        if rows is not None:
+            call = self._result, of_contiguous(rows), tuple(range(len(arrays)))
+            self._known[shapes] = _Known([None] * len(self._steps), [call])
+            return rows(*[np.ascontiguousarray(array) for array in arrays])
         values, general = [*arrays], self._general
         extents = [() if shape is None else shape for shape in shapes]
         known = _Known([], [])
@@ -303,31 +310,31 @@ class _AnyExtents:
         self._known[shapes] = known
         return values[self._result]
 
-    def _learn_rows(self, arrays: Sequence[Any], shapes: tuple[Any, ...]) -> Function | None:
-        """Return the function of all steps as one kernel, and keep it for these shapes; None if there is none."""
-        rows = self._rows(arrays, [() if shape is None else shape for shape in shapes])
-        if rows is not None:
-            call = self._result, rows, tuple(range(len(arrays)))
-            self._known[shapes] = _Known([None] * len(self._steps), [call])
-        return rows
+    @hot
+    def _run_rows(self, arrays: Sequence[Any], shapes: tuple[Any, ...]) -> Any:
+        """Return the result of all steps as one kernel; None if there is none for these shapes."""
+        rows = self._rows
+        if rows is None:
+            rows = self._find_rows(arrays)
+            if rows is None:
+                return None
+        return rows.run(arrays) if self._has_rows(shapes) else None
 
-    def for_shapes(self, arrays: Sequence[Any]) -> Function:
-        """Return the function of all steps for the shapes of some arrays as one kernel, or else this function."""
-        shapes = [() if array is None else array.shape for array in arrays]
-        return (self._rows(arrays, shapes) if self._may_be_rows else None) or self
+    @hot
+    def _has_rows(self, shapes: tuple[Any, ...]) -> bool:
+        """Return whether sums, or the like, have one number for each row of the first array."""
+        row_shape = (*shapes[0][:-1], 1)
+        return all([insert(shape, shapes) == row_shape for shape in self._row_shapes])
 
-    def _rows(self, arrays: Sequence[Any], shapes: Sequence[Shape]) -> Function | None:
-        """Return the function of all steps as one kernel, if there is one."""
-        if any([array is None or shape != shapes[0] for array, shape in zip(arrays, shapes)]):
-            return None
-        steps = [
-            RowStep(operator, insert(attributes, shapes), insert(shape, shapes), dtype, lowering, places)
-            for operator, attributes, shape, dtype, lowering, places in self._steps
-        ]
-        found = function_of_rows(steps, self._result, shapes[0], [array.dtype for array in arrays])
-        return None if found is None else of_contiguous(found)
+    def _find_rows(self, arrays: Sequence[Any]) -> Rows | None:
+        """Return all steps as one kernel, if there is one, and keep it."""
+        is_whole = self._result == len(arrays) + len(self._steps) - 1
+        if is_whole and not any([array is None or array.ndim == 0 for array in arrays]):
+            self._rows = rows_of(self._steps, arrays)
+        self._may_be_rows = self._rows is not None
+        return self._rows
 
-    def _function(self, number: int, step: _Step, shapes: Sequence[Shape], inputs: Sequence[Any]) -> Function:
+    def _function(self, number: int, step: Step, shapes: Sequence[Shape], inputs: Sequence[Any]) -> Function:
         attributes, lowering = insert(step.attributes, shapes), step.lowering
         if lowering.only_moves:
             return step.operator.reference(attributes)
@@ -342,11 +349,6 @@ class _AnyExtents:
         return function
 
 
-def for_shapes_of(function: Function, arrays: Sequence[Any]) -> Function:
-    """Return a function of arrays as one for the shapes of some arrays, if that takes less time."""
-    return function.for_shapes(arrays) if isinstance(function, _AnyExtents) else function
-
-
 def _generalize(node: Node, first: _Steps, given: Sequence[Node], pattern: Pattern) -> tuple[_Steps, Condition] | None:
     """Return the steps of an expression for all extents that meet a condition, which is returned, too; None if none."""
 
@@ -358,7 +360,7 @@ def _generalize(node: Node, first: _Steps, given: Sequence[Node], pattern: Patte
             raise Differ
         return found
 
-    steps: list[_Step] = []
+    steps: list[Step] = []
     try:
         samples = samples_of(steps_for, given, pattern, node.attributes)
         unifier = Unifier(samples.arguments)

@@ -90,7 +90,7 @@ class Folds:
         if not array.flags.c_contiguous:
             array = np.ascontiguousarray(array)
         table = (*extents, 2, 0, *_contiguous(extents), 0, 0, *collapse_kept_strides(kinds, extents))
-        sized.run(table, extent, chunk, (out, out, array))
+        sized.run(table, extent, chunk, (out, out, array), False)
         return out
 
     def _make_sized(self, kinds: str, dtype: DType, axis: int | None) -> tuple[Structure, SizedLaunch]:

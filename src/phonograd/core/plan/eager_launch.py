@@ -202,6 +202,7 @@ class Products:
         return out
 
 
+@hot
 def empty(shape: Shape, dtype: DType) -> Array:
     """Return an array of uninitialized elements; large ones are blocks of the pool."""
     size = math.prod(shape) * dtype.itemsize

@@ -54,7 +54,7 @@ class Selections:
         out = empty((*shape[:axis], count, *shape[axis + 1 :]), INT64)
         # array 0 is the result, and 2 the argument
         words = (count, extent, inner, 2, 0, 0, 0)
-        sized.run(words, elements // extent, lines_of_chunk(extent), (out, out, array))
+        sized.run(words, elements // extent, lines_of_chunk(extent), (out, out, array), False)
         return out
 
     def _make(self, ascending: bool, inner: int) -> SizedLaunch:

@@ -24,6 +24,7 @@ import numpy as np
 
 from ..base import fork, processor
 from ..base.dtypes import DType
+from ..base.hot import hot, slotted
 from ..graph.node import Shape
 from ..graph.operator import Array
 from ..lower.ir.function_builder import FunctionBuilder, Index, Value
@@ -174,6 +175,7 @@ def address() -> int:
     return _get_driver().address
 
 
+@hot
 def prepare() -> None:
     """Count a native call, and start the thread pool if it is stale."""
     statistics.native_calls += 1
@@ -207,6 +209,7 @@ def _scaled(chunk: int, extent: int) -> int:
     return max(chunk, -(-extent // MOST_CHUNKS))
 
 
+@slotted
 class Row:
     """Launches that run one after the other in one native call.
 
@@ -288,23 +291,23 @@ class Row:
         row._write_one(table, extent, chunk, arrays, is_much)
         return row
 
-    def _write_one(self, table: Sequence[int], extent: int, chunk: int, arrays: int, is_much: bool = False) -> None:
+    @hot
+    def _write_one(self, table: Sequence[int], extent: int, chunk: int, arrays: int, is_much: bool) -> None:
         """Write the words of a row of one launch; if it ``is_much``, workers wake up for a few long chunks, too."""
-        words, (kernel,) = self._keep
+        words, kernels = self._keep
         start = self.record
         chunks = extent
         if extent > 1:
             chunk = _scaled(chunk, extent)
             chunks = -(-extent // chunk)
+        is_shared = 1 if is_much or chunks >= MUCH_WORK else 0
+        content = [words, 0, start + 8 * _RECORD_WORDS, 1, arrays, _cell_address(), is_shared, -1]
+        content += (start + 8 * (_RECORD_WORDS + REGION_WORDS), 1, chunks, 0)
+        content += (kernels[0].cell, start + 8 * _ONE_WORDS, extent, chunk, chunks)
+        content += table
         # a fifth of the time of an assignment to the array
-        _packer(len(words)).pack_into(
-            words,
-            0,
-            *(start + 8 * _RECORD_WORDS, 1, arrays, _cell_address(), int(is_much or chunks >= MUCH_WORK), -1),
-            *(start + 8 * (_RECORD_WORDS + REGION_WORDS), 1, chunks, 0),
-            *(kernel.cell, start + 8 * _ONE_WORDS, extent, chunk, chunks),
-            *table,
-        )
+        write = _packer(len(words)).pack_into
+        write(*content)
 
     def launcher(
         self, slots: Sequence[int], made: Sequence[tuple[int, Shape, DType]], room: int
@@ -321,6 +324,7 @@ class Row:
         self._keep += (kept,)
         return function
 
+    @hot
     def run(self, arrays: tuple[Array, ...]) -> None:
         """Run the launches on arrays; other Python threads can run meanwhile."""
         prepare()
@@ -354,6 +358,7 @@ class SizedRow:
         self._free.append(row)
 
 
+@slotted
 class SizedLaunch:
     """A launch of one kernel whose sizes are given with each run. Several threads may run it at once."""
 
@@ -362,21 +367,19 @@ class SizedLaunch:
     def __init__(self, kernel: Kernel, arrays: int) -> None:
         self.kernel = kernel
         self._arrays = arrays
-        #: rows that no thread is running
-        self._free: list[Row] = []
+        #: a row that no thread is running, under the number 0: it is taken out, and put back, in one step each
+        self._free: dict[int, Row] = {}
 
-    def run(
-        self, table: Sequence[int], extent: int, chunk: int, arrays: tuple[Array, ...], is_much: bool = False
-    ) -> None:
+    @hot
+    def run(self, table: Sequence[int], extent: int, chunk: int, arrays: tuple[Array, ...], is_much: bool) -> None:
         """Run the kernel, given the words of its table, the extent of its range, and the size of a chunk.
 
         ``is_much`` says that the work is worth waking up other threads, however few its chunks are.
         """
-        try:
-            row = self._free.pop()
-        except IndexError:
+        row = self._free.pop(0, None)
+        if row is None:
             row = Row.of_one(self.kernel, table, extent, chunk, self._arrays, is_much)
         else:
             row._write_one(table, extent, chunk, self._arrays, is_much)
         row.run(arrays)
-        self._free.append(row)
+        self._free[0] = row
