@@ -128,7 +128,7 @@ def test_bits_are_those_of_operators(network: Network, learning: None, monkeypat
 
 def test_plans_are_kept_on_disk(learning: None, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     weights = _weights()
-    # sources count as unchanged, whoever edits them, and kernels are compiled anew
+    # sources count as unchanged, and kernels are compiled anew
     monkeypatch.setattr(disk_cache, "_STARTED", time.time() + 1e6)
     kernel_cache.wait_for_tier_up()
     monkeypatch.setattr(kernel_cache, "_kernels", kernel_cache._KernelCache())
@@ -290,18 +290,17 @@ def test_structures_that_are_always_new_are_left_alone(learning: None) -> None:
     assert looked < 12
 
 
-def test_a_refused_structure_keeps_its_reason(learning: None) -> None:
-    """NumPy computes a value, so that there is no plan of kernels alone."""
-    matrix = nd.array(np.eye(4) * 3)
-    matrix.attach_grad()
+def test_a_refused_structure_keeps_its_reason(learning: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*given: Any) -> Any:
+        raise Refused("for a test")
+
+    monkeypatch.setattr(sized_records, "plan_for_any_extents", refuse)
+    weights = _weights()
     for batch in BATCHES:
-        data = nd.ones((batch, 4))
-        with autograd.record():
-            loss = nd.dot(
-                data, nd.linalg.svd(matrix)[0] if hasattr(nd.linalg, "svd") else nd.linalg.inverse(matrix)
-            ).sum()
-        loss.backward()
-    assert not _used() or np.isfinite(matrix.grad.asnumpy()).all()
+        _step(_mlp, weights, batch)
+    assert not _used()
+    (refusal,) = [each.refusal for each in RECORDS._known.values() if each.attempts]
+    assert str(refusal) == "for a test"
 
 
 # -- the registry

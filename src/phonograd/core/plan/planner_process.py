@@ -239,7 +239,7 @@ def pack(graph: PackedGraph, key: str) -> bool:
 
 
 def learn_record(key: str, record: Any) -> bool:
-    """Have the planner process make a plan of a record for any extents; return whether it is on disk."""
+    """Request a plan of a record for any extents from the planner process; return whether it is on disk."""
     return is_used() and _ask(_request("record", key, record))
 
 

@@ -101,7 +101,7 @@ class _Row(NamedTuple):
 
     operator: Operator
     is_repeated: bool
-    """Whether it stands for a repeated call of it."""
+    """True if the node is a repeated call of it."""
     attributes: tuple[Any, ...]
     sources: list[Any]
     """The places of inputs, -1 minus the number of a value from outside, or a constant."""

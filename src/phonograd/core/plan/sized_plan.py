@@ -55,7 +55,7 @@ class Draft(Protocol):
 
     @property
     def recipe(self) -> Recipe:
-        """What it does."""
+        """The recipe, whose integers may be sizes."""
 
     @property
     def structures(self) -> list[Written]:

@@ -226,7 +226,7 @@ def _restored(stored: tuple[Any, ...]) -> _Way | None:
 
 
 class _Structure:
-    """What is known of records of a structure.
+    """The plans of records of one structure, and the integers of some of these records.
 
     There is no lock, which a signal handler might find held: if several threads change something at once, one change is
     lost, and made again later.
