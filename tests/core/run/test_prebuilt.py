@@ -61,6 +61,14 @@ def test_the_package_has_the_kernels_of_its_operators(level: str, lanes: int) ->
     assert not missing, f"{len(missing)} kernels are missing: run `make prebuilt`"
 
 
+@pytest.mark.skipif(sys.implementation.name != "cpython" or not HAS_GIL, reason="hot functions stay Python here")
+def test_the_package_has_the_hot_functions_of_its_sources() -> None:
+    """A module with hot functions was changed after ``make prebuilt`` if this fails, be it only a comment."""
+    code = "import phonograd.ndarray; from phonograd.core.backward import machine_code; print(machine_code.is_prebuilt())"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout == "True\n"
+
+
 def test_other_text_is_not_found() -> None:
     text = _loop(REGISTRY["tanh"], 8).write(prebuilt.PLACEHOLDER)
     assert prebuilt.find(text, FEATURES["x86-64-v3"]) is not None

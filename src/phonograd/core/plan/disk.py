@@ -47,6 +47,7 @@ __all__ = [
     "DEPTH",
     "DTYPES",
     "DiskProgram",
+    "compile_elsewhere",
     "decode",
     "describe",
     "encode",
@@ -122,7 +123,7 @@ def _recall(
     description = None if disk is None else describe(wanted, inputs, computed, keep_all)
     if disk is None or description is None:
         return None, lambda: _plan(wanted, available, keep_all)
-    kernel_cache.compile_elsewhere(_compile_elsewhere)
+    kernel_cache.compile_elsewhere(compile_elsewhere)
     nodes = [*inputs, *computed]
     key = disk.key(description, "p")
     budget = memory_pool.budget_bytes(sum([node.size * node.dtype.itemsize for node in inputs]))
@@ -160,7 +161,7 @@ def _plan(targets: Iterable[Node], available: Callable[[Node], bool], keep_all: 
     return NativeProgram(targets, available, keep_all)
 
 
-def _compile_elsewhere(key: str) -> bool | None:
+def compile_elsewhere(key: str) -> bool | None:
     """Have the planner process compile a kernel in full (see :func:`.kernel_cache.compile_elsewhere`)."""
     from .planner_process import improve
 

@@ -55,14 +55,24 @@ MOST_FAILURES = 2
 MOST_REFUSALS = 4
 
 #: added to the priority of the process: the program goes first, wherever they need the same core
-NICENESS = 10
-#: the program of the process: it leaves its parent, which may wait for all its children, and its terminal, where Ctrl-C
-#: is meant for the program; and it imports what the program would import
-_PROGRAM = (
-    f"import json, os, sys; os.fork() and os._exit(0); os.setsid(); os.nice({NICENESS}); "
-    "sys.path[:] = json.loads(sys.argv[1]); "
-    "from phonograd.core.plan.planner_worker import main; main()"
-)
+NICENESS = 19
+#: the program of the process: it leaves its parent, which may wait for all its children, and its process group, to
+#: which Ctrl-C is sent; and it imports what the program would import. It stays in the session of the program, because
+#: Linux divides the processor among sessions, whatever the priorities are. There a thread of the program that wakes up
+#: interrupts an idle process at once, and one of low priority only after its time slice of some milliseconds.
+_PROGRAM = f"""
+import json, os, sys
+os.fork() and os._exit(0)
+os.setpgid(0, 0)
+os.nice({NICENESS})
+try:
+    os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+except (AttributeError, OSError):
+    pass
+sys.path[:] = json.loads(sys.argv[1])
+from phonograd.core.plan.planner_worker import main
+main()
+"""
 
 
 class _Failed(Exception):

@@ -33,6 +33,7 @@ from ..run.program import AliasStep, Recipe, RowStep, as_contiguous
 from . import promotion
 from .any_extents import FAILURES, is_much
 from .cache import planning_ns
+from .disk import compile_elsewhere
 from .record_graph import RecordDraft, RecordGraph, RecordOutline, outline_of_record
 from .sized_plan import Refused, SizedPlan
 from .sizes import Pinned
@@ -218,6 +219,7 @@ def _stored(disk: DiskCache, key: str) -> list[Any]:
 def _restored(stored: tuple[Any, ...]) -> _Way | None:
     """Return a way that was stored; None if a kernel is missing."""
     plan, inputs, results, names = stored
+    kernel_cache.compile_elsewhere(compile_elsewhere)
     kernels = kernel_cache.load_kernels(names)
     return None if kernels is None else _Way(SizedPlan.restored(plan), inputs, results, kernels)
 
