@@ -64,7 +64,9 @@ def test_the_package_has_the_kernels_of_its_operators(level: str, lanes: int) ->
 @pytest.mark.skipif(sys.implementation.name != "cpython" or not HAS_GIL, reason="hot functions stay Python here")
 def test_the_package_has_the_hot_functions_of_its_sources() -> None:
     """A module with hot functions was changed after ``make prebuilt`` if this fails, be it only a comment."""
-    code = "import phonograd.ndarray; from phonograd.core.backward import machine_code; print(machine_code.is_prebuilt())"
+    code = (
+        "import phonograd.ndarray; from phonograd.core.backward import machine_code; print(machine_code.is_prebuilt())"
+    )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout == "True\n"
 
