@@ -277,7 +277,9 @@ def test_an_error_of_a_signal_handler_ends_the_call() -> None:
 
     x = nd.array([[1.0, 2.0, 3.0]])
     immediate.CALLS.clear()
-    nd.tanh(x)
+    for _ in range(2):
+        # if an earlier test has called it with other extents, a kind is remembered when it comes back
+        nd.tanh(x)
     (kind,) = immediate.CALLS.values()
     assert kind is not None
     kind.function = interrupted

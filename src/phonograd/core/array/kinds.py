@@ -357,6 +357,9 @@ class General:
         if steps is not None:
             number = _number_of_key(key, self._cost, max([array.size for array in given]))
             found = CALLS[key] = call_of_steps(steps, count, self._nodes, number)
+            if type(found.function) is np.ufunc:
+                size = _broadcast_size([array.shape for array in given])
+                found.allow_direct(size * max(given[0].itemsize, self._nodes[-1].dtype.itemsize))
             return found
 
         def run(*arrays: Array) -> Any:

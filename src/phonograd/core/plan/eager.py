@@ -49,7 +49,7 @@ from .disk import program_for
 from .eager_expansion import Expansions, copy_of
 from .eager_folds import folds_of
 from .eager_launch import Products, draw, launch
-from .eager_results import own_all, repeated
+from .eager_results import in_place, own_all, repeated
 from .eager_selection import selections_of
 from .eager_stacks import WithNumbers
 from .expansion import Order, lowerings_of
@@ -192,7 +192,7 @@ class EagerProgram:
                 for step, (places, last) in enumerate(zip(self._places, self._dead)):
                     function = steps[step]
                     if function is None:
-                        function = steps[step] = self.function(step)
+                        function = steps[step] = in_place(self.function(step), self._computed[step])
                     if note is None:
                         values.append(function(*[values[place] for place in places]))
                     else:

@@ -38,8 +38,8 @@ class WithNumbers:
     def __init__(self, ufunc: Function, numbers: Sequence[Any]) -> None:
         self._ufunc, self._numbers = ufunc, numbers
 
-    def __call__(self, *arrays: Any) -> Any:
-        return self._ufunc(*arrays, *self._numbers)
+    def __call__(self, *arrays: Any, out: Array | None = None) -> Any:
+        return self._ufunc(*arrays, *self._numbers, out=out)
 
 
 def stacked_function(

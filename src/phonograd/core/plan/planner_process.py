@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import ctypes
 import dataclasses
 import json
 import marshal
@@ -51,6 +52,8 @@ LOOK_SECONDS = 0.05
 _NO_SIGNAL = 0x4000 if sys.platform == "linux" else 0
 #: processes that failed, after which threads plan
 MOST_FAILURES = 2
+#: enough for the list of files of a new process, whose size depends on the C library: 80 bytes or less
+_ACTIONS_BYTES = 512
 #: requests in a row that it could not fulfill, after which threads plan: it cannot write to the cache directory, say
 MOST_REFUSALS = 4
 
@@ -143,11 +146,9 @@ class PlannerProcess:
 
         ours, theirs = socketpair()
         with contextlib.closing(theirs), open(os.devnull, "r+b") as nothing:
-            places = [(os.POSIX_SPAWN_DUP2, theirs.fileno(), 0)]
-            places += [(os.POSIX_SPAWN_DUP2, nothing.fileno(), place) for place in (1, 2)]
             module_paths = json.dumps([str(path) for path in sys.path])
             command = [sys.executable, "-I", "-W", "ignore", "-c", _PROGRAM, module_paths]
-            process = os.posix_spawn(sys.executable, command, os.environ, file_actions=places)
+            process = _spawn(command, (theirs.fileno(), nothing.fileno(), nothing.fileno()))
         # it ends as soon as it has made the process that stays; the program may have waited for it
         with contextlib.suppress(ChildProcessError):
             os.waitpid(process, 0)
@@ -171,6 +172,33 @@ class PlannerProcess:
         """Close the socket of the parent, after a fork."""
         if self._socket is not None:
             self._socket.close()
+
+
+def _spawn(command: Sequence[str], files: Sequence[int]) -> int:
+    """Start a process with some files as its standard files, and return its number.
+
+    The program goes on meanwhile: :func:`os.posix_spawn` keeps the interpreter until the new program is loaded, which
+    takes tens of milliseconds if the cores are busy.
+    """
+    library = ctypes.CDLL(None)
+    actions, process = ctypes.create_string_buffer(_ACTIONS_BYTES), ctypes.c_int()
+    arguments = [os.fsencode(each) for each in command]
+    variables = [name + b"=" + value for name, value in os.environb.items()]
+    lists = [(ctypes.c_char_p * (len(each) + 1))(*each, None) for each in (arguments, variables)]
+    _check(library.posix_spawn_file_actions_init(actions))
+    try:
+        for place, file in enumerate(files):
+            _check(library.posix_spawn_file_actions_adddup2(actions, file, place))
+        _check(library.posix_spawn(ctypes.byref(process), arguments[0], actions, None, *lists))
+    finally:
+        library.posix_spawn_file_actions_destroy(actions)
+    return process.value
+
+
+def _check(code: int) -> None:
+    """Raise the error that a function of the C library has returned."""
+    if code:
+        raise OSError(code, os.strerror(code))
 
 
 _planner = PlannerProcess()
