@@ -31,6 +31,7 @@ def run(python: Path, oracle: bool, directory: str) -> tuple[dict[str, float], f
     environment = {**variables(oracle), "PHONOGRAD_CACHE_DIRECTORY": directory}
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
     start = time.perf_counter()
+    machine.settle()
     found = subprocess.run([python, SCRIPT], env=environment, capture_output=True, text=True, check=True)
     seconds = time.perf_counter() - start
     lines = [json.loads(line) for line in found.stdout.splitlines() if line.startswith("{")]

@@ -5,7 +5,11 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import platform
+import time
 from pathlib import Path
+
+#: a quiet moment: its seconds, the share of one core that others use in it at most, and how long to wait for one
+MOMENT_SECONDS, MOST_USE, MOST_SECONDS = 0.25, 0.1, 30.0
 
 
 def cores() -> int:
@@ -32,6 +36,22 @@ def version(distribution: str) -> str | None:
 def load() -> list[float]:
     """Return the load averages over 1, 5 and 15 minutes, if the system reports them."""
     return [round(value, 2) for value in os.getloadavg()] if hasattr(os, "getloadavg") else []
+
+
+def settle() -> None:
+    """Wait until the cores are idle: a process that has ended may leave one behind that still plans or compiles."""
+    end = time.monotonic() + MOST_SECONDS
+    while Path("/proc/stat").exists() and time.monotonic() < end:
+        before = _idle_seconds()
+        time.sleep(MOMENT_SECONDS)
+        if _idle_seconds() - before >= (cores() - MOST_USE) * MOMENT_SECONDS:
+            break
+
+
+def _idle_seconds() -> float:
+    """Return the time that all cores together have been idle since the system was started."""
+    fields = Path("/proc/stat").read_text(encoding="utf-8").partition("\n")[0].split()
+    return (int(fields[4]) + int(fields[5])) / os.sysconf("SC_CLK_TCK")
 
 
 def description() -> dict[str, object]:

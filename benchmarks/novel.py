@@ -40,6 +40,7 @@ def ask(python: str, library: str, name: str, steps: int, threads: int, director
     # an installed package has byte code: without it, a process compiles each module that it imports
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
     command = [python, "-W", "ignore", str(HERE / "novel_worker.py"), library, name, str(steps), str(threads), clock]
+    machine.settle()
     found = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     first, *others = json.loads(found.stdout)
     return Times(first * 1e3, sum(others) / len(others) * 1e3)
