@@ -160,6 +160,19 @@ def cold(every: dict[str, Results]) -> list[str]:
     return ["", *table(heads, rows), "", _place(every["cold"]), ""]
 
 
+def starts(every: dict[str, Results]) -> list[str]:
+    """Return the times from the start of a new process to the end of its first step, and the relative times of peers."""
+    rows = []
+    for name, found in every["cold"]["starts"].items():
+        ours = found["cold"]["first"]
+        times = [duration(found[kind]["first"] / 1e3) for kind in ("cold", "warm")]
+        peers = [f"{found[peer]['first'] / ours:.2f}" if peer in found else "-" for peer in ("mxnet", "torch")]
+        pauses = [f"{found[kind]['slowest']:.1f}" for kind in ("cold", "warm")]
+        rows.append([f"cold-{name}", *times, *peers, *pauses])
+    heads = ["program", "empty cache", "warm cache", "MXNet", "PyTorch", "slowest / median, empty cache", "warm cache"]
+    return ["", *table(heads, rows), "", _place(every["cold"]), ""]
+
+
 def workloads(every: dict[str, Results]) -> list[str]:
     """Return the table of workloads: description, least work, and bytes moved by launches."""
     bounds = every["comparison"]["roofline"]
@@ -403,6 +416,7 @@ TABLES: dict[str, Callable[[dict[str, Results]], list[str]]] = {
     "models": models,
     "novel": novel,
     "cold": cold,
+    "starts": starts,
     "workloads": workloads,
     "overhead": overhead,
     "first": first,
