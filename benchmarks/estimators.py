@@ -30,8 +30,8 @@ def run(python: Path, oracle: bool, directory: str) -> tuple[dict[str, float], f
     """Return the seconds of each estimator that works, and those of the process."""
     environment = {**variables(oracle), "PHONOGRAD_CACHE_DIRECTORY": directory}
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
-    start = time.perf_counter()
     machine.settle()
+    start = time.perf_counter()
     found = subprocess.run([python, SCRIPT], env=environment, capture_output=True, text=True, check=True)
     seconds = time.perf_counter() - start
     lines = [json.loads(line) for line in found.stdout.splitlines() if line.startswith("{")]

@@ -69,11 +69,18 @@ def work_of_step(step: Callable[[], None]) -> Work:
     from phonograd.core.run.program import RecipeProgram
 
     seen: list[Any] = []
+    running: list[Any] = []
     run = RecipeProgram.run
 
     def noted(program: Any, *arguments: Any) -> Any:
-        seen.append(program)
-        return run(program, *arguments)
+        if not running:
+            # a program with packed inputs that runs another form of itself does its work once
+            seen.append(program)
+        running.append(program)
+        try:
+            return run(program, *arguments)
+        finally:
+            running.pop()
 
     RecipeProgram.run = noted  # type: ignore[assignment, method-assign]
     try:
