@@ -342,8 +342,8 @@ def arctan2(x1: ndarray | float, x2: ndarray | float, out: ndarray | None = None
 
     Examples
     --------
-    >>> mx.np.arctan2(mx.np.array([1.0, -1.0]), mx.np.array([1.0, 0.0]))
-    array([ 0.7853982, -1.5707964])
+    >>> mx.np.arctan2(mx.np.array([0.0, -1.0]), mx.np.array([-1.0, 0.0]))
+    array([ 3.1415927, -1.5707964])
     """
 
 def arctanh(x: ndarray | float, out: ndarray | None = None, name: str | None = None) -> ndarray:

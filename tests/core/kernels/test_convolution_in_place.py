@@ -46,7 +46,7 @@ def test_small_images_of_many_channels_have_the_same_sums(
     machine: Machine, dtype: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plans = Convolution(machine, slots=2)
-    for extent, stride, pad in (((7, 7), 1, 1), ((4, 5), 1, 1), ((9, 11), 2, 1), ((9, 8), 2, 0), ((14, 14), 1, 1)):
+    for extent, stride, pad in (((7, 7), 1, 1), ((4, 5), 1, 1), ((9, 11), 2, 1), ((11, 10), 2, 0), ((14, 14), 1, 1)):
         groups = 2 * machine.lanes(np.dtype(dtype))
         case = Case((3, groups, *extent), (groups, 1, 3, 3), dtype, stride=(stride,) * 2, pad=(pad,) * 2, groups=groups)
         case.weight[1, 0, 0, 0], case.weight[2] = np.inf, -0.0

@@ -346,10 +346,11 @@ def test_what_is_packed_in_several_passes_has_the_same_bits(turned: bool) -> Non
 
 
 def test_matrices_that_are_used_once_are_divided_by_columns() -> None:
+    machine = Machine(32, 16)
     lhs, rhs = Pattern.contiguous((64, 256)), Pattern.contiguous((256, 256))
 
     def blocks(uses: int) -> tuple[int, int]:
-        how = plan_product(lhs, rhs, FLOAT32, PLAIN, uses=uses)
+        how = plan_product(lhs, rhs, FLOAT32, machine, uses=uses)
         assert how is not None
         rows, columns = how.plan.launches[-1].words[4:6]
         assert isinstance(rows, int)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import marshal
 import multiprocessing.process
 import os
@@ -195,13 +196,42 @@ def test_a_thread_plans_where_no_process_can_be_started(directory: Path, monkeyp
 @pytest.mark.skipif(not hasattr(os, "posix_spawn"), reason="processes are started by posix_spawn")
 def test_a_process_that_refuses_everything_is_not_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
     refusing = "import os, socket; s = socket.socket(fileno=0)\nwhile s.recv(1 << 20): s.send(bytes(1))"
-    monkeypatch.setattr(planner_process, "_PROGRAM", f"import os; os.fork() and os._exit(0)\n{refusing}")
+    monkeypatch.setattr(
+        planner_process, "_PROGRAM", f"import os; os.fork() and os._exit(0); os.write(0, bytes(8))\n{refusing}"
+    )
     planner = planner_process.PlannerProcess()
     for _ in range(planner_process.MOST_REFUSALS):
         assert planner.is_usable
         assert not planner.ask(b"anything")
     assert not planner.is_usable
     planner.close()
+
+
+@pytest.mark.skipif(not hasattr(os, "posix_spawn"), reason="processes are started by posix_spawn")
+def test_a_process_that_gets_no_core_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    waiting = "import os; os.fork() and os._exit(0); os.write(0, bytes(8)); os.read(0, 1 << 20); os.read(0, 1)"
+    monkeypatch.setattr(planner_process, "_PROGRAM", waiting)
+    waited = itertools.count(0, int(0.9e9 * planner_process.STARVED_SECONDS))
+    monkeypatch.setattr(planner_process, "_processor_ns", lambda process: (0, next(waited)))
+    planner = planner_process.PlannerProcess()
+    assert not planner.ask(b"anything")
+    # once more: the first figures are those before the request
+    assert next(waited) >= 3e9 * 0.9 * planner_process.STARVED_SECONDS
+    assert not planner.is_usable
+    planner.close()
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/schedstat"), reason="the system does not tell")
+def test_the_system_tells_how_long_a_process_has_run() -> None:
+    before = planner_process._processor_ns(os.getpid())
+    until = time.process_time() + 0.05
+    while time.process_time() < until:
+        pass
+    after = planner_process._processor_ns(os.getpid())
+    assert after[0] - before[0] > 10_000_000
+    assert after[1] >= before[1]
+    # the number of no process
+    assert planner_process._processor_ns(0) == (0, 0)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import ctypes
 import dataclasses
 import json
 import marshal
@@ -32,6 +31,7 @@ from ..ops.math.structural import LEAF
 from ..run import kernel_cache
 from ..run.background import GATE
 from ..run.reference import order, resolve
+from ..run.spawn import spawn
 from .disk import DEPTH, describe
 from .plain_data import plain
 
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 __all__ = ["LENGTH_BYTES", "end", "graph_message", "improve", "is_used", "learn_record", "pack", "prepare"]
 
-#: bytes of the length before each request
+#: bytes of the length before each request, and of the number of the process
 LENGTH_BYTES = 8
 #: how long a thread waits for an answer: after that, the process is given up
 MOST_SECONDS = 120.0
@@ -50,10 +50,10 @@ MOST_SECONDS = 120.0
 LOOK_SECONDS = 0.05
 #: send() raises an error if the process has ended, even if the program wants to be ended by such writes
 _NO_SIGNAL = 0x4000 if sys.platform == "linux" else 0
+#: a process that has waited so long for a core, and so many times as long as it ran, does not get on
+STARVED_SECONDS, STARVED_TIMES = 2.0, 4.0
 #: processes that failed, after which threads plan
 MOST_FAILURES = 2
-#: enough for the list of files of a new process, whose size depends on the C library: 80 bytes or less
-_ACTIONS_BYTES = 512
 #: requests in a row that it could not fulfill, after which threads plan: it cannot write to the cache directory, say
 MOST_REFUSALS = 4
 
@@ -66,6 +66,7 @@ NICENESS = 19
 _PROGRAM = f"""
 import json, os, sys
 os.fork() and os._exit(0)
+os.write(0, os.getpid().to_bytes({LENGTH_BYTES}, "little"))
 os.setpgid(0, 0)
 os.nice({NICENESS})
 try:
@@ -82,12 +83,20 @@ class _Failed(Exception):
     """The process has ended, or does not answer."""
 
 
+class _Starved(_Failed):
+    """Other processes keep all cores busy, and this one does not get on."""
+
+
 class PlannerProcess:
     """The process of this program; the first request starts it, and it ends by itself when it has nothing to do."""
 
     def __init__(self, is_usable: bool = True) -> None:
         self._lock = threading.Lock()
         self._socket: _socket.socket | None = None
+        #: the number of the process
+        self._number = 0
+        #: nanoseconds that it had run, and had waited for a core, before the request
+        self._before = 0, 0
         self._failures = 0 if is_usable else MOST_FAILURES
         self._refusals = 0
         self.is_closed = False
@@ -109,6 +118,11 @@ class PlannerProcess:
                     done = self.is_usable and self._exchange(request)
                     self._refusals = 0 if done else self._refusals + 1
                     return done
+                except _Starved:
+                    # nor would another one
+                    self._give_up()
+                    self._failures = MOST_FAILURES
+                    break
                 except (_Failed, OSError):
                     self._give_up()
                     if is_new:
@@ -117,29 +131,38 @@ class PlannerProcess:
             return False
 
     def _exchange(self, request: bytes) -> bool:
-        connection = self._socket or self._start()
         deadline = time.monotonic() + MOST_SECONDS
+        connection = self._socket or self._start(deadline)
+        self._before = _processor_ns(self._number)
         data = memoryview(len(request).to_bytes(LENGTH_BYTES, "little") + request)
         while data:
             try:
                 data = data[connection.send(data, _NO_SIGNAL) :]
             except TimeoutError:
                 self._look(deadline)
+        return self._receive(connection, 1, deadline) == b"\1"
+
+    def _receive(self, connection: _socket.socket, count: int, deadline: float) -> bytes:
+        """Return the next bytes of an answer, all in one part."""
         while True:
             try:
-                answer = connection.recv(1)
+                answer = connection.recv(count)
                 break
             except TimeoutError:
                 self._look(deadline)
         if not answer:
             raise _Failed
-        return answer == b"\1"
+        return answer
 
     def _look(self, deadline: float) -> None:
+        """Raise an error if there is no point in waiting any longer."""
         if self.is_closed or time.monotonic() > deadline:
             raise _Failed
+        ran, waited = [now - before for now, before in zip(_processor_ns(self._number), self._before)]
+        if waited > max(STARVED_SECONDS * 1e9, STARVED_TIMES * ran):
+            raise _Starved
 
-    def _start(self) -> _socket.socket:
+    def _start(self, deadline: float) -> _socket.socket:
         """Start the process and return the socket that leads to it."""
         # the rest of the module `socket` is Python, and takes milliseconds of the interpreter from the program
         from _socket import socketpair
@@ -148,12 +171,13 @@ class PlannerProcess:
         with contextlib.closing(theirs), open(os.devnull, "r+b") as nothing:
             module_paths = json.dumps([str(path) for path in sys.path])
             command = [sys.executable, "-I", "-W", "ignore", "-c", _PROGRAM, module_paths]
-            process = _spawn(command, (theirs.fileno(), nothing.fileno(), nothing.fileno()))
+            process = spawn(command, (theirs.fileno(), nothing.fileno(), nothing.fileno()))
         # it ends as soon as it has made the process that stays; the program may have waited for it
         with contextlib.suppress(ChildProcessError):
             os.waitpid(process, 0)
         ours.settimeout(LOOK_SECONDS)
         self._socket = ours
+        self._number = int.from_bytes(self._receive(ours, LENGTH_BYTES, deadline), "little")
         return ours
 
     def _give_up(self) -> None:
@@ -174,31 +198,17 @@ class PlannerProcess:
             self._socket.close()
 
 
-def _spawn(command: Sequence[str], files: Sequence[int]) -> int:
-    """Start a process with some files as its standard files, and return its number.
+def _processor_ns(process: int) -> tuple[int, int]:
+    """Return how long a process has run, and how long it has waited for a core; zeros where the system does not tell.
 
-    The program goes on meanwhile: :func:`os.posix_spawn` keeps the interpreter until the new program is loaded, which
-    takes tens of milliseconds if the cores are busy.
+    The figures are those of its main thread, by the scheduler of Linux.
     """
-    library = ctypes.CDLL(None)
-    actions, process = ctypes.create_string_buffer(_ACTIONS_BYTES), ctypes.c_int()
-    arguments = [os.fsencode(each) for each in command]
-    variables = [name + b"=" + value for name, value in os.environb.items()]
-    lists = [(ctypes.c_char_p * (len(each) + 1))(*each, None) for each in (arguments, variables)]
-    _check(library.posix_spawn_file_actions_init(actions))
     try:
-        for place, file in enumerate(files):
-            _check(library.posix_spawn_file_actions_adddup2(actions, file, place))
-        _check(library.posix_spawn(ctypes.byref(process), arguments[0], actions, None, *lists))
-    finally:
-        library.posix_spawn_file_actions_destroy(actions)
-    return process.value
-
-
-def _check(code: int) -> None:
-    """Raise the error that a function of the C library has returned."""
-    if code:
-        raise OSError(code, os.strerror(code))
+        with open(f"/proc/{process}/schedstat", encoding="ascii") as file:
+            ran, waited, _ = file.read().split()
+    except (OSError, ValueError):
+        return 0, 0
+    return int(ran), int(waited)
 
 
 _planner = PlannerProcess()

@@ -81,9 +81,9 @@ def _of_words(ufunc: Callable[..., Any], loop: ElementwiseLoop) -> Callable[...,
     are_words = [dtype == BFLOAT16 for dtype in loop.sources]
     is_word = loop.dtype == BFLOAT16
 
-    def call(*arrays: Any) -> Any:
+    def call(*arrays: Any, out: Any = None) -> Any:
         operands = [array.view(UINT16) if is_one else array for array, is_one in zip(arrays, are_words)]
-        result = ufunc(*operands)
+        result = ufunc(*operands, out=out.view(UINT16) if is_word and out is not None else out)
         return np.asarray(result).view(BFLOAT16) if is_word else result
 
     return call
