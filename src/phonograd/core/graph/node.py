@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ..base.devices import CPU, Context
@@ -100,13 +100,18 @@ class of_one_call:  # noqa: N801 - used like a function
             _source.made_for = None, _source.made_for[1]
 
 
+@hot
 def check_size(shape: Shape, dtype: DType, name: str) -> None:
     """Raise an error if the result of an operator is larger than any memory."""
     size = dtype.itemsize
     for extent in shape:
-        size *= extent
+        size = size * extent
     if size > MOST_BYTES:
-        raise TooLarge(describe_size(shape, dtype, size), name)
+        _refuse(shape, dtype, size, name)
+
+
+def _refuse(shape: Shape, dtype: DType, size: int, name: str) -> None:
+    raise TooLarge(describe_size(shape, dtype, size), name)
 
 
 @slotted
@@ -285,23 +290,43 @@ class Recipe:
 class TensorType:
     """Shape, dtype, context and whether it is recorded: all that most rules need to know of a node.
 
-    Equal types are one object, so they are quick keys.
+    Equal types are one object (:func:`tensor_type` makes them), so they are quick keys.
     """
 
     __slots__ = ("context", "dtype", "family", "items", "marked", "outputs", "shape")
 
-    def __init__(self, shape: Shape, dtype: DType, context: Context, marked: bool, outputs: Any) -> None:
-        self.shape, self.dtype, self.context, self.marked, self.outputs = shape, dtype, context, marked, outputs
-        #: the type of each output of an operator with several
-        self.items: list[TensorType] = []
-        if outputs is not None:
-            self.items = [tensor_type(shape, dtype, context, marked, None) for shape, dtype in outputs]
-        #: one object for all types that differ only in their shapes
-        # a context is hashed by a Python function
-        key = dtype.num, context.device_typeid, context.device_id, marked
-        self.family = _families.get(key) or _families.setdefault(key, object())
+    shape: Shape
+    dtype: DType
+    context: Context
+    marked: bool
+    outputs: Any
+    items: Sequence[TensorType]
+    """The type of each output of an operator with several."""
+    family: object
+    """One object for all types that differ only in their shapes."""
 
 
+@hot
+def _new_type(shape: Shape, dtype: DType, context: Context, marked: bool, outputs: Any) -> TensorType:
+    made = _bare_type(TensorType)
+    made.shape = shape
+    made.dtype = dtype
+    made.context = context
+    made.marked = marked
+    made.outputs = outputs
+    made.items = ()
+    if outputs is not None:
+        made.items = [tensor_type(extents, kind, context, marked, None) for extents, kind in outputs]
+    # a context is hashed by a Python function
+    key = (dtype.num, context.device_typeid, context.device_id, marked)
+    family = _families.get(key)
+    if family is None:
+        family = _families.setdefault(key, object())
+    made.family = family
+    return made
+
+
+_bare_type = TensorType.__new__
 _families: dict[Any, object] = {}
 _types: dict[Any, TensorType] = {}
 _MOST_TYPES = 65536
@@ -325,16 +350,20 @@ def tensor_type(shape: Shape, dtype: DType, context: Context, marked: bool, outp
     if found is None:
         if len(_types) >= _MOST_TYPES:
             _types.clear()
-        found = _types.setdefault(key, TensorType(shape, dtype, context, marked, outputs))
+        found = _types.setdefault(key, _new_type(shape, dtype, context, marked, outputs))
     return found
 
 
+@hot
 def inferred_type(operator: Operator, inputs: tuple[Node, ...], spec: Any) -> TensorType:
     """Return the type of a result, given its shape and dtype, or a list of those of several outputs."""
     context = inputs[0].context if inputs else CPU
     marked = operator.marks
     if marked is None:
-        marked = True in [source.marked for source in inputs]
+        marked = False
+        for source in inputs:
+            if source.marked:
+                marked = True
     if isinstance(spec, list):
         return tensor_type((), spec[0][1], context, marked, tuple(spec))
     shape, dtype = spec

@@ -73,11 +73,13 @@ from .node import (
     Node,
     Shape,
     TensorType,
+    check_size,
     creation_facts,
     inferred_type,
     new_node,
     of_one_call,
     statistics,
+    tensor_type,
     type_of,
 )
 from .parameters import REQUIRED, Parameter, attributes_of, reject_unknown
@@ -378,30 +380,35 @@ class Operator:
         made = new_node(self, inputs, attributes, known.type, line, gradient_of, recipe)  # type: ignore[arg-type]
         return made if made.outputs is None else items_of(made)
 
+    @hot
     def _make_new(self, inputs: tuple[Node | None, ...], attributes: tuple[Any, ...]) -> Node | Nodes:
         """Return the node (or nodes) of a call whose kind is new, and remember the kind."""
         spec = self._infer(inputs, attributes)
         sources: Any = inputs
         if None in inputs:
-            sources = tuple([ABSENT() if node is None else node for node in inputs])
-        if isinstance(spec, list):
-            made = Node(self, sources, attributes, (), spec[0][1], outputs=tuple(spec))
-        else:
-            made = Node(self, sources, attributes, spec[0], spec[1])
-        statistics.nodes += 1
+            sources = untracked(tuple([ABSENT() if node is None else node for node in inputs]))
+        type_, recipe = inferred_type(self, sources, spec), None
         if sources is inputs:
-            recipe = self.recipes.remember_types(types_of(self.is_view, inputs, attributes), attributes, type_of(made))
-            made.recipe = None if self.is_view or are_repeated(inputs) else recipe
+            known = self.recipes.remember_types(types_of(self.is_view, inputs, attributes), attributes, type_)
+            recipe = None if self.is_view or are_repeated(inputs) else known
+        statistics.nodes += 1
+        line, gradient_of = creation_facts()
+        made = new_node(self, sources, attributes, type_, line, gradient_of, recipe)
         return made if made.outputs is None else items_of(made)
 
+    @hot
     def source(self, attributes: tuple[Any, ...], shape: Shape, dtype: DType, context: Context) -> Node:
         """Return the interned node of this operator without inputs."""
         key = ((), attributes)
         found = self.table.get(key)
         if found is None:
+            check_size(shape, dtype, self.name)
             statistics.nodes += 1
-            found = self.table.setdefault(key, Node(self, (), attributes, shape, dtype, context=context))
-        return single(found)
+            line, gradient_of = creation_facts()
+            type_ = tensor_type(shape, dtype, context, self.marks is True, None)
+            made = new_node(self, (), attributes, type_, line, gradient_of, None)
+            found = self.table.setdefault(untracked(key), made)
+        return found  # type: ignore[return-value]
 
     @hot
     def result_type(self, inputs: Nodes, attributes: tuple[Any, ...]) -> TensorType:

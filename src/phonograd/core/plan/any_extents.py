@@ -22,6 +22,7 @@ import numpy as np
 from ..base import collector, processor, settings
 from ..base.devices import Context
 from ..base.errors import MXNetError
+from ..base.hot import hot
 from ..base.signals import Signal
 from ..graph.node import Node, new_node, tensor_type
 from ..graph.operator import ABSENT, items_of
@@ -157,23 +158,28 @@ def _with_ancestors(nodes: Sequence[Node], inputs: Sequence[Node]) -> tuple[list
     return list(ordered), edge
 
 
+@hot
 def skeleton(value: Any, sizes: list[Any]) -> Any:
     """Return a value without its integers, which are added to ``sizes``; 1, 1.0 and True have different ones."""
-    kind = type(value)
+    kind = value.__class__
     if kind is tuple:
         return tuple([skeleton(part, sizes) for part in value])
     if kind is int or kind is bytes:
         sizes.append(value)
         return kind
-    if kind is float:
-        return repr(value)
     if value is None or kind is str:
         return value
+    if kind is float:
+        return repr(value)
     if kind is bool:
         return "yes" if value else "no"
+    return _object_part(value)
+
+
+def _object_part(value: Any) -> tuple[Any, ...]:
     if isinstance(value, (np.dtype, Context)):
-        return kind, value
-    raise Refused(f"an attribute is a {kind}")
+        return type(value), value
+    raise Refused(f"an attribute is a {type(value)}")
 
 
 def filled(value: Any, sizes: Iterator[Any]) -> Any:

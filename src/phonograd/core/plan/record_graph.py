@@ -13,6 +13,7 @@ import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
+from ..base.devices import CPU
 from ..base.hot import hot
 from ..derive.gradient import Derivation, call_of
 from ..graph.node import Node, new_node, of_one_call, tensor_type
@@ -44,6 +45,11 @@ def is_fixed(node: Node) -> bool:
 # -- outlines
 
 
+#: make what hot functions fill
+_no_places: type[dict[Node, int]] = dict
+_no_list: type[list[Any]] = list
+
+
 class RecordOutline(NamedTuple):
     """A record as its structure and its integers."""
 
@@ -57,6 +63,7 @@ class RecordOutline(NamedTuple):
     """The places of the nodes whose values are wanted."""
 
 
+@hot
 def outline_of_record(visited: Sequence[Node], wanted: Sequence[Node]) -> RecordOutline:
     """Return the outline of a record, given its marked nodes, and nodes whose values are wanted.
 
@@ -66,10 +73,9 @@ def outline_of_record(visited: Sequence[Node], wanted: Sequence[Node]) -> Record
         If an attribute is an object.
     """
     nodes = [node for node in visited if node.operator is not VARIABLE]
-    places = {node: place for place, node in enumerate(nodes)}
-    outside: list[Node] = []
-    sizes: list[Any] = []
-    key: list[Any] = []
+    places, outside, sizes, key = _no_places(), _no_list(), _no_list(), _no_list()
+    for place, node in enumerate(nodes):
+        places[node] = place
     for node in nodes:
         call = call_of(node)
         given = call.attributes
@@ -81,7 +87,8 @@ def outline_of_record(visited: Sequence[Node], wanted: Sequence[Node]) -> Record
             if place is None:
                 shape = source.shape
                 sizes += shape
-                key += (source.kind, len(shape), source.context)
+                # a context is hashed by a Python function
+                key += (source.kind, len(shape), None if source.context is CPU else source.context)
                 if is_fixed(source):
                     key += (source.operator, skeleton(source.attributes, sizes))
                     continue
@@ -90,7 +97,7 @@ def outline_of_record(visited: Sequence[Node], wanted: Sequence[Node]) -> Record
                 key.append(source.marked)
             key.append(place)
     kept = [places[node] for node in wanted if places.get(node, -1) >= 0]
-    return RecordOutline((*key, *kept), sizes, nodes, outside, kept)
+    return RecordOutline(tuple(key + kept), sizes, nodes, outside, kept)
 
 
 # -- graphs

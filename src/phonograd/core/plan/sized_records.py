@@ -44,6 +44,8 @@ __all__ = ["RECORDS", "RecordProgram", "SizedRecords", "plan_for_any_extents", "
 MOST_STRUCTURES, MOST_WAYS, MOST_ATTEMPTS, MOST_LISTS = 256, 16, 24, 4
 #: attempts in a row without a way, after which a structure has none
 MOST_FAILURES = 3
+#: settings for which structures are known
+MOST_SETTINGS = 8
 #: programs that are kept for each structure
 MOST_PROGRAMS = 128
 #: nodes of a record: with more, learning takes seconds
@@ -249,11 +251,11 @@ class _Structure:
         #: why there are no ways
         self.refusal: Exception | None = None
 
-    def note(self, sizes: list[Any]) -> list[Any] | None:
-        """Add a list of integers; return the one before it that differs from it in most places, or None."""
+    def note(self, sizes: list[Any]) -> list[list[Any]]:
+        """Add a list of integers; return those before it that differ from it."""
         others = [each for each in self.lists if each != sizes]
         self.lists = [sizes, *others][:MOST_LISTS]
-        return max(others, key=lambda other: sum(map(int.__ne__, _hashes(other), _hashes(sizes))), default=None)
+        return others
 
     def note_failure(self, error: Exception) -> None:
         """Note that no way was learned: some extents have none, and a structure may have none at all."""
@@ -262,15 +264,21 @@ class _Structure:
             self.refusal = error
 
 
-def _hashes(sizes: Sequence[Any]) -> list[int]:
-    return [hash(size) for size in sizes]
+def _farthest(sizes: Sequence[Any], others: Sequence[list[Any]]) -> list[Any]:
+    """Return the list of integers that differs from another one in most places."""
+    return max(others, key=lambda other: sum([one != two for one, two in zip(other, sizes)]))
 
 
 class SizedRecords:
     """The structures of records, the least recently used first."""
 
     def __init__(self) -> None:
+        #: by settings, which take microseconds to hash, and by what the outlines of records have in common
+        self._by_settings: dict[settings.Settings, OrderedDict[tuple[Any, ...], _Structure]] = {}
+        self._settings: settings.Settings | None = None
         self._known: OrderedDict[tuple[Any, ...], _Structure] = OrderedDict()
+        #: the record that was looked up last, and its structure
+        self._latest: tuple[RecordOutline, _Structure] | None = None
         #: records in a row that gained nothing, and how many are left out before the next one is looked at
         self._misses = self._left = 0
 
@@ -289,6 +297,9 @@ class SizedRecords:
     def find(self, outline: RecordOutline) -> RecordProgram | None:
         """Return the program of a record, if there is a plan for its structure that holds for its integers."""
         structure = self._structure(outline)
+        if not structure.ways:
+            self._latest = outline, structure
+            return None
         sizes = tuple(outline.sizes)
         found = structure.programs.get(sizes)
         if found is None:
@@ -308,13 +319,18 @@ class SizedRecords:
         return found
 
     def _structure(self, outline: RecordOutline) -> _Structure:
-        key = settings.current(), outline.key
-        structure = self._known.pop(key, None)
+        now = settings.current()
+        if now is not self._settings:
+            if len(self._by_settings) >= MOST_SETTINGS:
+                self._by_settings.clear()
+            self._known, self._settings = self._by_settings.setdefault(now, OrderedDict()), now
+        known, key = self._known, outline.key
+        structure = known.pop(key, None)
         if structure is None:
             structure = _Structure(len(outline.nodes))
-            if len(self._known) >= MOST_STRUCTURES:
-                self._known.popitem(last=False)
-        self._known[key] = structure
+            if len(known) >= MOST_STRUCTURES:
+                known.popitem(last=False)
+        known[key] = structure
         return structure
 
     def note(self, outline: RecordOutline, spent_ns: int, is_plain: Callable[[Sequence[Node]], bool]) -> None:
@@ -325,16 +341,17 @@ class SizedRecords:
         is_plain
             Returns whether the gradient rules of all nodes ask for nothing but types and values.
         """
-        structure = self._structure(outline)
-        before = structure.note(outline.sizes)
-        if before is None:
-            # its structure is new, or its extents do not change
+        latest, self._latest = self._latest, None
+        structure = latest[1] if latest is not None and latest[0] is outline else self._structure(outline)
+        others = structure.note(outline.sizes)
+        if not others or structure.refusal is not None:
+            # its structure is new, or its extents do not change, or there are no plans for it
             self._misses += 1
             self._left = min(MOST_LEFT_OUT, 1 << self._misses) - 2
             return
         self._misses = 0
         structure.spent_ns += spent_ns
-        if structure.refusal is not None or promotion.is_current(structure.queue):
+        if promotion.is_current(structure.queue):
             return
         if not structure.is_sought and not is_plain(outline.nodes):
             structure.refusal = Refused("a rule looks at expressions")
@@ -342,6 +359,7 @@ class SizedRecords:
             self._submit(structure, lambda: self._seek(structure, outline))
         elif structure.spent_ns >= planning_ns(NODES_FOR_EACH * structure.size) and structure.attempts < MOST_ATTEMPTS:
             structure.attempts += 1
+            before = _farthest(outline.sizes, others)
             self._submit(structure, lambda: self._add_way(structure, outline, before))
 
     def _submit(self, structure: _Structure, work: Callable[[], None]) -> None:
@@ -390,7 +408,9 @@ class SizedRecords:
 
     def clear(self) -> None:
         """Forget all structures."""
+        self._by_settings.clear()
         self._known.clear()
+        self._settings = self._latest = None
         self._misses = self._left = 0
 
 

@@ -45,7 +45,7 @@ from ...base.signals import Signal
 from ...graph.node import Node
 from ...graph.operator import Operator
 from ...observe.anomaly import Detection, detection
-from ...ops.math.structural import LATEST, REPEAT_CALL, VARIABLE, variable
+from ...ops.math.structural import LATEST, REPEAT_CALL, VARIABLE, leaf_like, variable
 from ...plan.cache import EVALUATED, PLANNED
 from ...run import kernel_cache
 from ...run.native_function import (
@@ -252,6 +252,7 @@ class Calls:
         objects += (
             CPU,
             LATEST,
+            leaf_like,
             Trace.prune,
             variable,
             VARIABLE,

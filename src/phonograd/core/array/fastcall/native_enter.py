@@ -93,30 +93,47 @@ def _make_current(offsets: dict[str, int]) -> str:
 def _new_leaf(offsets: dict[str, int]) -> str:
     """Return the function that adds memory to the leaves of a trace, and gives its leaf; null if Python has to.
 
-    It is the leaf of that number that was used last, if it fits.
+    It is the leaf of that number that was used last, if it fits. A hot function makes another one.
     """
     f = Code("new_leaf", "ptr %trace, ptr %memory", offsets)
     leaves = f.field("%trace", "leaves")
     count = f.api("PyList_Size", f"ptr {leaves}", "other")
     f.leave_unless(f.assign(f"icmp slt i64 {count}, {len(LATEST)}"), "other")
     node = f.api("PyList_GetItem", f"ptr {f.object('latest')}, i64 {count}", "other")
-    f.leave_if(f.same(node, "none"), "other")
-    f.leave_unless(f.is_equal(f.field(node, "dtype"), f.field("%memory", "memory_dtype")), "other")
-    f.leave_unless(f.same(f.field(node, "context"), "cpu"), "other")
+    f.leave_if(f.same(node, "none"), "make")
+    f.leave_unless(f.is_equal(f.field(node, "dtype"), f.field("%memory", "memory_dtype")), "make")
+    f.leave_unless(f.same(f.field(node, "context"), "cpu"), "make")
     shape, extents = f.field(node, "shape"), f.field("%memory", "memory_extents")
     axes = f.assign(f"load i32, ptr {f.address('%memory', str(offsets['memory_axes']), 'i8')}, align 8")
     wide = f.assign(f"sext i32 {axes} to i64")
     length = f.api("PyTuple_Size", f"ptr {shape}", "other")
-    f.leave_unless(f.assign(f"icmp eq i64 {wide}, {length}"), "other")
+    f.leave_unless(f.assign(f"icmp eq i64 {wide}, {length}"), "make")
 
     def compare(axis: Index, _: list[Value]) -> tuple[()]:
         extent = f.number(f.item(shape, axis), "other")
-        f.leave_unless(f.assign(f"icmp eq i64 {extent}, {f.load_word(extents, axis)}"), "other")
+        f.leave_unless(f.assign(f"icmp eq i64 {extent}, {f.load_word(extents, axis)}"), "make")
         return ()
 
     f.loop("0", wide, "1", (), compare)
     f.append(leaves, "%memory", "other")
     f.give(node)
+    f.label("make")
+    number = f.api("PyLong_FromLongLong", f"i64 {count}", "other")
+    given = f"ptr {number}, ptr %memory, ptr {f.object('cpu')}"
+    made = f.api(CALL_WITH, f"ptr {f.object('leaf_like')}, {given}, ptr null", "drop")
+    # the latest leaves hold it
+    f.release(made, number)
+    # where it is a Python function, a signal handler may have run
+    f.leave_unless(f.is_equal(f.call("trace_here"), "%trace"), "other")
+    again = f.api("PyList_Size", f"ptr {leaves}", "other")
+    f.leave_unless(f.assign(f"icmp eq i64 {again}, {count}"), "other")
+    latest = f.api("PyList_GetItem", f"ptr {f.object('latest')}, i64 {count}", "other")
+    f.leave_unless(f.is_equal(latest, made), "other")
+    f.append(leaves, "%memory", "other")
+    f.give(made)
+    f.label("drop")
+    f.release(number)
+    f.line("br label %other")
     f.end("other", "null")
     return f.text()
 
@@ -162,9 +179,9 @@ def _slot(offsets: dict[str, int]) -> str:
 def _variable(offsets: dict[str, int]) -> str:
     """Return the function that gives the node of a variable: its value, as the target of a number.
 
-    Python makes a node that is new; then Python repeats the call as well, because any code may have run in between.
+    A hot function makes a node that is new.
     """
-    f = Code("variable", "ptr %value, ptr %slot", offsets)
+    f = Code("variable", "ptr %trace, ptr %value, ptr %slot", offsets)
     words = f.object("variable"), "%value", "%slot"
     recent = f.call("recall", *words)
     f.leave_if_null(recent, "new")
@@ -172,8 +189,11 @@ def _variable(offsets: dict[str, int]) -> str:
     f.label("new")
     made = f.api(CALL_WITH, f"{', '.join([f'ptr {word}' for word in words])}, ptr null", "error")
     f.call("note", *words, made)
+    # recent calls hold it
     f.release(made)
-    f.line("br label %error")
+    # where it is a Python function, a signal handler may have run
+    f.leave_unless(f.is_equal(f.call("trace_here"), "%trace"), "error")
+    f.give(made)
     f.end("error", "null")
     return f.text()
 
@@ -187,7 +207,7 @@ def _own_node(offsets: dict[str, int]) -> str:
     f.leave_if(f.same(owner, "none"), "itself")
     slot = f.call("slot", "%trace", owner)
     f.leave_if_null(slot, "error")
-    f.give(f.call("variable", "%node", slot))
+    f.give(f.call("variable", "%trace", "%node", slot))
     f.end("itself", "%node")
     f.end("error", "null")
     return f.text()

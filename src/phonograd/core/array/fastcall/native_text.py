@@ -80,6 +80,7 @@ OBJECTS = (
     "int",
     "cpu",
     "latest",
+    "leaf_like",
     "prune",
     "variable",
     "variable_operator",

@@ -99,9 +99,15 @@ def _copyto(data: Array, *, context: Any) -> Array:
     return data
 
 
+@hot
+def leaf_of(index: int, shape: Shape, dtype: DType, context: Context) -> Node:
+    """Return the node of leaf number ``index`` on a device."""
+    return _leaf.source((index, shape, dtype, context), shape, dtype, context)
+
+
 def leaf(index: int, shape: Shape, dtype: DType, context: Context = CPU) -> Node:
     """Return the node of leaf number ``index``."""
-    return _leaf.source((index, shape, dtype, context), shape, dtype, context)
+    return leaf_of(index, shape, dtype, context)
 
 
 #: the latest leaf of each of the first indices: the next one is usually the same
@@ -112,10 +118,10 @@ LATEST: list[Node | None] = [None] * 256
 def leaf_like(number: int, data: Array, context: Context) -> Node:
     """Return the leaf with an index for an array in memory."""
     if number >= len(LATEST):
-        return leaf(number, data.shape, data.dtype, context)
+        return leaf_of(number, data.shape, data.dtype, context)
     found = LATEST[number]
     if found is None or found.dtype is not data.dtype or found.context is not context or found.shape != data.shape:
-        found = LATEST[number] = leaf(number, data.shape, data.dtype, context)
+        found = LATEST[number] = leaf_of(number, data.shape, data.dtype, context)
     return found
 
 
@@ -196,9 +202,9 @@ def detach(node: Node) -> Node:
 @hot
 def variable(node: Node, slot: int) -> Node:
     """Return the node of a gradient target; the trace maps ``slot`` to its variable."""
-    key = (detach(node) if node.marked else node,), (slot,)
-    found = _variable.table.get(key)
-    return found if type(found) is Node else single(_variable.apply(*key))
+    inputs, attributes = (detach(node) if node.marked else node,), (slot,)
+    found = _variable.table.get((inputs, attributes))
+    return found if type(found) is Node else _variable.apply(inputs, attributes)  # type: ignore[no-any-return]
 
 
 def mark_recorded(node: Node) -> Node:
