@@ -153,6 +153,10 @@ def zeros(
         from .sparse import zeros as sparse_zeros
 
         return sparse_zeros(stype, shape, ctx, dtype, **kwargs)
+    if ctx is None and dtype is None and not kwargs:
+        plain: NDArray | None = immediate.fill_plainly(shape, 0, NDArray)
+        if plain is not None:
+            return plain
     return _fill("_zeros", shape, 0, ctx, dtype, kwargs)
 
 
@@ -177,6 +181,10 @@ def ones(
     >>> mx.nd.ones(3).asnumpy()
     array([1., 1., 1.], dtype=float32)
     """
+    if ctx is None and dtype is None and not kwargs:
+        plain: NDArray | None = immediate.fill_plainly(shape, 1, NDArray)
+        if plain is not None:
+            return plain
     return _fill("_ones", shape, 1, ctx, dtype, kwargs)
 
 

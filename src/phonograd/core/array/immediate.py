@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 
 from ..base import float_errors, processor
-from ..base.devices import CPU
-from ..base.dtypes import convert_scalar
+from ..base.devices import CPU, current_context
+from ..base.dtypes import FLOAT32, convert_scalar
 from ..base.hot import hot
 from ..base.outside import is_from_outside
 from ..base.settings import active
@@ -30,9 +30,10 @@ from ..plan.eager_results import own_all
 from ..run import memory_pool
 from ..trace.flags import FLAGS, RECORDING
 from ..trace.owner import HANDOVER
-from ..trace.trace import LOCAL, Trace
+from ..trace.trace import LOCAL, Trace, ready_trace
 from .handle import DENSE
 from .kinds import CALLS, COST_BITS, KIND_MASK, MOST_CALLS, MOST_COST, Call, find_general, make
+from .observed import LISTENERS
 
 __all__ = [
     "CALLS",
@@ -42,6 +43,7 @@ __all__ = [
     "call_binary",
     "change",
     "fill",
+    "fill_plainly",
     "is_possible",
     "meet",
     "number_beside",
@@ -72,14 +74,12 @@ NUMBERS: dict[Any, Array] = {}
 _filling: dict[Any, Array] = {}
 
 
+@hot
 def is_possible(trace: Trace) -> bool:
     """Return whether calls are immediate now."""
-    return (
-        trace.is_immediate
-        and active.immediate
-        and not (detection.on or PLANNED.listeners)
-        and not FLAGS.get() & RECORDING
-    )
+    if not trace.is_immediate or not active.immediate or detection.on or PLANNED.listeners:
+        return False
+    return not FLAGS.get() & RECORDING
 
 
 def call(
@@ -204,14 +204,32 @@ def _binary_value(declared: Operator, lhs: Any, rhs: Any, trace: Trace) -> Array
     return None if values is None else values[0]
 
 
+@hot
 def fill(shape: tuple[int, ...], value: Any, dtype: Any, array_class: type[Any], trace: Trace) -> Any:
     """Return an array filled with a number, or None if it is to become a node."""
-    if math.prod(shape) > processor.choices().numbers_per_node or (type(value) is not int and type(value) is not float):
+    kind = value.__class__
+    if (kind is not int and kind is not float) or math.prod(shape) > processor.choices().numbers_per_node:
         return None
     _note_number((hash(shape) & KIND_MASK) << COST_BITS | 1, trace)
     return _concrete(memory_pool.filled(shape, _number(value, dtype, _filling), dtype), array_class)
 
 
+@hot
+def fill_plainly(shape: Any, value: int, array_class: type[Any]) -> Any:
+    """Return a float32 array of the current device, filled with a number; None if the call is not that simple.
+
+    The shape must be a tuple of integers, and nothing observes calls.
+    """
+    if LISTENERS or shape.__class__ is not tuple or current_context() is not CPU:
+        return None
+    for extent in shape:
+        if extent.__class__ is not int or extent < 0:
+            return None
+    trace = ready_trace()
+    return fill(shape, value, FLOAT32, array_class, trace) if is_possible(trace) else None
+
+
+@hot
 def _number(value: Any, dtype: Any, numbers: dict[Any, Array]) -> Array:
     """Return a number as an array, remembered among others."""
     # 0.0 and -0.0 are equal as keys

@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..array import immediate
+from ..array.extras import ArrayExtras
 from ..array.handle import Handle, assign, make, node_in, read
 from ..base.devices import CPU
 from ..base.dtypes import name_of
 from ..base.errors import MXNetError, format_shape
+from ..base.hot import hot
 from ..ops.math.arithmetic import add
 from ..ops.math.structural import detach, full, variable
 from ..trace.liveness import is_held_once
@@ -167,6 +169,8 @@ def _make_variable(array: NDArray, owner: Variable) -> None:
 def attach(array: NDArray, grad_req: str = "write", stype: str | None = None) -> None:
     """Make an array a variable with a new gradient buffer of zeros."""
     _check_request(grad_req)
+    if stype is None and _attach_plainly(array, grad_req):
+        return
     _leave_unused_base(array)
     zeros: Any = None
     if stype not in (None, "default") or (stype is None and type(array) is not array._result_class):
@@ -178,6 +182,23 @@ def attach(array: NDArray, grad_req: str = "write", stype: str | None = None) ->
         if zeros is None:
             zeros = make(full(array.shape, 0, array._dtype, array.context), trace, array._result_class)
     _make_variable(array, Variable(zeros, grad_req))
+
+
+@hot
+def _attach_plainly(array: NDArray, grad_req: str) -> bool:
+    """Make an array a variable if it owns its memory, belongs to no trace and has no other attributes."""
+    trace, value = LOCAL.trace, array._buffer
+    if array._extras is not None or array._node is not None or value.__class__ is not np.ndarray:
+        return False
+    if array.__class__ is not array._result_class or not immediate.is_possible(trace):
+        return False
+    zeros = immediate.fill(value.shape, 0, value.dtype, array.__class__, trace)
+    if zeros is None:
+        return False
+    extras = ArrayExtras()
+    extras.variable = Variable(zeros, grad_req)
+    array._extras = extras
+    return True
 
 
 def _leave_unused_base(array: NDArray) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..base.hot import hot, untracked
-from .node import Node, Recipe, creation_facts, new_node, statistics, type_of
+from .node import Node, Recipe, creation_facts, new_node, new_recipe, statistics, type_of
 from .operator import Operator, label_results
 from .templates import Places
 
@@ -106,7 +106,7 @@ def _extend_by_new_type(
     type_ = declared.result_type(nodes, attributes)
     if type_.outputs is not None:
         return None
-    recipe = Recipe(attributes, type_)
+    recipe = new_recipe(attributes, type_)
     declared.recipes.remember(kind, recipe)
     statistics.nodes += 1
     line, gradient_of = creation_facts()

@@ -38,6 +38,7 @@ __all__ = [
     "describe_size",
     "inferred_type",
     "new_node",
+    "new_recipe",
     "of_one_call",
     "statistics",
     "tensor_type",
@@ -279,11 +280,26 @@ class Recipe:
 
     __slots__ = ("attributes", "function", "rule", "stacked", "template", "type")
 
+    function: Any
+    rule: Any
+    stacked: Any
+
     def __init__(self, attributes: tuple[Any, ...], type_: TensorType, template: Any = None) -> None:
         self.attributes, self.type, self.template = attributes, type_, template
-        self.function: Any = None
-        self.rule: Any = None
-        self.stacked: Any = None
+        self.function = self.rule = self.stacked = None
+
+
+@hot
+def new_recipe(attributes: tuple[Any, ...], type_: TensorType) -> Recipe:
+    """Return a recipe without a template, as ``Recipe(attributes, type_)`` does."""
+    made = _bare_recipe(Recipe)
+    made.attributes = attributes
+    made.type = type_
+    made.template = made.function = made.rule = made.stacked = None
+    return made
+
+
+_bare_recipe = Recipe.__new__
 
 
 @slotted

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..base.hot import hot, slotted
-from .node import Node, Recipe, TensorType, type_of
+from .node import Node, Recipe, TensorType, new_recipe, type_of
 from .templates import Places
 
 __all__ = ["Recipes", "are_repeated", "types_of"]
@@ -40,17 +40,20 @@ class Recipes:
             self.known.clear()
         self.remember(self.kind(nodes, parameters), recipe)
 
+    @hot
     def remember(self, kind: tuple[Any, ...], recipe: Recipe) -> None:
         """Remember the recipe of a kind."""
         if len(self.known) >= MOST_KINDS:
             self.known.clear()
         self.known[kind] = recipe
 
+    @hot
     def remember_types(self, types: tuple[Any, ...], attributes: tuple[Any, ...], type_: TensorType) -> Recipe:
         """Return a new recipe for nodes with certain types of inputs, and remember it."""
         if len(self.by_type) >= MOST_KINDS:
             self.by_type.clear()
-        recipe = self.by_type[types] = Recipe(attributes, type_)
+        recipe = new_recipe(attributes, type_)
+        self.by_type[types] = recipe
         return recipe
 
     def is_new(self, kind: tuple[Any, ...]) -> bool:

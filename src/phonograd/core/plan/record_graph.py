@@ -74,8 +74,8 @@ def outline_of_record(visited: Sequence[Node], wanted: Sequence[Node]) -> Record
     """
     nodes = [node for node in visited if node.operator is not VARIABLE]
     places, outside, sizes, key = _no_places(), _no_list(), _no_list(), _no_list()
-    for place, node in enumerate(nodes):
-        places[node] = place
+    for number, node in enumerate(nodes):
+        places[node] = number
     for node in nodes:
         call = call_of(node)
         given = call.attributes

@@ -35,6 +35,7 @@ import numpy as np
 
 from ..base import fork, settings
 from ..base.dtypes import DType
+from ..base.hot import hot
 from ..graph.node import Shape
 from ..graph.operator import Array
 from ..kernels.launch import align_up
@@ -503,11 +504,15 @@ def budget_bytes(inputs: int) -> int | None:
     return max(limit - max(pool.used_bytes, inputs), 0) // step * step
 
 
+_EVERYWHERE = ...
+
+
+@hot
 def filled(shape: Shape, number: Any, dtype: DType) -> Array:
     """Return a new array with one number in all places."""
     size = math.prod(shape) * dtype.itemsize
     array = np.empty(shape, dtype) if size < SMALLEST_BLOCK else allocate(shape, dtype, room_for(size))
-    array[...] = number
+    array[_EVERYWHERE] = number
     return array
 
 

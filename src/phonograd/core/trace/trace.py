@@ -127,6 +127,7 @@ class Trace(Recorder):
         "values",
     )
 
+    @hot
     def __init__(self) -> None:
         #: the ranges in which operators were called, while observers follow them
         self.attribution: Attribution | None = None

@@ -204,7 +204,7 @@ def variable(node: Node, slot: int) -> Node:
     """Return the node of a gradient target; the trace maps ``slot`` to its variable."""
     inputs, attributes = (detach(node) if node.marked else node,), (slot,)
     found = _variable.table.get((inputs, attributes))
-    return found if type(found) is Node else _variable.apply(inputs, attributes)  # type: ignore[no-any-return]
+    return found if type(found) is Node else _variable.apply(inputs, attributes)
 
 
 def mark_recorded(node: Node) -> Node:

@@ -31,7 +31,10 @@ _CONSEQUENCE = "The loops of programs that are always new stay Python functions,
 #: how the names of modules begin whose calls of hot functions matter: looking at all modules takes 10 ms
 _USERS = tuple(
     [f"phonograd.core.{name}" for name in ("array", "backward", "base.errors", "capture", "derive", "graph", "plan")]
-    + [f"phonograd.core.{name}" for name in ("ops.math.structural", "ops.vision.regions", "run.driver", "trace")]
+    + [
+        f"phonograd.core.{name}"
+        for name in ("ops.math.structural", "ops.vision.regions", "run.driver", "run.memory_pool", "trace")
+    ]
 )
 _KEPT: list[HotFunctions] = []
 
