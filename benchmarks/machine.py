@@ -17,12 +17,18 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+#: features of processors that decide about kernels, and what they are called, the most important first
+FEATURES = {"amx_tile": "AMX", "avx512f": "AVX-512", "avx2": "AVX2"}
+
+
 def processor() -> str:
-    """Return the name of the processor."""
+    """Return the name of the processor and its vectors: ``AMD EPYC (AVX-512)``."""
     information = Path("/proc/cpuinfo")
     lines = information.read_text(encoding="utf-8").splitlines() if information.exists() else []
-    named = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return named[0] if named else platform.processor()
+    facts = {name.strip(): value.strip() for name, _, value in [line.partition(":") for line in lines]}
+    name = facts.get("model name") or platform.processor()
+    feature = next((word for flag, word in FEATURES.items() if flag in facts.get("flags", "").split()), None)
+    return name if feature is None else f"{name} ({feature})"
 
 
 def version(distribution: str) -> str | None:
