@@ -43,7 +43,7 @@ COMMON = [
     "toolz",
     "typing-extensions",
     "yacs",
-    "portalocker==2.3.2",
+    "portalocker==2.0.0",
     "protobuf==3.20.3",
     "sacrebleu==1.5.1",
     "nose",
@@ -59,7 +59,7 @@ COMMON = [
     "scikit-learn==1.2.2",
     "easydict",
     "ipython==8.18.1",
-    "paramz==0.10.0",
+    "paramz==0.9.6",
     "GPy==1.13.2",
 ]
 
