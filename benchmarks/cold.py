@@ -54,8 +54,8 @@ def ask(python: str, library: str, name: str, options: Options, directory: str) 
     environment = {**os.environ, **counts, "PHONOGRAD_CACHE_DIRECTORY": directory}
     # an installed package has byte code: without it, a process compiles each module that it imports
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
-    command = [python, "-W", "ignore", str(HERE / "cold_worker.py"), library, name, str(steps), str(time.time())]
     machine.settle()
+    command = [python, "-W", "ignore", str(HERE / "cold_worker.py"), library, name, str(steps), str(time.time())]
     found = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     imported, first, others, own = json.loads(found.stdout)
     if is_listed:

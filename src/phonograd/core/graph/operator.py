@@ -406,8 +406,7 @@ class Operator:
             statistics.nodes += 1
             line, gradient_of = creation_facts()
             type_ = tensor_type(shape, dtype, context, self.marks is True, None)
-            made = new_node(self, (), attributes, type_, line, gradient_of, None)
-            found = self.table.setdefault(untracked(key), made)
+            found = self.table.setdefault(untracked(key), new_node(self, (), attributes, type_, line, gradient_of))
         return found  # type: ignore[return-value]
 
     @hot
@@ -471,10 +470,7 @@ class Operator:
 
 
 def _promote(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-    for value in inputs:
-        if type(value) is not Node:
-            break
-    else:
+    if all([type(value) is Node for value in inputs]):
         return inputs
     dtype = next(value.dtype for value in inputs if isinstance(value, Node))
     return tuple([v if isinstance(v, Node) else Node.arithmetic["constant"](v, dtype) for v in inputs])
