@@ -579,10 +579,8 @@ def items_of(whole: Node) -> Nodes:
 @hot
 def label_results(result: Any, call: tuple[Operator, Nodes, tuple[Any, ...]]) -> Any:
     """Return the node (or nodes) of the outputs of a composite operator, which name the call."""
-    line, gradient_of = creation_facts()
-    table = _COMPOSITE.table
-    found = []
-    is_one = isinstance(result, Node)
+    (line, gradient_of), table = creation_facts(), _COMPOSITE.table
+    found, is_one = [], isinstance(result, Node)
     for index, node in enumerate((result,) if is_one else result):
         inputs, attributes = untracked((node,)), untracked((call, index))
         key = untracked((inputs, attributes))
