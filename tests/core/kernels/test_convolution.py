@@ -178,6 +178,14 @@ def test_random_convolutions(case: Case, machine: Machine) -> None:
         Case((2, 6, 17, 20), (6, 1, 3, 3), groups=6, stride=(2, 2), pad=(0, 1)),
         Case((2, 3, 13, 40), (5, 3, 5, 5), stride=(3, 3), pad=(2, 1)),
         Case((1, 3, 13, 41), (5, 3, 2, 4), "float64", stride=(2, 3), pad=(1, 2)),
+        # larger strides: phases are sorted factor by factor
+        Case((2, 3, 21, 70), (5, 3, 4, 4), stride=(4, 4)),
+        Case((2, 3, 32, 64), (20, 3, 16, 16), stride=(16, 16)),
+        Case((2, 3, 15, 95), (6, 3, 7, 11), stride=(4, 6), pad=(2, 5)),
+        Case((1, 1, 1000), (40, 1, 10), stride=(5,)),
+        Case((1, 2, 700), (9, 2, 20), "float64", stride=(10,), pad=(3,)),
+        Case((2, 5, 20, 60), (5, 1, 3, 5), groups=5, stride=(4, 4), pad=(1, 2)),
+        Case((1, 2, 300), (3, 2, 9), stride=(7,), pad=(4,)),
     ],
     ids=repr,
 )
@@ -322,6 +330,14 @@ def test_what_kernels_are_for() -> None:
     assert Convolution.suits((2, 3, 4, 4), (5, 3, 1, 1), FLOAT32)
     assert not Convolution.suits((2, 3, 4, 4), (5, 3, 1, 1), np.dtype("float16"))
     assert not Convolution.suits((2, 0, 4, 4), (5, 0, 1, 1), FLOAT32)
+
+
+@pytest.mark.parametrize("stride", [4, 5, 16])
+def test_strides_are_sorted_without_gathers(stride: int) -> None:
+    case = Case((2, 3, 20, 200), (6, 3, 16, 16), stride=(stride, stride))
+    for which in ("forward", "data", "weight"):
+        for launch in case.plan(which, Convolution(host(), slots=2)).launches:
+            assert "masked.gather" not in launch.structure.write("kernel"), (which, launch.structure)
 
 
 def test_algorithms_are_chosen_by_shape() -> None:
