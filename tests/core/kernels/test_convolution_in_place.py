@@ -46,9 +46,15 @@ def test_small_images_of_many_channels_have_the_same_sums(
     machine: Machine, dtype: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plans = Convolution(machine, slots=2)
-    for extent, stride, pad in (((7, 7), 1, 1), ((4, 5), 1, 1), ((9, 11), 2, 1), ((11, 10), 2, 0), ((14, 14), 1, 1)):
-        groups = 2 * machine.lanes(np.dtype(dtype))
-        case = Case((3, groups, *extent), (groups, 1, 3, 3), dtype, stride=(stride,) * 2, pad=(pad,) * 2, groups=groups)
+    sizes: tuple[tuple[tuple[int, int], int, int, int], ...] = (
+        *(((7, 7), 3, 1, 1), ((4, 5), 3, 1, 1), ((9, 11), 3, 2, 1), ((11, 10), 3, 2, 0), ((14, 14), 3, 1, 1)),
+        *(((7, 7), 5, 1, 2), ((14, 14), 5, 2, 2), ((9, 8), 5, 1, 1)),
+    )
+    for extent, side, stride, pad in sizes:
+        # with AVX-512, one and a half of the largest vectors
+        groups = 3 * depthwise_small.most_lanes(machine.lanes(np.dtype(dtype)), np.dtype(dtype))
+        shape = (groups, 1, side, side)
+        case = Case((3, groups, *extent), shape, dtype, stride=(stride,) * 2, pad=(pad,) * 2, groups=groups)
         case.weight[1, 0, 0, 0], case.weight[2] = np.inf, -0.0
         (launch,) = case.plan("forward", plans).launches
         assert isinstance(launch.structure, SmallDepthwise)

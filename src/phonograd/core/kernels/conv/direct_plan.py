@@ -83,8 +83,9 @@ def _forward(
     strides: tuple[int, int],
 ) -> Plan:
     lanes, size = machine.lanes(dtype), dtype.itemsize
-    if _reads_in_place(shape):
-        return _depthwise(lanes, shape, dtype, operand, strides[0], flipped=taps[0][2] > 0)
+    depthwise = _depthwise(lanes, shape, dtype, operand, strides[0], flipped=taps[0][2] > 0)
+    if depthwise is not None:
+        return depthwise
     values, frame, elements = _frames(shape, lanes, size)
     scratch = Scratch(slots)
     values.update(scratch.slots(elements * size), data=Reference(operand))
@@ -104,12 +105,18 @@ def _reads_in_place(shape: Geometry) -> bool:
     return is_depthwise and is_plane and shape.dilate[1:] == (1, 1) and shape.stride[1:] in ((1, 1), (2, 2))
 
 
-def _depthwise(lanes: int, shape: Geometry, dtype: DType, operand: str, weight_group: int, flipped: bool) -> Plan:
+def _depthwise(
+    lanes: int, shape: Geometry, dtype: DType, operand: str, weight_group: int, flipped: bool
+) -> Plan | None:
+    """Return the plan of a depthwise convolution that makes no padded copy of a line; None if there is none."""
     values = {**_plane_sizes(shape), "weight_group": weight_group, "data": Reference(operand)}
     items, words = shape.batch * shape.groups, DEPTHWISE.fill(values)
-    if depthwise_small.suits(lanes, shape):
-        small = SmallDepthwise(dtype, lanes, shape.stride[2], flipped)
-        return Plan((Launch(small, words, items // lanes, max(1, _chunk(shape) // lanes), shape.work),))
+    few = depthwise_small.most_lanes(lanes, dtype)
+    if depthwise_small.suits(few, shape):
+        small = SmallDepthwise(dtype, few, shape.kernel[2], shape.stride[2], flipped)
+        return Plan((Launch(small, words, items // few, max(1, _chunk(shape) // few), shape.work),))
+    if not _reads_in_place(shape):
+        return None
     kernel = DepthwiseConvolution(dtype, lanes, shape.stride[2], flipped)
     return Plan((Launch(kernel, words, items, _chunk(shape), shape.work),))
 
