@@ -21,7 +21,7 @@ __all__ = ["SmallDepthwise", "most_lanes", "suits"]
 
 #: maximum number of pixels of a padded image: the copy and the sums stay in a part of the L1 cache
 MOST_PIXELS = 384
-#: bytes of a vector: squares of 8 by 8 numbers are transposed faster than those of 16 by 16, more often groups fill such
+#: bytes of a vector: squares of 8 by 8 numbers are transposed faster than those of 16 by 16, groups fill such
 #: vectors, and the copy takes half of the L1 cache (1.08 to 1.42 times as fast on an AMD EPYC, Zen 4)
 _VECTOR_BYTES = 32
 #: widths of kernels; the weights of wider ones leave no registers
