@@ -117,6 +117,7 @@ def test_small_images_are_multiplied_where_they_are(
     ("data", "filters", "groups"),
     [
         ((2, 21, 7, 7), 96, 1),
+        ((2, 21, 7, 7), 88, 1),
         ((1, 500, 4), 16, 1),
         ((3, 40, 3, 3), 64, 2),
         ((1, 17, 14, 14), 80, 1),
@@ -168,6 +169,20 @@ def test_tiles_of_products_prefetch_the_lines_that_they_store_to() -> None:
     for_stores = "i32 1, i32 3, i32 1)"
     # tiles of four rows, of one to three vectors, that copy or not: a line holds two vectors
     assert launch.structure.write("product").count(for_stores) == 4 * (1 + 1 + 2 + 1 + 2)
+    # tiles that do not copy read a line of the next panel ahead for each term, and another one if there are few tiles
+    assert launch.structure.write("product").count("i32 0, i32 2, i32 1)") == 2 * 3
+
+
+def test_depthwise_kernels_prefetch_all_lines_of_the_next_image() -> None:
+    counts = []
+    for machine in (Machine(32, 16), Machine(64, 32)):
+        window: dict[str, Any] = {"stride": (2, 2), "dilate": (1, 1), "pad": (1, 1), "groups": 5}
+        (launch,) = Convolution(machine).forward((2, 5, 40, 40), (5, 1, 3, 3), FLOAT32, **window).launches
+        text = launch.structure.write("depthwise")
+        counts.append([text.count(f"i32 {writes}, i32 2, i32 1)") for writes in (0, 1)])
+    # with stride 2, vectors of 32 bytes need 64 bytes of data for each store, and those of 64 bytes 128 bytes
+    assert counts[1] == [2 * counts[0][0], counts[0][1]]
+    assert min(counts[0]) > 0
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
