@@ -354,7 +354,8 @@ def test_algorithms_are_chosen_by_shape() -> None:
             plan = plans.weight_grad((batch, weight[1], *extent), out, FLOAT32, kernel=weight[2:], **window)
         return [type(launch.structure).__name__ for launch in plan.launches]
 
-    assert "Im2colForward" in names(4, (20, 20, 3, 3), (14, 14), "data")
+    assert "Im2colForward" in names(4, (20, 60, 3, 3), (14, 14), "data")
+    assert "LinesForward" in names(4, (20, 20, 3, 3), (14, 14), "data")
     assert "Im2colDataGrad" in names(4, (20, 20, 3, 3), (14, 14), "data", stride=(2, 2))
     assert "Im2colDataGrad" in names(4, (20, 3, 3, 3), (14, 14), "data")
     assert "Im2colDataGrad" in names(4, (20, 20, 3, 3), (5, 5), "data", pad=(0, 0))

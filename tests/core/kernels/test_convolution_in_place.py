@@ -5,10 +5,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from phonograd.core.kernels.conv import Convolution, depthwise_small, direct_plan, pointwise
+from phonograd.core.kernels.conv import Convolution, depthwise_small, direct_plan, lines, pointwise
 from phonograd.core.kernels.conv.depthwise import DepthwiseConvolution
 from phonograd.core.kernels.conv.depthwise_small import SmallDepthwise
 from phonograd.core.kernels.conv.im2col import Im2colForward
+from phonograd.core.kernels.conv.lines import LinesForward
 from phonograd.core.kernels.conv.pointwise import FilterVectors
 from phonograd.core.kernels.conv.subsample import Subsample
 from phonograd.core.kernels.matmul.gemm import Gemm
@@ -63,6 +64,34 @@ def test_small_images_of_many_channels_have_the_same_sums(
             patch.setattr(depthwise_small, "suits", lambda *shape: False)
             for which, values in found.items():
                 np.testing.assert_array_equal(values, case.run(which, plans), err_msg=f"{which} {case}")
+
+
+@pytest.mark.parametrize("machine", MACHINES, ids=str)
+@pytest.mark.parametrize(
+    ("data", "weight", "window"),
+    [
+        # lines of more than a vector, pairs of short lines and an odd one, several blocks of channels, boxes, groups
+        ((2, 8, 28, 30), (8, 8, 3, 3), {"pad": (1, 1)}),
+        ((1, 40, 9, 16), (5, 40, 3, 3), {"pad": (1, 1)}),
+        ((2, 6, 100, 48), (16, 3, 5, 3), {"pad": (2, 1), "groups": 2}),
+        ((2, 3, 21, 96), (7, 3, 3, 3), {"stride": (2, 2), "pad": (1, 1)}),
+        ((1, 2, 5, 6, 32), (3, 2, 2, 3, 3), {"pad": (1, 1, 1)}),
+        ((1, 5, 3000), (4, 5, 7), {"dilate": (3,), "pad": (9,)}),
+    ],
+)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_lines_have_the_sums_of_panels(
+    data: tuple[int, ...], weight: tuple[int, ...], window: dict[str, Any], dtype: str, machine: Machine
+) -> None:
+    case, plans = Case(data, weight, dtype, **window), Convolution(machine, slots=2)
+    assert isinstance(case.plan("forward", plans).launches[-1].structure, LinesForward)
+    found = [case.run("forward", plans), case.run("forward", plans, pieces=5, threads=2)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lines, "suits", lambda *sizes: False)
+        expected = case.run("forward", plans)
+    for each in found:
+        assert each.tobytes() == expected.tobytes()
+    case.check(machine)
 
 
 def test_infinite_weights_reach_the_same_outputs(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,13 +14,14 @@ from ..matmul.gemm import MOST_PACKED_BYTES, Matrices, gemm_for, panels, product
 from ..matmul.tiles import DEPTH, LINE_BYTES
 from ..scratch import Scratch
 from ..target import Machine
-from . import channels_last_plan, direct_plan, phases, planes, pointwise, winograd_plan
+from . import channels_last_plan, direct_plan, lines, phases, planes, pointwise, winograd_plan
 from .adjoint import adjoint_values, known_taps, line_buffer
 from .few_weights_grad import COMBINE_DOTS, DOTS, CombineDots, FewWeightsGrad
 from .geometry import Frame, Geometry, box_of, evenly, geometry, round_up, steps_of
 from .im2col import FORWARD, Im2colForward
 from .im2col_data_grad import BACKWARD, Im2colDataGrad
 from .im2col_weight_grad import COMBINE, WEIGHTS, CombineSums, Im2colWeightGrad
+from .lines import LinesForward
 from .microkernels import WIDTH, dot_tile, most_rows
 from .padding import frame_values
 from .subsample import subsampling
@@ -252,7 +253,9 @@ class Convolution:
         if adjoint:
             # for each channel of gradients, the weights are a matrix of rows and taps
             packing.update(row_stride=shape.taps, depth_stride=shape.filters * shape.taps, run=shape.taps)
-        kernel = Im2colForward(dtype, lanes, shape.plain, specialized_stride(shape.stride[2]), rows, joined > 0)
+        facts = dtype, lanes, shape.plain, specialized_stride(shape.stride[2]), rows, joined > 0
+        in_lines = not shape.plain and not joined and lines.suits(lanes, box[2], tiles * rows)
+        kernel = LinesForward(*facts) if in_lines else Im2colForward(*facts)
         launches = (
             scratch.clear(),
             PackWeights(dtype, lanes, rows, consecutive).launch(shape.groups, packed, packing),
