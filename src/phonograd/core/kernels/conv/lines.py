@@ -102,13 +102,14 @@ class LinesForward(Im2colForward):
                     lambda: e.invoke(f"{name}1", *arguments),
                 )
 
-            def line(z: Index, y: Index) -> None:
-                def part(x: Index) -> None:
-                    e.for_each(*tiles, lambda number: multiply(z, y, x, number))
+            # tile after tile, so that the result is stored along its lines
+            def tile(number: Index) -> None:
+                def line(z: Index, y: Index) -> None:
+                    e.for_each("0", width, lambda x: multiply(z, y, x, number), str(WIDTH * self.lanes))
 
-                e.for_each("0", width, part, str(WIDTH * self.lanes))
+                e.for_each("0", depth, lambda z: e.for_each("0", height, lambda y: line(z, y), line_step))
 
-            e.for_each("0", depth, lambda z: e.for_each("0", height, lambda y: line(z, y), line_step))
+            e.for_each(*tiles, tile)
 
         e.for_each("0", walk["channels"], block, walk["block"])
 
