@@ -104,6 +104,19 @@ def test_infinite_weights_reach_the_same_outputs(monkeypatch: pytest.MonkeyPatch
     np.testing.assert_array_equal(found, case.run("forward", plans))
 
 
+@pytest.mark.parametrize(("side", "lanes"), [(7, 8), (9, 16)])
+@pytest.mark.parametrize(("weight", "stride"), [((6, 1, 3, 3), 1), ((6, 1, 5, 5), 2)])
+def test_narrow_images_have_half_of_the_largest_vectors(
+    side: int, lanes: int, weight: tuple[int, ...], stride: int
+) -> None:
+    case = Case((2, 6, side * stride, side * stride), weight, stride=(stride,) * 2, pad=(weight[2] // 2,) * 2, groups=6)
+    plans = Convolution(Machine(64, 32), slots=2)
+    for which in ("forward", "data", "weight"):
+        kernels = [launch.structure for launch in case.plan(which, plans).launches]
+        assert {kernel.lanes for kernel in kernels if hasattr(kernel, "lanes")} == {lanes}, which
+    case.check(MACHINES[0])
+
+
 def test_strided_images_are_multiplied_after_subsampling() -> None:
     for data, stride, groups in (((2, 12, 9, 8), (2, 2), 1), ((1, 6, 7, 5), (3, 1), 2), ((2, 4, 11), (2,), 1)):
         weight = (10, data[1] // groups, *[1] * len(stride))
