@@ -240,6 +240,21 @@ def test_winograd_is_for_single_precision_and_many_channels() -> None:
     assert not any([uses(wide, 0), uses(double), uses(narrow), uses(strided)])
 
 
+def test_winograd_has_small_tiles_where_they_need_no_more_products() -> None:
+    def tiling(extent: Shape, winograd: int = 8, batch: int = 4) -> Tiling | None:
+        case = Case((batch, 16, *extent), (16, 16, 3, 3), pad=(1, 1))
+        launches = case.plan("forward", Convolution(host(), winograd=winograd)).launches
+        return next(filter(None, [getattr(launch.structure, "tiling", None) for launch in launches]), None)
+
+    # four tiles of 36 products, or nine of 16; and four of 36, or sixteen of 16
+    assert tiling((5, 5)) == tiling((6, 6)) == Tiling(2, 3)
+    assert tiling((7, 7)) == tiling((8, 8)) == Tiling(4, 3)
+    assert tiling((5, 5), winograd=0) is None
+    assert tiling((2, 2)) is None
+    for extent in ((5, 5), (6, 5)):
+        Case((4, 20, *extent), (18, 20, 3, 3), pad=(1, 1)).check(host(), winograd=8, bound=1e-6)
+
+
 def test_winograd_computes_planes_of_three_axes() -> None:
     volume = Case((1, 16, 4, 8, 8), (16, 16, 3, 3, 3), pad=(1, 1, 1))
     for primitive in ("forward", "data", "weight"):

@@ -45,8 +45,8 @@ _LEAST_CHANNELS = 16
 #: the kernel for tiles of 8 by 8: the transforms of others would cost too much, or have large errors. The maximum
 #: number of channels and filters for which the sums of products have small errors
 _LARGE_KERNEL, _LARGE_CHANNELS = 5, 192
-#: outputs of a tile along an axis for the smallest images, and the number of such images from which on they have tiles
-_TINY, _MANY_TINY = 2, 16
+#: the smallest kernel; outputs of the smallest tile along an axis, and the number of such images that have tiles
+_LEAST_KERNEL, _TINY, _MANY_TINY = 3, 2, 16
 #: time of a product of one vector relative to two; share of the lanes below which images are joined; number of
 #: panels of columns that joined images should have, and maximum number of images
 _NARROW, _JOINED_SHARE, _JOINED_PANELS, _JOINED_MOST = 0.6, 0.85, 6, 64
@@ -211,14 +211,16 @@ class Convolution:
         kernel = shape.kernel[2]
         large = kernel == _LARGE_KERNEL and max(shape.channels, shape.filters) <= _LARGE_CHANNELS
         outputs = min(self.winograd, 8 if large else 6) - kernel + 1
-        # larger tiles would be mostly empty; few images do not pay for the transforms of weights
-        if max(shape.counts) <= _TINY and shape.batch >= _MANY_TINY:
-            outputs = min(outputs, _TINY)
-        tiling = Tiling(outputs, kernel)
         # with 2 by 2 kernels there is little to save
-        if tiling.outputs < 2 or tiling.kernel < 3 or not winograd_plan.suits(shape, tiling):
+        if outputs < _TINY or kernel < _LEAST_KERNEL:
             return None
-        return tiling
+        tiling, small = [Tiling(number, kernel) for number in (outputs, _TINY)]
+        # larger tiles would be mostly empty; few images do not pay for the transforms of weights
+        is_tiny = max(shape.counts) <= _TINY and shape.batch >= _MANY_TINY
+        products, fewer = [winograd_plan.tiles_of(shape.counts, each) * each.size**2 for each in (tiling, small)]
+        if is_tiny or (max(shape.counts) > _TINY and fewer <= products):
+            tiling = small
+        return tiling if winograd_plan.suits(shape, tiling) else None
 
     # -- im2col
 
