@@ -81,7 +81,8 @@ def phonograd_library(without: list[str], threads: int) -> Callable[[Case, str],
     from phonograd.core.ops.nn import convolution
     from phonograd.core.run import kernel_cache
 
-    mx.settings.update(num_threads=threads, winograd=0 if "winograd" in without else 8)
+    # kernels that a busy machine has not compiled in full yet would be measured otherwise
+    mx.settings.update(num_threads=threads, winograd=0 if "winograd" in without else 8, quick_kernels=False)
     for name, module in (("direct", direct_plan), ("channels-last", channels_last_plan)):
         if name in without:
             module.suits = lambda *arguments: False  # type: ignore[attr-defined]

@@ -178,6 +178,14 @@ def test_random_convolutions(case: Case, machine: Machine) -> None:
         Case((2, 6, 17, 20), (6, 1, 3, 3), groups=6, stride=(2, 2), pad=(0, 1)),
         Case((2, 3, 13, 40), (5, 3, 5, 5), stride=(3, 3), pad=(2, 1)),
         Case((1, 3, 13, 41), (5, 3, 2, 4), "float64", stride=(2, 3), pad=(1, 2)),
+        # larger strides: phases are sorted factor by factor
+        Case((2, 3, 21, 70), (5, 3, 4, 4), stride=(4, 4)),
+        Case((2, 3, 32, 64), (20, 3, 16, 16), stride=(16, 16)),
+        Case((2, 3, 15, 95), (6, 3, 7, 11), stride=(4, 6), pad=(2, 5)),
+        Case((1, 1, 1000), (40, 1, 10), stride=(5,)),
+        Case((1, 2, 700), (9, 2, 20), "float64", stride=(10,), pad=(3,)),
+        Case((2, 5, 20, 60), (5, 1, 3, 5), groups=5, stride=(4, 4), pad=(1, 2)),
+        Case((1, 2, 300), (3, 2, 9), stride=(7,), pad=(4,)),
     ],
     ids=repr,
 )
@@ -230,6 +238,21 @@ def test_winograd_is_for_single_precision_and_many_channels() -> None:
 
     assert uses(wide)
     assert not any([uses(wide, 0), uses(double), uses(narrow), uses(strided)])
+
+
+def test_winograd_has_small_tiles_where_they_need_no_more_products() -> None:
+    def tiling(extent: Shape, winograd: int = 8, batch: int = 4) -> Tiling | None:
+        case = Case((batch, 16, *extent), (16, 16, 3, 3), pad=(1, 1))
+        launches = case.plan("forward", Convolution(host(), winograd=winograd)).launches
+        return next(filter(None, [getattr(launch.structure, "tiling", None) for launch in launches]), None)
+
+    # four tiles of 36 products, or nine of 16; and four of 36, or sixteen of 16
+    assert tiling((5, 5)) == tiling((6, 6)) == Tiling(2, 3)
+    assert tiling((7, 7)) == tiling((8, 8)) == Tiling(4, 3)
+    assert tiling((5, 5), winograd=0) is None
+    assert tiling((2, 2)) is None
+    for extent in ((5, 5), (6, 5)):
+        Case((4, 20, *extent), (18, 20, 3, 3), pad=(1, 1)).check(host(), winograd=8, bound=1e-6)
 
 
 def test_winograd_computes_planes_of_three_axes() -> None:
@@ -324,6 +347,14 @@ def test_what_kernels_are_for() -> None:
     assert not Convolution.suits((2, 0, 4, 4), (5, 0, 1, 1), FLOAT32)
 
 
+@pytest.mark.parametrize("stride", [4, 5, 16])
+def test_strides_are_sorted_without_gathers(stride: int) -> None:
+    case = Case((2, 3, 20, 200), (6, 3, 16, 16), stride=(stride, stride))
+    for which in ("forward", "data", "weight"):
+        for launch in case.plan(which, Convolution(host(), slots=2)).launches:
+            assert "masked.gather" not in launch.structure.write("kernel"), (which, launch.structure)
+
+
 def test_algorithms_are_chosen_by_shape() -> None:
     plans = Convolution(host(), winograd=0)
 
@@ -338,7 +369,8 @@ def test_algorithms_are_chosen_by_shape() -> None:
             plan = plans.weight_grad((batch, weight[1], *extent), out, FLOAT32, kernel=weight[2:], **window)
         return [type(launch.structure).__name__ for launch in plan.launches]
 
-    assert "Im2colForward" in names(4, (20, 20, 3, 3), (14, 14), "data")
+    assert "Im2colForward" in names(4, (20, 60, 3, 3), (14, 14), "data")
+    assert "LinesForward" in names(4, (20, 20, 3, 3), (14, 14), "data")
     assert "Im2colDataGrad" in names(4, (20, 20, 3, 3), (14, 14), "data", stride=(2, 2))
     assert "Im2colDataGrad" in names(4, (20, 3, 3, 3), (14, 14), "data")
     assert "Im2colDataGrad" in names(4, (20, 20, 3, 3), (5, 5), "data", pad=(0, 0))

@@ -5,10 +5,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from phonograd.core.kernels.conv import Convolution, depthwise_small, direct_plan, pointwise
+from phonograd.core.kernels.conv import Convolution, depthwise_small, direct_plan, lines, pointwise
 from phonograd.core.kernels.conv.depthwise import DepthwiseConvolution
 from phonograd.core.kernels.conv.depthwise_small import SmallDepthwise
 from phonograd.core.kernels.conv.im2col import Im2colForward
+from phonograd.core.kernels.conv.lines import LinesForward
 from phonograd.core.kernels.conv.pointwise import FilterVectors
 from phonograd.core.kernels.conv.subsample import Subsample
 from phonograd.core.kernels.matmul.gemm import Gemm
@@ -46,9 +47,15 @@ def test_small_images_of_many_channels_have_the_same_sums(
     machine: Machine, dtype: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plans = Convolution(machine, slots=2)
-    for extent, stride, pad in (((7, 7), 1, 1), ((4, 5), 1, 1), ((9, 11), 2, 1), ((11, 10), 2, 0), ((14, 14), 1, 1)):
-        groups = 2 * machine.lanes(np.dtype(dtype))
-        case = Case((3, groups, *extent), (groups, 1, 3, 3), dtype, stride=(stride,) * 2, pad=(pad,) * 2, groups=groups)
+    sizes: tuple[tuple[tuple[int, int], int, int, int], ...] = (
+        *(((7, 7), 3, 1, 1), ((4, 5), 3, 1, 1), ((9, 11), 3, 2, 1), ((11, 10), 3, 2, 0), ((14, 14), 3, 1, 1)),
+        *(((7, 7), 5, 1, 2), ((14, 14), 5, 2, 2), ((9, 8), 5, 1, 1)),
+    )
+    for extent, side, stride, pad in sizes:
+        # with AVX-512, one and a half of the largest vectors
+        groups = 3 * depthwise_small.most_lanes(machine.lanes(np.dtype(dtype)), np.dtype(dtype))
+        shape = (groups, 1, side, side)
+        case = Case((3, groups, *extent), shape, dtype, stride=(stride,) * 2, pad=(pad,) * 2, groups=groups)
         case.weight[1, 0, 0, 0], case.weight[2] = np.inf, -0.0
         (launch,) = case.plan("forward", plans).launches
         assert isinstance(launch.structure, SmallDepthwise)
@@ -59,6 +66,34 @@ def test_small_images_of_many_channels_have_the_same_sums(
                 np.testing.assert_array_equal(values, case.run(which, plans), err_msg=f"{which} {case}")
 
 
+@pytest.mark.parametrize("machine", MACHINES, ids=str)
+@pytest.mark.parametrize(
+    ("data", "weight", "window"),
+    [
+        # lines of more than a vector, pairs of short lines and an odd one, several blocks of channels, boxes, groups
+        ((2, 8, 28, 30), (8, 8, 3, 3), {"pad": (1, 1)}),
+        ((1, 40, 9, 16), (5, 40, 3, 3), {"pad": (1, 1)}),
+        ((2, 6, 100, 48), (16, 3, 5, 3), {"pad": (2, 1), "groups": 2}),
+        ((2, 3, 21, 96), (7, 3, 3, 3), {"stride": (2, 2), "pad": (1, 1)}),
+        ((1, 2, 5, 6, 32), (3, 2, 2, 3, 3), {"pad": (1, 1, 1)}),
+        ((1, 5, 3000), (4, 5, 7), {"dilate": (3,), "pad": (9,)}),
+    ],
+)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_lines_have_the_sums_of_panels(
+    data: tuple[int, ...], weight: tuple[int, ...], window: dict[str, Any], dtype: str, machine: Machine
+) -> None:
+    case, plans = Case(data, weight, dtype, **window), Convolution(machine, slots=2)
+    assert isinstance(case.plan("forward", plans).launches[-1].structure, LinesForward)
+    found = [case.run("forward", plans), case.run("forward", plans, pieces=5, threads=2)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lines, "suits", lambda *sizes: False)
+        expected = case.run("forward", plans)
+    for each in found:
+        assert each.tobytes() == expected.tobytes()
+    case.check(machine)
+
+
 def test_infinite_weights_reach_the_same_outputs(monkeypatch: pytest.MonkeyPatch) -> None:
     case = Case((1, 3, 6, 6), (3, 1, 3, 3), pad=(1, 1), groups=3)
     case.weight[:, :, 0, 0] = np.inf
@@ -67,6 +102,19 @@ def test_infinite_weights_reach_the_same_outputs(monkeypatch: pytest.MonkeyPatch
     found = case.run("forward", plans)
     monkeypatch.setattr(direct_plan, "_reads_in_place", lambda shape: False)
     np.testing.assert_array_equal(found, case.run("forward", plans))
+
+
+@pytest.mark.parametrize(("side", "lanes"), [(7, 8), (9, 16)])
+@pytest.mark.parametrize(("weight", "stride"), [((6, 1, 3, 3), 1), ((6, 1, 5, 5), 2)])
+def test_narrow_images_have_half_of_the_largest_vectors(
+    side: int, lanes: int, weight: tuple[int, ...], stride: int
+) -> None:
+    case = Case((2, 6, side * stride, side * stride), weight, stride=(stride,) * 2, pad=(weight[2] // 2,) * 2, groups=6)
+    plans = Convolution(Machine(64, 32), slots=2)
+    for which in ("forward", "data", "weight"):
+        kernels = [launch.structure for launch in case.plan(which, plans).launches]
+        assert {kernel.lanes for kernel in kernels if hasattr(kernel, "lanes")} == {lanes}, which
+    case.check(MACHINES[0])
 
 
 def test_strided_images_are_multiplied_after_subsampling() -> None:
@@ -111,6 +159,7 @@ def test_small_images_are_multiplied_where_they_are(
     ("data", "filters", "groups"),
     [
         ((2, 21, 7, 7), 96, 1),
+        ((2, 21, 7, 7), 88, 1),
         ((1, 500, 4), 16, 1),
         ((3, 40, 3, 3), 64, 2),
         ((1, 17, 14, 14), 80, 1),
@@ -162,6 +211,20 @@ def test_tiles_of_products_prefetch_the_lines_that_they_store_to() -> None:
     for_stores = "i32 1, i32 3, i32 1)"
     # tiles of four rows, of one to three vectors, that copy or not: a line holds two vectors
     assert launch.structure.write("product").count(for_stores) == 4 * (1 + 1 + 2 + 1 + 2)
+    # tiles that do not copy read a line of the next panel ahead for each term, and another one if there are few tiles
+    assert launch.structure.write("product").count("i32 0, i32 2, i32 1)") == 2 * 3
+
+
+def test_depthwise_kernels_prefetch_all_lines_of_the_next_image() -> None:
+    counts = []
+    for machine in (Machine(32, 16), Machine(64, 32)):
+        window: dict[str, Any] = {"stride": (2, 2), "dilate": (1, 1), "pad": (1, 1), "groups": 5}
+        (launch,) = Convolution(machine).forward((2, 5, 40, 40), (5, 1, 3, 3), FLOAT32, **window).launches
+        text = launch.structure.write("depthwise")
+        counts.append([text.count(f"i32 {writes}, i32 2, i32 1)") for writes in (0, 1)])
+    # with stride 2, vectors of 32 bytes need 64 bytes of data for each store, and those of 64 bytes 128 bytes
+    assert counts[1] == [2 * counts[0][0], counts[0][1]]
+    assert min(counts[0]) > 0
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

@@ -79,10 +79,13 @@ CONVOLUTIONS: dict[str, tuple[Shape, Shape, dict[str, Any]]] = {
     "two blocks of terms": ((2, 400, 5, 5), (10, 400, 1, 1), {}),
     "columns": ((2, 3, 19, 18), (8, 3, 3, 3), {"pad": (1, 1), "stride": (2, 2)}),
     "several blocks of channels": ((2, 70, 9, 9), (10, 70, 3, 3), {"pad": (1, 1), "stride": (2, 2)}),
+    "lines": ((2, 6, 30, 30), (5, 6, 3, 3), {"pad": (1, 1)}),
+    "lines, blocks of channels, groups": ((2, 80, 14, 15), (6, 40, 3, 3), {"num_group": 2, "pad": (1, 1)}),
     "joined images": ((5, 8, 5, 5), (10, 8, 3, 3), {"stride": (2, 2)}),
     "groups": ((2, 12, 9, 9), (18, 4, 3, 3), {"num_group": 3}),
     "depthwise": ((2, 12, 9, 11), (12, 1, 3, 3), {"num_group": 12, "pad": (1, 1)}),
     "depthwise, small images": ((2, 16, 7, 6), (16, 1, 3, 3), {"num_group": 16, "pad": (1, 1)}),
+    "depthwise, wide kernels": ((2, 16, 7, 6), (16, 1, 5, 5), {"num_group": 16, "pad": (2, 2)}),
     "depthwise with strides": ((2, 12, 9, 18), (12, 1, 3, 3), {"num_group": 12, "pad": (1, 1), "stride": (2, 2)}),
 }
 

@@ -22,6 +22,7 @@ They share these parts:
 ``weights``                    weights packed in the order in which micro-kernels read them
 ``winograd_weights``           the same for transformed weights
 ``winograd_weight_grad``       weight gradient by Winograd's algorithm
+``lines``                      im2col for few filters, without columns
 ``im2col_weight_grad``         weight gradient by columns, transposed for products
 ``few_weights_grad``           gradient of few weights by columns, as dot products
 ``channels_last_weight_grad``  weight gradient in channels-last layout

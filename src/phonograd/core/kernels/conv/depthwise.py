@@ -15,6 +15,7 @@ from ...lower.ir.function_builder import Index, Value
 from ..deinterleave import inside_mask, sort
 from ..epilogue import COLUMN, Epilogue, Finish, entry
 from ..launch import Words
+from ..matmul.tiles import LINE_BYTES
 from ..routine import Routine, module
 
 __all__ = ["DEPTHWISE", "SIDE", "DepthwiseConvolution", "ImageLines", "begins_of"]
@@ -89,7 +90,8 @@ class ImageLines:
         self, e: Routine, number: dict[str, Index], stride: int, x: Index, is_inner: bool, image: str = "%image"
     ) -> None:
         self._e, self._number, self._stride, self._image = e, number, stride, image
-        self._start = e.minus(e.times(x, str(stride)), number["pad_x"])
+        self._first = e.times(x, str(stride))
+        self._start = e.minus(self._first, number["pad_x"])
         self._places = [e.plus(self._start, str(begin)) for begin in begins_of(e, stride)]
         self._masks = [] if is_inner else [inside_mask(e, place, number["extent_x"]) for place in self._places]
 
@@ -102,9 +104,10 @@ class ImageLines:
         def load() -> list[Value]:
             vectors = [e.get(line, place) for place in self._places] if not self._masks else []
             vectors += [e.get_where(line, mask, place) for mask, place in zip(self._masks, self._places)]
-            # the next image follows in memory
-            soon = e.at(line, number["pixels"], self._start)
-            e.line(f"call void @llvm.prefetch.p0(ptr {soon}, i32 0, i32 2, i32 1)")
+            # the next image follows in memory; neighbors of a vector read the line before it
+            for line_of_cache in range(0, self._stride * e.lanes, LINE_BYTES // e.dtype.itemsize):
+                soon = e.at(line, number["pixels"], self._first, str(line_of_cache))
+                e.line(f"call void @llvm.prefetch.p0(ptr {soon}, i32 0, i32 2, i32 1)")
             return vectors if self._stride == 1 else [*sort(e, vectors[:2]), sort(e, vectors[2:])[0]]
 
         if is_there:
@@ -185,6 +188,9 @@ class _Image:
         """Write the store of a vector of outputs, all of which exist unless there is a mask."""
         e, finish = self.routine, self.finish
         place = e.plus(e.times(line, self.number["count_x"]), x)
+        # the result of the next image follows in memory, too
+        soon = e.at("%target", place, e.times(self.number["count_x"], self.number["count_y"]))
+        e.line(f"call void @llvm.prefetch.p0(ptr {soon}, i32 1, i32 2, i32 1)")
 
         def store(mask: Value | None) -> None:
             found = value if finish is None else finish.value(self.operands, value, "%target", place, mask)

@@ -13,7 +13,7 @@ from . import depthwise_small
 from .adjoint import adjoint_values, known_taps, line_buffer
 from .depthwise import DEPTHWISE, SIDE, DepthwiseConvolution
 from .depthwise_data_grad import DepthwiseDataGrad
-from .depthwise_small import SmallDepthwise
+from .depthwise_small import SmallDepthwise, most_lanes
 from .depthwise_weight_grad import DEPTHWISE_SUMS, DepthwiseWeightGrad
 from .direct import DIRECT, SPREAD, SUMS, TOTALS, AddLanes, DirectConvolution, DirectDataGrad, DirectWeightGrad
 from .geometry import Frame, Geometry, box_of, evenly, round_up, steps_of
@@ -53,7 +53,7 @@ def data_grad(machine: Machine, slots: int, shape: Geometry, dtype: DType) -> Pl
     """Return the plan of the data gradient."""
     if _reads_in_place(shape) and shape.stride[1:] == (2, 2) and shape.pad[1:] == (1, 1):
         values: Values = {**_plane_sizes(shape), "weight_group": shape.taps, "data": Reference("out_grad")}
-        kernel = DepthwiseDataGrad(dtype, machine.lanes(dtype))
+        kernel = DepthwiseDataGrad(dtype, _lanes(machine, shape, dtype))
         items = shape.batch * shape.groups
         return Plan((Launch(kernel, DEPTHWISE.fill(values), items, _chunk(shape), shape.work),))
     borders = [gap * (width - 1) - pad for gap, width, pad in zip(shape.dilate, shape.kernel, shape.pad)]
@@ -82,9 +82,10 @@ def _forward(
     taps: list[tuple[int, int, int]],
     strides: tuple[int, int],
 ) -> Plan:
-    lanes, size = machine.lanes(dtype), dtype.itemsize
-    if _reads_in_place(shape):
-        return _depthwise(lanes, shape, dtype, operand, strides[0], flipped=taps[0][2] > 0)
+    lanes, size = _lanes(machine, shape, dtype), dtype.itemsize
+    depthwise = _depthwise(lanes, shape, dtype, operand, strides[0], flipped=taps[0][2] > 0)
+    if depthwise is not None:
+        return depthwise
     values, frame, elements = _frames(shape, lanes, size)
     scratch = Scratch(slots)
     values.update(scratch.slots(elements * size), data=Reference(operand))
@@ -97,6 +98,13 @@ def _forward(
     return Plan(launches, scratch.size)
 
 
+def _lanes(machine: Machine, shape: Geometry, dtype: DType) -> int:
+    """Return the lanes of vectors: half of the largest ones are enough for narrow images."""
+    lanes = machine.lanes(dtype)
+    half = most_lanes(lanes, dtype)
+    return half if shape.counts[2] <= half else lanes
+
+
 def _reads_in_place(shape: Geometry) -> bool:
     """Return whether the kernel is one of 3 by 3 elements with stride 1 or 2 that needs no padded copy."""
     is_depthwise = shape.filters == shape.channels == 1 and shape.kernel == (1, SIDE, SIDE)
@@ -104,12 +112,18 @@ def _reads_in_place(shape: Geometry) -> bool:
     return is_depthwise and is_plane and shape.dilate[1:] == (1, 1) and shape.stride[1:] in ((1, 1), (2, 2))
 
 
-def _depthwise(lanes: int, shape: Geometry, dtype: DType, operand: str, weight_group: int, flipped: bool) -> Plan:
+def _depthwise(
+    lanes: int, shape: Geometry, dtype: DType, operand: str, weight_group: int, flipped: bool
+) -> Plan | None:
+    """Return the plan of a depthwise convolution that makes no padded copy of a line; None if there is none."""
     values = {**_plane_sizes(shape), "weight_group": weight_group, "data": Reference(operand)}
     items, words = shape.batch * shape.groups, DEPTHWISE.fill(values)
-    if depthwise_small.suits(lanes, shape):
-        small = SmallDepthwise(dtype, lanes, shape.stride[2], flipped)
-        return Plan((Launch(small, words, items // lanes, max(1, _chunk(shape) // lanes), shape.work),))
+    few = most_lanes(lanes, dtype)
+    if depthwise_small.suits(few, shape):
+        small = SmallDepthwise(dtype, few, shape.kernel[2], shape.stride[2], flipped)
+        return Plan((Launch(small, words, items // few, max(1, _chunk(shape) // few), shape.work),))
+    if not _reads_in_place(shape):
+        return None
     kernel = DepthwiseConvolution(dtype, lanes, shape.stride[2], flipped)
     return Plan((Launch(kernel, words, items, _chunk(shape), shape.work),))
 
@@ -131,7 +145,7 @@ def _lines(height: int) -> int:
 
 
 def _strided_data_grad(machine: Machine, slots: int, shape: Geometry, dtype: DType) -> Plan:
-    lanes, size = machine.lanes(dtype), dtype.itemsize
+    lanes, size = _lanes(machine, shape, dtype), dtype.itemsize
     scratch = Scratch(slots)
     values = _sizes(shape)
     values.update(adjoint_values(shape, lanes, boxes=1))
@@ -144,7 +158,7 @@ def _strided_data_grad(machine: Machine, slots: int, shape: Geometry, dtype: DTy
 
 def weight_grad(machine: Machine, slots: int, shape: Geometry, dtype: DType) -> Plan:
     """Return the plan of the weight gradient."""
-    lanes, size = machine.lanes(dtype), dtype.itemsize
+    lanes, size = _lanes(machine, shape, dtype), dtype.itemsize
     taps = shape.channels * shape.taps
     count = shape.groups * shape.filters * taps
     image_block = max(1, min(shape.batch, _PART_IMAGES if shape.groups >= _PARTS else -(-shape.batch // _PARTS)))

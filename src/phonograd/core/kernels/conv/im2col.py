@@ -260,8 +260,11 @@ class Im2colForward(Im2colKernel):
         self._begin(e)
         in_slot(e, self.words, lambda slot: e.for_each("%lo", "%hi", lambda index: body(index, slot)))
         self._end(e)
-        called = ["pack"] if self.plain else ["pack", "fill"]
-        return [*self._products(walk), *walk.routines(*called), e]
+        return [*self._products(walk), *walk.routines(*self._called()), e]
+
+    def _called(self) -> list[str]:
+        """Return the kinds of the other routines."""
+        return ["pack"] if self.plain else ["pack", "fill"]
 
     def _begin(self, e: Routine) -> None:
         """Write what the micro-kernels need before the first item."""

@@ -7,10 +7,11 @@ columns from panels, which are transposed in registers.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import ClassVar
 
 from ...base.dtypes import DType
-from ...lower.ir.function_builder import Index
+from ...lower.ir.function_builder import Index, Value
 from ..launch import Words
 from ..routine import Routine, module
 from ..scratch import SLOT_WORDS
@@ -54,8 +55,10 @@ class Im2colWeightGrad(WeightGradKernel):
         walk.number.update({word: WEIGHTS.index(e, word) for word in _WEIGHT_WORDS})
         self.write_walk(walk)
         routines = walk.routines("gather") if self.plain else walk.routines("gather", "fill")
-        routines.append(turn_lines(f"{name}_panel", self.lanes, self.dtype, WIDTH * self.lanes))
-        routines.append(product(f"{name}_product", self.lanes, self.dtype, self.rows, WIDTH, masked=False, lines=True))
+        basic = self.lanes, self.dtype
+        for kind, width in (("", WIDTH), ("_narrow", 1)):
+            routines.append(turn_lines(f"{name}_panel{kind}", *basic, width * self.lanes))
+            routines.append(product(f"{name}_product{kind}", *basic, self.rows, width, masked=False, lines=True))
         return module(*routines, e)
 
     def block_sums(self, walk: Im2colWriter) -> Index:
@@ -77,69 +80,73 @@ class Im2colWeightGrad(WeightGradKernel):
         sums: str,
     ) -> None:
         """Write the products of all lines of gradients with panels of the ``elements`` lines of columns."""
-        e, width = walk.e, str(WIDTH * self.lanes)
-        panels, line = e.at(slot, walk["panels_at"]), gradients[1]
+        e, line = walk.e, gradients[1]
 
-        def turn(column: Index) -> None:
+        def panels(body: Callable[[Index, str, Index], None]) -> None:
+            """Write the loop over panels: ``body(first line, kind, width)``; a narrow one is a vector wide."""
+
+            def some(column: Index) -> None:
+                e.when(
+                    e.test("sgt", e.minus(elements, column), str(self.lanes)),
+                    lambda: body(column, "", str(WIDTH * self.lanes)),
+                    lambda: body(column, "_narrow", str(self.lanes)),
+                )
+
+            e.for_each("0", elements, some, str(WIDTH * self.lanes))
+
+        def place_of(column: Index) -> str:
+            return e.at(slot, walk["panels_at"], e.times(column, walk["steps"]))
+
+        def turn(column: Index, kind: str, width: Index) -> None:
             e.invoke(
-                f"{walk.name}_panel",
-                f"ptr {e.at(panels, e.times(column, walk['steps']))}",
+                f"{walk.name}_panel{kind}",
+                f"ptr {place_of(column)}",
                 *(f"ptr {e.at(columns[0], e.times(column, columns[1]))}", f"i64 {columns[1]}"),
                 *(f"i64 {e.minus(elements, column)}", f"i64 {steps}"),
             )
 
-        e.for_each("0", elements, turn, width)
+        panels(turn)
 
         def tile(row: Index) -> None:
-            def panel(column: Index) -> None:
+            def panel(column: Index, kind: str, width: Index) -> None:
                 e.invoke(
-                    f"{walk.name}_product",
+                    f"{walk.name}_product{kind}",
                     *(f"i64 {steps}", f"ptr {e.at(gradients[0], e.times(row, line))}", f"i64 {line}"),
-                    *(f"ptr {e.at(panels, e.times(column, walk['steps']))}", f"i64 {width}"),
+                    *(f"ptr {place_of(column)}", f"i64 {width}"),
                     *(f"ptr {e.at(sums, e.times(row, walk['sums_line']), column)}", f"i64 {walk['sums_line']}"),
                     *(f"i64 {e.minus(walk['filters'], row)}", "i64 1"),
                 )
 
-            e.for_each("0", elements, panel, width)
+            panels(panel)
 
         e.for_each("0", walk["filters"], tile, str(self.rows))
 
 
 def turn_lines(name: str, lanes: int, dtype: DType, rows: int) -> Routine:
-    """Return the routine that transposes ``rows`` lines of ``%length`` elements; missing lines are zeros.
+    """Return the routine that transposes ``rows`` lines of ``%length`` elements, some of which exist.
 
-    It stores whole squares of lanes: steps beyond the length, and up to a vector beyond the last step.
+    For missing lines, it reads the last existing one; their lanes have no meaning. It stores whole squares of lanes:
+    steps beyond the length.
     """
     arguments = "ptr noalias %target, ptr noalias %lines, i64 %line, i64 %existing, i64 %length"
     e = Routine(name, lanes, dtype, arguments)
-    starts = range(0, rows, lanes)
-    # the elements of a missing line are masked
-    lengths = [e.select_index(e.test("slt", str(row), "%existing"), "%length", "0") for row in range(rows)]
-    lines = [e.at("%lines", e.times(str(row), "%line")) for row in range(rows)]
+    last = e.minus("%existing", "1")
+    lines = [e.at("%lines", e.times(e.least(str(row), last), "%line")) for row in range(rows)]
 
-    def square(index: Index, whole: bool) -> None:
-        squares = []
-        for start in starts:
-            found = []
-            for row in range(start, start + lanes):
-                if row >= rows:
-                    found.append(e.zeros())
-                elif whole:
-                    found.append(e.get(lines[row], index))
-                else:
-                    found.append(e.get_where(lines[row], e.below(e.minus(lengths[row], index)), index))
-            squares.append(e.transpose(found))
-        # the next step overwrites the lanes beyond the rows
-        for step in range(lanes):
-            into = e.at("%target", e.times(e.plus(index, str(step)), str(rows)))
-            for start, vectors in zip(starts, squares):
-                e.store(into, str(start), vectors[step])
+    def square(index: Index, mask: Value | None) -> None:
+        for start in range(0, rows, lanes):
+            found = [
+                e.get(line, index) if mask is None else e.get_where(line, mask, index)
+                for line in lines[start : start + lanes]
+            ]
+            for step, value in enumerate(e.transpose(found)):
+                into = e.at("%target", e.times(e.plus(index, str(step)), str(rows)))
+                e.store(into, str(start), value)
 
     size = str(lanes)
-    inside = e.times(e.quotient("%length", size), size)
-    stop = e.select_index(e.test("sge", "%existing", str(rows)), inside, "0")
-    e.for_each("0", stop, lambda index: square(index, whole=True), size)
-    e.for_each(stop, "%length", lambda index: square(index, whole=False), size)
+    whole = e.times(e.quotient("%length", size), size)
+    e.for_each("0", whole, lambda index: square(index, None), size)
+    e.when(e.test("slt", whole, "%length"), lambda: square(whole, e.below(e.minus("%length", whole))))
     return e
 
 

@@ -14,13 +14,14 @@ from ..matmul.gemm import MOST_PACKED_BYTES, Matrices, gemm_for, panels, product
 from ..matmul.tiles import DEPTH, LINE_BYTES
 from ..scratch import Scratch
 from ..target import Machine
-from . import channels_last_plan, direct_plan, phases, planes, pointwise, winograd_plan
+from . import channels_last_plan, direct_plan, lines, phases, planes, pointwise, winograd_plan
 from .adjoint import adjoint_values, known_taps, line_buffer
 from .few_weights_grad import COMBINE_DOTS, DOTS, CombineDots, FewWeightsGrad
 from .geometry import Frame, Geometry, box_of, evenly, geometry, round_up, steps_of
 from .im2col import FORWARD, Im2colForward
 from .im2col_data_grad import BACKWARD, Im2colDataGrad
 from .im2col_weight_grad import COMBINE, WEIGHTS, CombineSums, Im2colWeightGrad
+from .lines import LinesForward
 from .microkernels import WIDTH, dot_tile, most_rows
 from .padding import frame_values
 from .subsample import subsampling
@@ -44,8 +45,8 @@ _LEAST_CHANNELS = 16
 #: the kernel for tiles of 8 by 8: the transforms of others would cost too much, or have large errors. The maximum
 #: number of channels and filters for which the sums of products have small errors
 _LARGE_KERNEL, _LARGE_CHANNELS = 5, 192
-#: outputs of a tile along an axis for the smallest images, and the number of such images from which on they have tiles
-_TINY, _MANY_TINY = 2, 16
+#: the smallest kernel; outputs of the smallest tile along an axis, and the number of such images that have tiles
+_LEAST_KERNEL, _TINY, _MANY_TINY = 3, 2, 16
 #: time of a product of one vector relative to two; share of the lanes below which images are joined; number of
 #: panels of columns that joined images should have, and maximum number of images
 _NARROW, _JOINED_SHARE, _JOINED_PANELS, _JOINED_MOST = 0.6, 0.85, 6, 64
@@ -210,14 +211,16 @@ class Convolution:
         kernel = shape.kernel[2]
         large = kernel == _LARGE_KERNEL and max(shape.channels, shape.filters) <= _LARGE_CHANNELS
         outputs = min(self.winograd, 8 if large else 6) - kernel + 1
-        # larger tiles would be mostly empty; few images do not pay for the transforms of weights
-        if max(shape.counts) <= _TINY and shape.batch >= _MANY_TINY:
-            outputs = min(outputs, _TINY)
-        tiling = Tiling(outputs, kernel)
         # with 2 by 2 kernels there is little to save
-        if tiling.outputs < 2 or tiling.kernel < 3 or not winograd_plan.suits(shape, tiling):
+        if outputs < _TINY or kernel < _LEAST_KERNEL:
             return None
-        return tiling
+        tiling, small = [Tiling(number, kernel) for number in (outputs, _TINY)]
+        # larger tiles would be mostly empty; few images do not pay for the transforms of weights
+        is_tiny = max(shape.counts) <= _TINY and shape.batch >= _MANY_TINY
+        products, fewer = [winograd_plan.tiles_of(shape.counts, each) * each.size**2 for each in (tiling, small)]
+        if is_tiny or (max(shape.counts) > _TINY and fewer <= products):
+            tiling = small
+        return tiling if winograd_plan.suits(shape, tiling) else None
 
     # -- im2col
 
@@ -252,7 +255,9 @@ class Convolution:
         if adjoint:
             # for each channel of gradients, the weights are a matrix of rows and taps
             packing.update(row_stride=shape.taps, depth_stride=shape.filters * shape.taps, run=shape.taps)
-        kernel = Im2colForward(dtype, lanes, shape.plain, specialized_stride(shape.stride[2]), rows, joined > 0)
+        facts = dtype, lanes, shape.plain, specialized_stride(shape.stride[2]), rows, joined > 0
+        in_lines = not shape.plain and not joined and lines.suits(lanes, box[2], tiles * rows)
+        kernel = LinesForward(*facts) if in_lines else Im2colForward(*facts)
         launches = (
             scratch.clear(),
             PackWeights(dtype, lanes, rows, consecutive).launch(shape.groups, packed, packing),

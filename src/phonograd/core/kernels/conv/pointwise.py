@@ -48,13 +48,18 @@ def suits(machine: Machine, shape: Geometry, dtype: DType) -> bool:
     """Return whether filters fill vectors, and a copy of an image in tiles stays in a cache and pays."""
     is_small = PIXELS <= shape.windows <= MOST_PIXELS and shape.channels * shape.windows * dtype.itemsize <= MOST_BYTES
     is_worth_copying = shape.windows < FEW_PIXELS or shape.filters >= LEAST_FILTERS
-    lanes = machine.lanes(dtype)
-    return shape.pointwise and is_small and is_worth_copying and lanes >= PIXELS and shape.filters % lanes == 0
+    return shape.pointwise and is_small and is_worth_copying and _lanes(machine, shape, dtype) > 0
+
+
+def _lanes(machine: Machine, shape: Geometry, dtype: DType) -> int:
+    """Return the number of lanes that filters fill: those of a vector, or of half of one; 0 if there is none."""
+    whole = machine.lanes(dtype)
+    return next((lanes for lanes in (whole, whole // 2) if lanes >= PIXELS and shape.filters % lanes == 0), 0)
 
 
 def plan(machine: Machine, slots: int, shape: Geometry, dtype: DType, adjoint: bool = False) -> Plan:
     """Return the plan of a convolution, or of gradients with transposed weights, which packs weights first."""
-    lanes, channels, filters = machine.lanes(dtype), shape.channels, shape.filters
+    lanes, channels, filters = _lanes(machine, shape, dtype), shape.channels, shape.filters
     block_terms, tiles = terms_of_block(channels), -(-shape.windows // PIXELS)
     scratch = Scratch(slots)
     strides = (filters, 1) if adjoint else (1, channels)

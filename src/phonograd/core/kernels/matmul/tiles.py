@@ -103,11 +103,12 @@ def _tile(kernel: Geometry, name: str, height: int, width: int, copies: bool = F
     """Return the routine of a tile: ``out = old + lhs · rhs`` for some rows and some vectors side by side.
 
     ``%old`` is the result so far, or zeros (with row stride 0) if there is none. A tile that ``copies`` stores the part
-    of ``rhs`` that it reads to ``%soon``, as a panel for other tiles.
+    of ``rhs`` that it reads to ``%soon``, as a panel for other tiles. Others prefetch what they find there for each
+    term, and ``%beside`` elements after it.
     """
     arguments = (
         "i64 %terms, ptr noalias %lhs, i64 %lhs_row, i64 %lhs_term, ptr noalias %rhs, i64 %rhs_term, "
-        "ptr %old, i64 %old_row, ptr %out, i64 %out_row, ptr %soon, i64 %soon_term"
+        "ptr %old, i64 %old_row, ptr %out, i64 %out_row, ptr %soon, i64 %soon_term, i64 %beside"
     )
     arguments += _FINISHING if kernel.epilogue else ""
     is_inner = height == kernel.tile_rows
@@ -132,7 +133,8 @@ def _tile(kernel: Geometry, name: str, height: int, width: int, copies: bool = F
             for place_beside, vector in enumerate(vectors):
                 e.store(soon, str(place_beside * e.lanes), vector)
         elif is_inner:
-            e.line(f"call void @llvm.prefetch.p0(ptr {soon}, i32 0, i32 2, i32 1)")
+            for place_ahead in (soon, e.at(soon, "%beside")):
+                e.line(f"call void @llvm.prefetch.p0(ptr {place_ahead}, i32 0, i32 2, i32 1)")
         for row in range(height):
             number = e.get_splat(numbers[row], place, kernel.lhs)
             found += [kernel.multiply_add(e, number, vector, sums[len(found) + v]) for v, vector in enumerate(vectors)]
@@ -397,7 +399,7 @@ class _Block:
 
         def first_tile() -> None:
             reading = panel._replace(memory=source, distance=product.rhs_term)
-            self._tile("copying", self.kernel.tile_rows, "0", reading, (product.panel, padded))
+            self._tile("copying", self.kernel.tile_rows, "0", reading, (product.panel, padded, "0"))
 
         e.when(copying, first_tile)
         start: Index = e.select_index(copying, self.tile_rows, "0")
@@ -415,7 +417,10 @@ class _Block:
                     e.at(beside, e.times(fetched, str(line)), dtype=self.kernel.rhs),
                     e.at(soon, e.times(e.times(number, depth), soon_term)),
                 )
-                ahead = place, e.select_index(fetches, product.rhs_term, soon_term)
+                # tiles that are fewer than lines prefetch two of them
+                after = e.test("slt", e.plus(fetched, self.tiles), lines)
+                beside_it = e.select_index(e.logical_and(fetches, after), e.times(self.tiles, str(line)), "0")
+                ahead = place, e.select_index(fetches, product.rhs_term, soon_term), beside_it
                 self._tile("tile", height, row, panel, ahead)
 
             e.for_each(start, stop, tiles, str(height))
@@ -430,7 +435,7 @@ class _Block:
         numbers = *places, e.assign(f"zext i1 {complete} to i64")
         return [f"ptr {product.context}", *[f"i64 {number}" for number in numbers]]
 
-    def _tile(self, name: str, height: int, row: Index, panel: _Panel, soon: tuple[str, Index]) -> None:
+    def _tile(self, name: str, height: int, row: Index, panel: _Panel, soon: tuple[str, Index, Index]) -> None:
         """Write the call of a tile; a tile beyond the edge of the result goes through scratch memory."""
         e, product = self.routine, self.product
         number, inside = e.split(row, self.tile_rows)
@@ -444,7 +449,7 @@ class _Block:
         from_out.append(f"i64 {e.select_index(panel.whole, self.old_row, '0')}")
         to_out = [f"ptr {product.pointer(panel.whole, out, product.tile)}"]
         to_out.append(f"i64 {e.select_index(panel.whole, product.out_row, panel.padded)}")
-        ahead = [f"ptr {soon[0]}", f"i64 {soon[1]}"]
+        ahead = [f"ptr {soon[0]}", f"i64 {soon[1]}", f"i64 {soon[2]}"]
         finishing = self._finishing(row, panel.column, e.logical_and(self.complete, panel.whole))
         least = 2 if name == "copying" else 1
 
