@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,7 +16,8 @@ from phonograd.core.graph.operator import REGISTRY
 from phonograd.core.ops.math.primitives import matmul, swap_last
 from phonograd.core.ops.math.structural import leaf
 from phonograd.core.plan.native_program import NativeProgram
-from phonograd.core.run.memory_pool import pool
+from phonograd.core.run.donation import is_unshared
+from phonograd.core.run.memory_pool import LEAST_MAPPED_BYTES, pool
 from phonograd.core.run.program import RecipeProgram
 
 pytestmark = pytest.mark.usefixtures("planned")
@@ -84,6 +87,27 @@ def test_an_update_stays_in_its_memory() -> None:
         x.wait_to_read()
         assert _place(x) == place
         assert pool.used_bytes == used
+
+
+def test_an_update_of_pages_of_their_own_stays_in_its_memory() -> None:
+    x = nd.ones((LEAST_MAPPED_BYTES // 4,))
+    x.wait_to_read()
+    place, made = _place(x), pool.blocks_made
+    for _ in range(5):
+        x -= 0.125 * x * x
+        x.wait_to_read()
+        assert _place(x) == place
+        assert pool.blocks_made == made
+
+
+def test_pages_of_the_user_are_not_written_over(tmp_path: Path) -> None:
+    file = tmp_path / "numbers"
+    file.write_bytes(np.ones(SHAPE, FLOAT32).tobytes())
+    with file.open("r+b") as opened:
+        array = np.frombuffer(mmap.mmap(opened.fileno(), 0), FLOAT32).reshape(SHAPE)
+    items = [array]
+    del array
+    assert not is_unshared(items, 0, 0)
 
 
 @pytest.mark.parametrize("holder", ["array", "view", "memory", "record", "sum"])
