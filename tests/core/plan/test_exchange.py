@@ -15,6 +15,7 @@ from phonograd import autograd, gluon, nd, settings
 from phonograd.core.graph.operator import REGISTRY
 from phonograd.core.ops.math.primitives import matmul, swap_last
 from phonograd.core.ops.math.structural import leaf
+from phonograd.core.ops.vision.points import add_onto
 from phonograd.core.plan.native_program import NativeProgram
 from phonograd.core.run.donation import is_unshared
 from phonograd.core.run.memory_pool import LEAST_MAPPED_BYTES, pool
@@ -69,6 +70,20 @@ def test_nothing_is_written_over_that_is_read_elsewhere_or_later_or_handed_back(
     assert _spendable(x + y, turned * y) == {x, y}
     product = matmul(x + y, swap_last(x))
     assert _spendable(x + y, product) == {y}
+
+
+def test_slices_are_added_where_the_array_is() -> None:
+    old, rows, index = leaf(0, SHAPE, FLOAT32), leaf(1, (5, 64), FLOAT32), leaf(2, (5,), np.dtype("int64"))
+    program = NativeProgram([add_onto(old, rows, index)], lambda node: False)
+    assert program.donatable == (program.inputs.index(old),)
+    inputs = {old: np.full(SHAPE, 3, FLOAT32), rows: np.full((5, 64), 2, FLOAT32), index: np.array([1, 7, 1, 95, 0])}
+    expected = inputs[old].copy()
+    np.add.at(expected, inputs[index], inputs[rows])
+    (found,) = program.run([inputs[node] for node in program.inputs], program.donatable)
+    assert found is inputs[old] or found.base is inputs[old]
+    assert (found == expected).all()
+    with_itself = NativeProgram([add_onto(old, old, leaf(3, SHAPE[:1], np.dtype("int64")))], lambda node: False)
+    assert with_itself.donatable == ()
 
 
 def test_small_arrays_are_not_worth_it() -> None:
