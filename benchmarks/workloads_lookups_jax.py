@@ -1,6 +1,7 @@
 """Define the workloads of :mod:`benchmarks.workloads_lookups_nd` in JAX, each step compiled as a whole by ``jax.jit``.
 
 Training steps donate the weight and the states, so that XLA may update them in place. JAX has no sparse gradients.
+Steps return what the other libraries compute, the loss and picked elements too: XLA leaves out what is not returned.
 """
 
 import functools
@@ -24,7 +25,7 @@ def _reader(function, *arguments):
     compiled = jax.jit(function)
 
     def step():
-        compiled(*arguments).block_until_ready()
+        jax.block_until_ready(compiled(*arguments))
 
     return step
 
@@ -49,13 +50,16 @@ def _trained(update, states, jax, rows, width, count):
 
     @functools.partial(jax.jit, donate_argnums=0)
     def compiled(state):
-        grad = jax.grad(lambda weight: jnp.square(jnp.take(weight, indices, 0, mode="clip")).sum())(state[0])
-        return update(state[0], grad, *state[1:])
+        def loss(weight):
+            return jnp.square(jnp.take(weight, indices, 0, mode="clip")).sum()
+
+        value, grad = jax.value_and_grad(loss)(state[0])
+        return value, update(state[0], grad, *state[1:])
 
     held = [(_table(rows, width), *[jnp.zeros((rows, width)) for _ in range(states)])]
 
     def step():
-        held[0] = jax.block_until_ready(compiled(held[0]))
+        held[0] = jax.block_until_ready(compiled(held[0]))[1]
 
     return step
 
@@ -83,9 +87,10 @@ def index_add(jax, rows, width, count):
 
 def pick(jax, rows, width, count):
     def chosen(weight, indices):
-        return jnp.take_along_axis(weight, indices[:, None], 1).sum()
+        elements = jnp.take_along_axis(weight, indices[:, None], 1)
+        return elements.sum(), elements
 
-    return _reader(jax.grad(chosen), _table(rows, width), _indices(rows, width))
+    return _reader(jax.grad(chosen, has_aux=True), _table(rows, width), _indices(rows, width))
 
 
 def one_hot(jax, rows, width, count):

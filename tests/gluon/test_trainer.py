@@ -10,6 +10,7 @@ import pytest
 
 import phonograd as mx
 from phonograd import autograd, gluon, nd
+from phonograd.core.graph.node import statistics
 from phonograd.gluon import nn
 from phonograd.gluon.parameter import DeferredInitializationError
 
@@ -295,3 +296,52 @@ def test_sparse_gradients_of_several_contexts_stay_sparse(on_store: bool | None)
     wanted = [0.9, 1 - 0.1 * 0.7442, 1 - 0.1 * 0.6388, 1]
     for context in contexts:
         np.testing.assert_allclose(layer.weight.data(context).asnumpy()[:, 0], wanted, rtol=1e-3)
+
+
+def _looked_up(stype: str, rate: float, lookups: int, **parameters: Any) -> tuple[Any, int]:
+    """Return a table of 64 rows after three steps, and the number of evaluations of the last one."""
+    weight = gluon.Parameter("weight", shape=(64, 16), grad_stype=stype)
+    weight.initialize(mx.init.Zero())
+    numbers = np.random.default_rng(0).normal(size=(64, 16))
+    numbers[::2] = -0.0
+    weight.set_data(nd.array(numbers))
+    trainer = gluon.Trainer([weight], "sgd", {"learning_rate": rate, **parameters}, kvstore=None)
+    indices = nd.array([3, 8, 3, 60, 9, 9, 1, 0][:lookups])
+    weight.data().wait_to_read()
+    for _ in range(3):
+        before = statistics.evaluations
+        with autograd.record():
+            loss = (nd.Embedding(indices, weight.data(), input_dim=64, output_dim=16, sparse_grad=True) ** 2).sum()
+        loss.backward()
+        trainer.step(1)
+        weight.data().wait_to_read()
+    return weight, statistics.evaluations - before
+
+
+@pytest.mark.parametrize("rate", [0.1, -0.1, float("inf"), 0.0])
+@pytest.mark.parametrize("lookups", [8, 2])
+def test_rows_of_a_table_are_updated_with_the_bits_of_a_dense_gradient(rate: float, lookups: int) -> None:
+    (rows, _), (dense, _) = (_looked_up(stype, rate, lookups) for stype in ("row_sparse", "default"))
+    assert rows.grad().stype == "row_sparse"
+    found, expected = rows.data().asnumpy(), dense.data().asnumpy()
+    used = np.unique([3, 8, 3, 60, 9, 9, 1, 0][:lookups])
+    assert found[used].tobytes() == expected[used].tobytes()
+    others = np.delete(np.arange(64), used)
+    numbers = np.random.default_rng(0).normal(size=(64, 16)).astype("float32")
+    numbers[::2] = -0.0
+    # a lazy update leaves all other rows as they are, whatever the rate
+    assert found[others].tobytes() == numbers[others].tobytes()
+    assert rows.grad().indices.asnumpy().tolist() == used.tolist()
+
+
+def test_rows_of_a_table_are_updated_in_one_evaluation() -> None:
+    evaluations = {
+        "plain": _looked_up("row_sparse", 0.1, 8)[1],
+        "dense": _looked_up("default", 0.1, 8)[1],
+        "few": _looked_up("row_sparse", 0.1, 2)[1],
+        "negative": _looked_up("row_sparse", -0.1, 8)[1],
+        "with momentum": _looked_up("row_sparse", 0.1, 8, momentum=0.5)[1],
+        "with decay": _looked_up("row_sparse", 0.1, 8, wd=0.5)[1],
+    }
+    assert evaluations["plain"] == evaluations["dense"]
+    assert all(count > evaluations["plain"] for name, count in evaluations.items() if name not in ("plain", "dense"))

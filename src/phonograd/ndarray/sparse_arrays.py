@@ -24,7 +24,7 @@ from ..base import NotSupportedForSparseNDArray
 from ..core.array.handle import Handle, SharedMemory, node_in, read, replace
 from ..core.base.devices import Context, as_context
 from ..core.base.docstrings import complete_classes
-from ..core.base.dtypes import DType, as_dtype
+from ..core.base.dtypes import FLOAT32, FLOAT64, DType, as_dtype
 from ..core.base.errors import MXNetError, format_shape
 from ..core.graph.node import Shape
 from ..core.graph.operator import Array
@@ -34,7 +34,7 @@ from .array import NDArray, concrete
 from .creation import array as dense_array
 from .params import pack_record, unpack_record
 from .sparse_records import SparseRecord, compress
-from .sparse_rows import PendingRows
+from .sparse_rows import FEW_PLACES, PendingRows, call
 
 __all__ = [
     "BaseSparseNDArray",
@@ -411,6 +411,20 @@ class RowSparseNDArray(BaseSparseNDArray):
             return record.pieces
         assert record is not None
         return [(concrete(record.indices[0], context), concrete(record.data, context))]
+
+    def _as_sum(self) -> NDArray | None:
+        """Return the whole array as an expression of the rows that it holds, whose readers take them where they are.
+
+        It is None unless rows are pending, and if there are so few of them that to look at each place takes longer.
+        """
+        record = self._record if self._holds_record() else None
+        if not isinstance(record, PendingRows) or len(record.pieces) != 1:
+            return None
+        ((places, rows),) = record.pieces
+        extent = self.shape[0]
+        if extent > FEW_PLACES * places.size or rows._dtype not in (FLOAT32, FLOAT64):
+            return None
+        return call("_add_axis", rows, places, axis=0, extent=extent)  # type: ignore[no-any-return]
 
     def _take_rows(self, grad: NDArray, is_added: bool) -> bool:
         """Write or add a gradient that holds rows; return whether that was possible."""

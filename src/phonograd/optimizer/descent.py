@@ -64,6 +64,12 @@ class SGD(_Momentum):
         direction = rules.add_weight_decay(self._prepare_gradient(grad, scale), wd, weight)
         descend(weight, direction, state, lr, self.momentum)
 
+    def _keeps_rows(self, state: Any, scale: float | None, *rates: float | None) -> bool:
+        lr, wd = rates
+        # factors whose product with 0 is 0, not -0 or NaN
+        are_plain = all([0 <= factor < math.inf for factor in (scale, lr) if factor is not None])
+        return are_plain and state is None and wd is None
+
 
 @register
 class ccSGD(SGD):  # noqa: N801 - MXNet's name

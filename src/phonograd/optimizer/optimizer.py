@@ -366,7 +366,15 @@ class Optimizer:
             assign(array, ndarray.where(touched, array, old))
 
     def _change_rows(self, grad: Any, state: Any, arrays: list[NDArray], *rates: Any) -> None:
-        """Update the rows of a weight and of its state that a gradient has, as arrays of their own."""
+        """Update the rows of a weight and of its state that a gradient has, as arrays of their own.
+
+        If the other rows would stay as they are anyway, the update may be an expression of all: no array of rows is
+        made, and it is computed with the backward pass.
+        """
+        whole = grad._as_sum() if self._keeps_rows(state, *rates) else None
+        if whole is not None:
+            self._apply(arrays[0], whole, state, *rates)
+            return
         record = grad._to_storage()
         rows = concrete(record.data, arrays[0].context)
 
@@ -378,6 +386,10 @@ class Optimizer:
                 self._apply(parts[0], rows, part_of.get(id(state)), *rates)
 
         change_rows(arrays, record.indices[0], change)
+
+    def _keeps_rows(self, state: Any, scale: float | None, *rates: float | None) -> bool:
+        """Return whether a gradient of zeros changes no bit of a weight: a lazy update then need not leave rows out."""
+        return False
 
     def _is_lazy(self, weight: NDArray) -> bool:
         """Return whether a row_sparse gradient leaves the other rows of the weight and state unchanged."""

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from phonograd.core.kernels import scatter
-from phonograd.core.kernels.scatter import add_slices, places
+from phonograd.core.kernels.scatter import add_onto, add_slices, places
 
 from ..plan.plans import run
 
@@ -47,6 +47,23 @@ def test_sums_are_exact_in_order(sizes: tuple[int, int, int, int], dtype: str, m
         for pieces, threads in ((1, 1), (3, 1), (5, 2)):
             found = run(plan, (outer, extent, inner), pieces, threads, data=data, index=index)
             assert found.tobytes() == expected(data, index, extent).tobytes()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int8", "int64"])
+@pytest.mark.parametrize("sizes", [(40, 100, 8), (40, 100, 17), (60, 20, 9), (7, 1, 8), (30, 40, 1)], ids=str)
+def test_sums_are_added_to_an_array(sizes: tuple[int, int, int], dtype: str) -> None:
+    count, extent, inner = sizes
+    generator = np.random.default_rng(count)
+    data = (10 * generator.normal(size=(1, count, inner))).astype(dtype)
+    old = (10 * generator.normal(size=(extent, inner))).astype(dtype)
+    # the sum of nothing is 0, and that of -0 alone as well: -0 becomes 0
+    old[0], data[:, 0] = -0.0, -0.0
+    index = generator.integers(0, extent, count)
+    index[-1] = index[0]
+    plan = add_onto(inner, extent, count, data.dtype)
+    for pieces, threads in ((1, 1), (3, 1), (5, 2)):
+        found = run(plan, (extent, inner), pieces, threads, old=old, data=data, index=index)
+        assert found.tobytes() == (old + expected(data, index, extent)[0]).tobytes()
 
 
 def test_few_slices_of_many_positions_are_not_searched() -> None:

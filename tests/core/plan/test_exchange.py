@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,8 +15,10 @@ from phonograd import autograd, gluon, nd, settings
 from phonograd.core.graph.operator import REGISTRY
 from phonograd.core.ops.math.primitives import matmul, swap_last
 from phonograd.core.ops.math.structural import leaf
+from phonograd.core.ops.vision.points import add_onto
 from phonograd.core.plan.native_program import NativeProgram
-from phonograd.core.run.memory_pool import pool
+from phonograd.core.run.donation import is_unshared
+from phonograd.core.run.memory_pool import LEAST_MAPPED_BYTES, pool
 from phonograd.core.run.program import RecipeProgram
 
 pytestmark = pytest.mark.usefixtures("planned")
@@ -68,6 +72,20 @@ def test_nothing_is_written_over_that_is_read_elsewhere_or_later_or_handed_back(
     assert _spendable(x + y, product) == {y}
 
 
+def test_slices_are_added_where_the_array_is() -> None:
+    old, rows, index = leaf(0, SHAPE, FLOAT32), leaf(1, (5, 64), FLOAT32), leaf(2, (5,), np.dtype("int64"))
+    program = NativeProgram([add_onto(old, rows, index)], lambda node: False)
+    assert program.donatable == (program.inputs.index(old),)
+    inputs = {old: np.full(SHAPE, 3, FLOAT32), rows: np.full((5, 64), 2, FLOAT32), index: np.array([1, 7, 1, 95, 0])}
+    expected = inputs[old].copy()
+    np.add.at(expected, inputs[index], inputs[rows])
+    (found,) = program.run([inputs[node] for node in program.inputs], program.donatable)
+    assert found is inputs[old] or found.base is inputs[old]
+    assert (found == expected).all()
+    with_itself = NativeProgram([add_onto(old, old, leaf(3, SHAPE[:1], np.dtype("int64")))], lambda node: False)
+    assert with_itself.donatable == ()
+
+
 def test_small_arrays_are_not_worth_it() -> None:
     x = leaf(0, (8, 8), FLOAT32)
     assert NativeProgram([x * x], lambda node: False).donatable == ()
@@ -84,6 +102,27 @@ def test_an_update_stays_in_its_memory() -> None:
         x.wait_to_read()
         assert _place(x) == place
         assert pool.used_bytes == used
+
+
+def test_an_update_of_pages_of_their_own_stays_in_its_memory() -> None:
+    x = nd.ones((LEAST_MAPPED_BYTES // 4,))
+    x.wait_to_read()
+    place, made = _place(x), pool.blocks_made
+    for _ in range(5):
+        x -= 0.125 * x * x
+        x.wait_to_read()
+        assert _place(x) == place
+        assert pool.blocks_made == made
+
+
+def test_pages_of_the_user_are_not_written_over(tmp_path: Path) -> None:
+    file = tmp_path / "numbers"
+    file.write_bytes(np.ones(SHAPE, FLOAT32).tobytes())
+    with file.open("r+b") as opened:
+        array = np.frombuffer(mmap.mmap(opened.fileno(), 0), FLOAT32).reshape(SHAPE)
+    items = [array]
+    del array
+    assert not is_unshared(items, 0, 0)
 
 
 @pytest.mark.parametrize("holder", ["array", "view", "memory", "record", "sum"])

@@ -443,7 +443,7 @@ def test_blocks_beyond_the_number_of_mappings(pool: memory_pool.Pool, monkeypatc
     def mapped(room: int) -> None:
         raise OSError("too many")
 
-    monkeypatch.setattr(memory_pool, "_mapped", mapped)
+    monkeypatch.setattr(memory_pool, "new_pages", mapped)
     room = memory_pool.room_for(1 << 20)
     assert memory_pool.allocate((1 << 20,), np.dtype("uint8"), room).ctypes.data % memory_pool.ALIGNMENT == 0
     assert not memory_pool._new_block(room, is_zero=True).any()

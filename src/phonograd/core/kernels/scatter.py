@@ -8,7 +8,8 @@ slices: the first slice of each position adds up its list. Threads can share the
 same bits.
 
 An output that only elementwise operators read need not be made: :func:`sum_slices` stores the sums beside the slices,
-and :func:`places` says where the sum of each position is.
+and :func:`places` says where the sum of each position is. Nor need one that is added to an array: :func:`add_onto` adds
+each sum where the array is read, and may write the result over it.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from ..lower.lowering import Scatter, parameters
 from .launch import Launch, Plan, Reference, Words, align_up
 from .target import Machine
 
-__all__ = ["add_slices", "places", "plan", "sum_slices"]
+__all__ = ["add_onto", "add_slices", "places", "plan", "sum_slices"]
 
 #: maximum number of sums of scalars that are kept in scratch memory
 FEW_PLACES = 1 << 15
@@ -40,6 +41,7 @@ _LANES = 8
 _ADD = Words("count", "extent", "data*", "index*", "sums*", "out*")
 _LINK = Words("count", "extent", "index*", "heads*", "links*")
 _COLLECT = Words("count", "extent", "inner", "data*", "index*", "heads*", "links*", "out*")
+_COLLECT_ONTO = Words("count", "extent", "inner", "old*", "data*", "index*", "heads*", "links*", "out*")
 _CLEAR = Words("elements", "out*")
 _PLACES = Words("count", "extent", "index*", "out*")
 
@@ -51,6 +53,8 @@ def plan(node: Node, lowering: Scatter, machine: Machine) -> Plan:
     count = math.prod(shapes[-1])
     if lowering.form == "sum":
         return add_slices(outer, inner, extent, count, node.dtype)
+    if lowering.form == "onto":
+        return add_onto(inner, extent, count, node.dtype)
     return (
         sum_slices(inner, extent, count, node.dtype)
         if lowering.form == "slices"
@@ -86,6 +90,14 @@ def sum_slices(inner: int, extent: int, count: int, dtype: DType) -> Plan:
     return Plan(*_linked(1, inner, extent, count, dtype, _Over.SUMS))
 
 
+def add_onto(inner: int, extent: int, count: int, dtype: DType) -> Plan:
+    """Return the plan that adds the sum of each position to a slice of ``old``, which ``out`` may be.
+
+    Other operands are those of :func:`add_slices`. The bits are those of the sums, stored and then added.
+    """
+    return Plan(*_linked(1, inner, extent, count, dtype, _Over.ONTO))
+
+
 def places(extent: int, count: int, which: Literal["last", "first"]) -> Plan:
     """Return the plan that finds the last or first occurrence of each position in ``index``.
 
@@ -103,6 +115,13 @@ class _Over(enum.Enum):
     """The slices; the first of each position writes its sum there."""
     SUMS = "sums"
     """The slices; the first of each position writes its sum in its own place, the others zeros."""
+    ONTO = "onto"
+    """All positions of the output, each of which is a sum of slices and of an old value."""
+
+    @property
+    def is_positions(self) -> bool:
+        """Return whether the items are positions."""
+        return self in (_Over.POSITIONS, _Over.ONTO)
 
 
 def _linked(
@@ -112,11 +131,11 @@ def _linked(
     heads = align_up(4 * (extent + ROW))
     lists: dict[str, int | Reference] = {"heads": Reference("scratch"), "links": Reference("scratch", heads)}
     sizes: dict[str, int | Reference] = {"count": count, "extent": extent, **lists}
-    link = Launch(_Link(over is not _Over.POSITIONS), _LINK.fill(sizes), 1)
-    items = {_Over.POSITIONS: extent, _Over.SLICES: count, _Over.SUMS: count + 1}[over]
+    link = Launch(_Link(not over.is_positions), _LINK.fill(sizes), 1)
+    items = extent if over.is_positions else count + (over is _Over.SUMS)
     chunk = max(1, CHUNK_ELEMENTS // max(1, inner))
     kernel = _Collect(dtype, 1 if inner == 1 else _LANES, over)
-    collect = Launch(kernel, _COLLECT.fill({**sizes, "inner": inner}), outer * items, chunk)
+    collect = Launch(kernel, kernel.words.fill({**sizes, "inner": inner}), outer * items, chunk)
     return (link, collect), heads + align_up(4 * max(count, 1))
 
 
@@ -238,15 +257,21 @@ class _Collect:
     lanes: int
     over: _Over
 
+    @property
+    def words(self) -> Words:
+        """Return the words of the kernel's table."""
+        return _COLLECT_ONTO if self.over is _Over.ONTO else _COLLECT
+
     def write(self, name: str) -> str:
         """Return the module's LLVM IR."""
-        e = Emitter(name, self.lanes)
-        count, extent, inner = (_COLLECT.index(e, word) for word in ("count", "extent", "inner"))
-        data, index, heads, links, out = [
-            _COLLECT.pointer(e, word) for word in ("data", "index", "heads", "links", "out")
-        ]
+        e, words = Emitter(name, self.lanes), self.words
+        count, extent, inner = (words.index(e, word) for word in ("count", "extent", "inner"))
+        data, index, heads, links, out = [words.pointer(e, word) for word in ("data", "index", "heads", "links", "out")]
+        old = words.pointer(e, "old") if self.over is _Over.ONTO else None
 
         def store(where: Index, value: Value, mask: Value | None) -> None:
+            if old is not None:
+                value = e.add(self._slice(e, old, where, mask), value)
             if mask is None:
                 e.store(out, where, value)
             else:
@@ -293,7 +318,7 @@ class _Collect:
             is_head = e.test("eq", _number(e, heads, where), number)
             e.when(is_head, lambda: add_up("0", number, row), lambda: clear(row))
 
-        body = {_Over.POSITIONS: place, _Over.SLICES: slice_, _Over.SUMS: sum_}[self.over]
+        body = {_Over.SLICES: slice_, _Over.SUMS: sum_}.get(self.over, place)
         _for_each(e, "%hi", body, start="%lo")
         return e.text()
 

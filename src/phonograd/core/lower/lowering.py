@@ -420,13 +420,14 @@ class Scatter(Library):
     where the index names it last, or -1. ``slices`` and ``first`` are the same sum in two parts, for readers that can
     take slices from anywhere. ``slices`` has a slice of zeros, and then the sum of each place at its first slice and
     zeros at its others. ``first`` holds for each place where its sum is in ``slices``: 0 if the index does not name it.
+    ``onto`` has another input ``old`` before these, of the shape of the output, to which the sums are added.
     """
 
     kernel = "phonograd.core.kernels.scatter"
     combines = True
 
     sizes: Callable[..., tuple[int, int, int]]
-    form: Literal["sum", "last", "first", "slices"] = "sum"
+    form: Literal["sum", "last", "first", "slices", "onto"] = "sum"
     dtypes: frozenset[DType] = WIDE_FLOATS | INTEGERS
 
 

@@ -19,6 +19,7 @@ import numpy as np
 
 from ..base.assumptions import HAS_GIL, assumption_holds
 from ..graph.operator import Array
+from . import memory_pool
 
 __all__ = ["COUNTS", "Donation", "donate", "is_unshared"]
 
@@ -94,7 +95,8 @@ def is_unshared(items: list[Any], index: int, others: int) -> bool:
     """Return whether an array of a list may be written over: nothing else can see its memory.
 
     Its count of references must be exactly that of the list and of ``others`` more, which the caller knows. It must be
-    writable. If it is a view of another array, only it may refer to that one, and so on to the owner.
+    writable. If it is a view of another array, only it may refer to that one, and so on to the owner, which is an array
+    or pages of the memory pool. Other memory is shared: what it belongs to is unknown.
     """
     if _references(items, index) != _HELD + others:
         return False
@@ -102,8 +104,10 @@ def is_unshared(items: list[Any], index: int, others: int) -> bool:
     if not array.flags.writeable:
         return False
     while not array.flags.owndata:
-        if not isinstance(array.base, np.ndarray) or _references_to_base(array) > _BASE_HELD:
+        if _references_to_base(array) > _BASE_HELD:
             return False
+        if not isinstance(array.base, np.ndarray):
+            return memory_pool.is_pages(array.base)
         array = array.base
     return True
 
@@ -124,19 +128,23 @@ _BASE_HELD = _references_to_base(np.empty(2)[1:])
 def _sharing_is_seen() -> bool:
     """Return whether :func:`is_unshared` distinguishes unshared arrays from shared ones."""
     for others in range(3):
-        lists = [[np.empty(3)] for _ in range(8)]
+        lists = [[np.empty(3)] for _ in range(11)]
         lists[1] = [np.empty(6)[::2]]
         lists[2] = [np.ndarray((3,), np.float64, np.empty(24, np.uint8).view(_Memory))]
+        lists[3] = [np.ndarray((3,), np.float64, memory_pool.new_pages(24).view(_Memory))]
         # the following arrays are shared
         owner = np.empty(6)
-        lists[3] = [owner[:3]]
-        name, view, exported = lists[4][0], lists[5][0][1:], lists[6][0].data
-        lists[7][0].flags.writeable = False
+        lists[4] = [owner[:3]]
+        name, view, exported = lists[5][0], lists[6][0][1:], lists[7][0].data
+        lists[8][0].flags.writeable = False
+        pages = memory_pool.new_pages(48)
+        lists[9] = [pages[:24].view(np.float64)]
+        lists[10] = [np.frombuffer(bytearray(24))]
         held = [[items[0] for items in lists] for _ in range(others)]
         seen = [is_unshared(items, 0, others) for items in lists]
-        if seen != [True, True, True, False, False, False, False, False]:
+        if seen != [True] * 4 + [False] * 7:
             return False
-        del owner, name, view, exported, held
+        del owner, name, view, exported, pages, held
     return True
 
 

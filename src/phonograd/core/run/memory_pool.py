@@ -41,7 +41,19 @@ from ..graph.operator import Array
 from ..kernels.launch import align_up
 from .pointers import address, system_function
 
-__all__ = ["Lifetime", "Pool", "allocate", "arrange", "budget_bytes", "is_block", "pool", "room_for", "take"]
+__all__ = [
+    "Lifetime",
+    "Pool",
+    "allocate",
+    "arrange",
+    "budget_bytes",
+    "is_block",
+    "is_pages",
+    "new_pages",
+    "pool",
+    "room_for",
+    "take",
+]
 
 ALIGNMENT = 64
 #: NumPy allocates smaller arrays: a block costs 1.3 us more, a quarter of the time to fill it
@@ -470,19 +482,30 @@ def _new_block(room: int, is_zero: bool) -> Array:
     if is_zero or room >= LEAST_MAPPED_BYTES:
         # a process may have 65,530 mappings; the C library serves the rest
         with contextlib.suppress(OSError):
-            return np.frombuffer(_mapped(room), np.uint8).view(_Memory).view(_Block)
+            return new_pages(room).view(_Memory).view(_Block)
     raw = np.zeros(room + ALIGNMENT, np.uint8) if is_zero else np.empty(room + ALIGNMENT, np.uint8)
     start = -address(raw) % ALIGNMENT
     return raw[start : start + room].view(_Memory).view(_Block)
 
 
-def _mapped(room: int) -> mmap.mmap:
-    """Return pages of their own: zeros, which take no memory before they are written."""
-    pages = mmap.mmap(-1, room, access=mmap.ACCESS_COPY)
+class _Pages(mmap.mmap):
+    """Pages that belong to one array."""
+
+    __slots__ = ()
+
+
+def new_pages(room: int) -> Array:
+    """Return bytes on pages of their own: zeros, which take no memory before they are written."""
+    pages = _Pages(-1, room, access=mmap.ACCESS_COPY)
     if room >= LEAST_HUGE_BYTES and hasattr(mmap, "MADV_HUGEPAGE"):
         with contextlib.suppress(OSError):
             pages.madvise(mmap.MADV_HUGEPAGE)
-    return pages
+    return np.frombuffer(pages, np.uint8)
+
+
+def is_pages(base: object) -> bool:
+    """Return whether the base of an array is memory that :func:`new_pages` made."""
+    return type(base.obj if isinstance(base, memoryview) else base) is _Pages
 
 
 #: the pool of this process

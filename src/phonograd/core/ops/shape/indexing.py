@@ -25,6 +25,7 @@ from ..math.primitives import cast, reshape_to, select
 from ..math.structural import constant, full
 from ..vision.points import (
     add_axis,
+    add_onto,
     assign_points,
     point_positions,
     positions,
@@ -216,7 +217,7 @@ def _index_add(data: Node, indices: Node, value: Node) -> Node:
     shape = (*indices.shape[1:], *data.shape[count:])
     spread = value if value.shape == shape else broadcast(value, shape)
     places = _points("index_add", spread, indices, data.shape)
-    return data + reshape_to(add_axis(spread, places, 0, math.prod(data.shape[:count])), data.shape)
+    return reshape_to(add_onto(_merge(data, count), spread, places), data.shape)
 
 
 @composite()

@@ -1,11 +1,12 @@
 """Reading and writing at arrays of positions: the primitives of all operators with an index array.
 
 :func:`positions` first converts an index array to *positions*: int64 numbers in range. It implements the modes for
-indices out of range. Five operators then work along one axis:
+indices out of range. Six operators then work along one axis:
 
 ======================================  =============================================================================
 ``take_axis(x, index, axis)``           slices of x at positions of an axis; the axes of the index replace it
 ``add_axis(v, index, axis, extent)``    zeros with slices v added at positions (its adjoint)
+``add_onto(x, v, index)``               x with slices v added at positions of its first axis
 ``put_axis(x, v, index, axis)``         x with its slices at positions replaced by v; the last of equal positions wins
 ``take_along(x, index, axis)``          single elements of x: the index has x's shape, but any size along the axis
 ``add_along(v, index, axis, extent)``   zeros with elements v added at positions (its adjoint)
@@ -29,7 +30,7 @@ from ...graph.node import Node, Shape
 from ...graph.operator import Array, Spec, composite, nothing, operator, single
 from ...lower.lowering import NUMBERS, Called, Either, Expansion, Gather, IndexWalk, Scatter
 from ...lower.pattern import Pattern
-from ..math.arithmetic import maximum, minimum, mod
+from ..math.arithmetic import add, maximum, minimum, mod
 from ..math.broadcasting import broadcast, broadcast_shapes, sum_to
 from ..math.comparison import equal, greater_equal
 from ..math.primitives import cast, gather, permute, reshape_to, scatter_add, select
@@ -39,6 +40,7 @@ from ..shape.creation import position_along
 __all__ = [
     "add_along",
     "add_axis",
+    "add_onto",
     "assign_points",
     "few_rows",
     "point_positions",
@@ -232,6 +234,29 @@ def add_axis_grad(out_grad: Node, out: Node, data: Node, index: Node, *, axis: i
     return take_axis(out_grad, index, axis), None
 
 
+def _onto_sizes(old: Shape, data: Shape, index: Shape) -> tuple[int, int, int]:
+    return 1, math.prod(old[1:]), old[0]
+
+
+@operator(lowering=Scatter(_onto_sizes, "onto"))
+def _add_onto(old: Array, data: Array, index: Array) -> Array:
+    """Return an array with slices added at positions of its first axis: the slices of a position in order, then it."""
+    return np.asarray(old + _add_axis.function(data, index, axis=0, extent=len(old)))
+
+
+@_add_onto.infer
+def add_onto_shape(old: Node, data: Node, index: Node) -> Spec:
+    assert index.dtype == np.int64, index
+    assert old.dtype == data.dtype, (old, data)
+    assert data.shape == (*index.shape, *old.shape[1:]), (old, data, index)
+    return old.shape, old.dtype
+
+
+@_add_onto.gradient
+def add_onto_grad(out_grad: Node, out: Node, old: Node, data: Node, index: Node) -> tuple[Node, Node, None]:
+    return out_grad, take_axis(out_grad, index, 0), None
+
+
 def _expand_put_axis(data: Node, value: Node, index: Node, *, axis: int) -> Node:
     if index.size == 0 or data.size == 0:
         return data
@@ -394,6 +419,13 @@ def take_axis(data: Node, index: Node, axis: int) -> Node:
 def add_axis(data: Node, index: Node, axis: int, extent: int) -> Node:
     """Return zeros of size ``extent`` along an axis, with the slices ``data`` added at positions."""
     return single(_add_axis.apply((data, index), (axis, extent)))
+
+
+def add_onto(old: Node, data: Node, index: Node) -> Node:
+    """Return ``old`` with slices ``data`` added at positions of its first axis."""
+    if math.prod(old.shape[1:]) >= LONG_SLICE:
+        return single(_add_onto.apply((old, data, index), ()))
+    return single(add(old, add_axis(data, index, 0, old.shape[0])))
 
 
 def put_axis(data: Node, value: Node, index: Node, axis: int) -> Node:
