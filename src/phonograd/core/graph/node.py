@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from ..base.devices import CPU, Context
 from ..base.dtypes import DType, name_of
 from ..base.errors import TooLarge, format_shape, user_line
-from ..base.hot import hot, slotted, untracked
+from ..base.hot import hot, slotted, uncounted, untracked
 from ..base.signals import Signal
 
 if TYPE_CHECKING:
@@ -378,7 +378,8 @@ def new_node(
     node.recipe = recipe
     # attributes are plain values, inputs are older; the only cycle is that of `detached`, which is broken when nodes
     # are dropped (phonograd.core.plan.cache)
-    return untracked(node)
+    # with its inputs and the key by which it is found
+    return uncounted(untracked(node), 3)
 
 
 _new = Node.__new__

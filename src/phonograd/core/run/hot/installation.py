@@ -23,6 +23,7 @@ from ...base.assumptions import HAS_GIL, assumption_holds
 from ...base.hot import HOT, SLOTTED
 from .. import kernel_cache
 from ..native_function import FUNCTION_API, has_declared_layout, is_slot, make_function, slot_offset, slots_are_found
+from ..object_layout import new_objects_address
 from .interface import API, CALL_FUNCTION, Layout, ModuleText, helpers
 
 __all__ = ["HotFunctions", "are_possible", "module_text"]
@@ -194,8 +195,12 @@ class HotFunctions:
         table: Any = (ctypes.c_size_t * len(places)).from_address(words[0])
         table[:] = [id(each) for each in self._objects]
         functions_used = [getattr(ctypes.pythonapi, name) for name in (*API, _call_function())]
-        table = (ctypes.c_size_t * len(functions_used)).from_address(words[1])
-        table[:] = [ctypes.cast(each, ctypes.c_void_p).value or 0 for each in functions_used]
+        addresses = [ctypes.cast(each, ctypes.c_void_p).value or 0 for each in functions_used]
+        #: takes what the code subtracts where the number of new objects is not found
+        self._spare = ctypes.c_int()
+        addresses.append(new_objects_address() or ctypes.addressof(self._spare))
+        table = (ctypes.c_size_t * len(addresses)).from_address(words[1])
+        table[:] = addresses
         self._made = {
             function: make_function(function, address, ())
             for function, address in zip(self._python, words[3:], strict=True)
