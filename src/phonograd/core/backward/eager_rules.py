@@ -129,7 +129,8 @@ class _Rule:
             calls[each.number] = each.function(shapes), calls[each.number][1]
         return calls
 
-    def run_stacked(self, count: int, arrays: Sequence[Any], are_stacked: Sequence[bool]) -> list[Any]:
+    @hot
+    def run_stacked(self, count: int, arrays: list[Any], are_stacked: list[bool]) -> list[Any]:
         """Return the gradients of the inputs of several nodes at once: for each input a stack or a list, or None.
 
         Parameters
@@ -140,7 +141,7 @@ class _Rule:
             Which of them are stacks.
         """
         values, stacked = [*arrays, *self.constants], [*are_stacked, *[False] * len(self.constants)]
-        for (function, places), form in zip(self.calls, self._stacked, strict=True):
+        for (function, places), form in zip(self.calls, self._stacked):
             inputs, are_stacks = [values[place] for place in places], [stacked[place] for place in places]
             is_stack = True in are_stacks
             if not is_stack:
@@ -159,10 +160,7 @@ class _Rule:
                 value = values[result]
                 results.append(value if stacked[result] else [value] * count)
             else:
-                columns = [
-                    rows_of(values[place]) if stacked[place] else [values[place]] * count for place in result.places
-                ]
-                results.append([result.gradient_of(list(inputs)) for inputs in zip(*columns)])
+                results.append(result.gradients(count, values, stacked))
         return results
 
 
@@ -177,6 +175,11 @@ class _Sum(NamedTuple):
     def gradient(self, values: Sequence[Any]) -> Any:
         """Return the gradient, deferred where several of its kind are added in another way."""
         return self.gradient_of([values[place] for place in self.places])
+
+    def gradients(self, count: int, values: Sequence[Any], stacked: Sequence[bool]) -> list[Any]:
+        """Return the gradient of each of several nodes, given values and which of them are stacks."""
+        columns = [rows_of(values[place]) if stacked[place] else [values[place]] * count for place in self.places]
+        return [self.gradient_of(list(inputs)) for inputs in zip(*columns)]
 
     def gradient_of(self, inputs: Sequence[Any]) -> Any:
         """Return the gradient for values of its inputs."""
@@ -405,6 +408,7 @@ def values_read(node: Node) -> list[Node]:
     return [resolve(other) for other in others if other is not None and other.operator is not _ABSENT]
 
 
+@hot
 def stackable_rule(node: Node, out_grads: Sequence[Any]) -> _Rule | None:
     """Return the rule of a node if it holds for all nodes of its kind, given which outputs have gradients."""
     if node.operator in _curious:
@@ -412,8 +416,9 @@ def stackable_rule(node: Node, out_grads: Sequence[Any]) -> _Rule | None:
     found: Any = _rule_of(node, out_grads)
     if found is _REFUSED or node.operator in _curious:
         return None
-    rule: _Rule = found
-    return rule.for_these_extents((node, node, *node.inputs)) if node.outputs is None else rule
+    if node.outputs is None:
+        return found.for_these_extents((node, node, *node.inputs))  # type: ignore[no-any-return]
+    return found  # type: ignore[no-any-return]
 
 
 def is_deferrable(node: Node, number: int) -> bool:
