@@ -16,7 +16,7 @@ from ..graph.extents import Formula
 from ..graph.generic import GenericTemplate, insert, pattern_of, shapes_of
 from ..graph.gradient_rules import gradient_attributes, gradient_call
 from ..graph.guards import Guards, guards_for
-from ..graph.node import FORGOTTEN, Node, Shape, TensorType, new_node, of_one_call, type_of
+from ..graph.node import UNLEARNED, Node, Shape, TensorType, new_node, of_one_call, type_of
 from ..graph.operator import ABSENT, Array, Operator, items_of
 from ..graph.templates import Label, Template, Templates
 from ..ops.math.structural import leaf
@@ -37,7 +37,7 @@ _ABSENT = ABSENT.operator
 
 #: the function of a rule, by operator, attributes and types
 _rules: dict[Any, Any] = {}
-FORGOTTEN.connect(_rules.clear)
+UNLEARNED.connect(_rules.clear)
 
 
 @slotted
@@ -484,10 +484,10 @@ def _rule_of(node: Node, out_grads: Sequence[Any]) -> Any:
 
 #: rules for any extents, and the templates that say for which, by operator, attributes and pattern of extents
 _of_patterns: dict[Any, GenericTemplate] = {}
-FORGOTTEN.connect(_of_patterns.clear)
+UNLEARNED.connect(_of_patterns.clear)
 #: the same with tests of the extents, by operator, attributes and what else the pattern contains
 _guards: dict[Any, Guards[_Rule]] = {}
-FORGOTTEN.connect(_guards.clear)
+UNLEARNED.connect(_guards.clear)
 
 
 @hot

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = [
     "FORGOTTEN",
     "MOST_BYTES",
+    "UNLEARNED",
     "Node",
     "Recipe",
     "TensorType",
@@ -409,6 +410,8 @@ def _serial(node: Node) -> int:
 
 #: emitted after interned nodes are dropped; tables keyed by nodes drop their entries then
 FORGOTTEN: Signal[[]] = Signal()
+#: emitted after what was learned about kinds of calls is to be dropped, too: templates, rules, functions
+UNLEARNED: Signal[[]] = Signal()
 
 
 @slotted
