@@ -40,7 +40,7 @@ from ..trace.evaluation import PROGRESS
 from ..trace.novelty import NOVELTY
 from ..trace.trace import Trace
 from . import repetition
-from .deferred import Deferred, join_products
+from .deferred import EMBED, MATMUL, Deferred, are_deferred, join_products
 from .eager_batches import BatchedPass, NotBatched
 from .eager_rules import gradients_of, values_read
 from .loop_bodies import Irregular, Turn, have_plain_rules
@@ -453,11 +453,11 @@ def _total(grads: list[Any], node: Node) -> Any:
 
 def _total_of_deferred(grads: list[Any], node: Node) -> Array:
     """Return the sum of gradients some of which are not computed yet."""
-    if len(grads) > FEW_PRODUCTS and all([grad.__class__ is Deferred and grad.is_product for grad in grads]):
+    if len(grads) > FEW_PRODUCTS and are_deferred(grads, MATMUL):
         return join_products(grads)
     # NumPy adds numbers of all types but bfloat16
     adds = len(grads) > FEW_PARTS and node.dtype != BFLOAT16
-    if adds and all([grad.__class__ is Deferred and grad.is_part for grad in grads]):
+    if adds and are_deferred(grads, EMBED):
         return _total_of_parts(grads, node)
     nodes: list[Node] = []
     values: list[Any] = []

@@ -20,11 +20,10 @@ from ..graph.node import UNLEARNED, Node, Shape, TensorType, new_node, of_one_ca
 from ..graph.operator import ABSENT, Array, Operator, items_of
 from ..graph.templates import Label, Template, Templates
 from ..ops.math.structural import leaf
-from ..ops.reduce.accumulation import are_few_terms
 from ..plan.eager import SIMPLE, EagerProgram, Function, function_for_any_shapes, function_of_kind
-from ..plan.eager_stacks import StackedFunction, call_each, rows_of, stacked_function
+from ..plan.eager_stacks import StackedFunction, call_each, stacked_function
 from ..run.reference import resolve
-from .deferred import EMBED, MATMUL, Deferred
+from .deferred import EMBED, MATMUL, Deferrable
 
 __all__ = ["gradients_of", "is_deferrable", "passes_through", "stackable_rule", "values_read"]
 
@@ -164,30 +163,6 @@ class _Rule:
         return results
 
 
-class _Sum(NamedTuple):
-    """A gradient that can be deferred: several of its kind are added in another way than as arrays."""
-
-    function: Function
-    operator: Operator
-    attributes: tuple[Any, ...]
-    places: list[int]
-
-    def gradient(self, values: Sequence[Any]) -> Any:
-        """Return the gradient, deferred where several of its kind are added in another way."""
-        return self.gradient_of([values[place] for place in self.places])
-
-    def gradients(self, count: int, values: Sequence[Any], stacked: Sequence[bool]) -> list[Any]:
-        """Return the gradient of each of several nodes, given values and which of them are stacks."""
-        columns = [rows_of(values[place]) if stacked[place] else [values[place]] * count for place in self.places]
-        return [self.gradient_of(list(inputs)) for inputs in zip(*columns)]
-
-    def gradient_of(self, inputs: Sequence[Any]) -> Any:
-        """Return the gradient for values of its inputs."""
-        if self.operator is MATMUL and not are_few_terms(inputs[0].shape, inputs[1].shape):
-            return self.function(*inputs)
-        return Deferred(self.function, self.operator, self.attributes, inputs)
-
-
 class _Remade(NamedTuple):
     """A call whose function depends on the extents of the arguments."""
 
@@ -301,7 +276,7 @@ class _RuleMaker:
         self._slots[place] = found
         return found
 
-    def defer(self, place: int) -> _Sum | None:
+    def defer(self, place: int) -> Deferrable | None:
         """Return how to defer the value at a place; None if it is of no such kind."""
         if place < self._first_step:
             return None
@@ -313,7 +288,9 @@ class _RuleMaker:
             return None
         self.is_general = not self._is_inserted(place)
         sources = [self.need(source) for source in places]
-        return _Sum(function_of_kind(declared, attributes, self._leaves(places), type_), declared, attributes, sources)
+        return Deferrable(
+            function_of_kind(declared, attributes, self._leaves(places), type_), declared, attributes, sources
+        )
 
     def _is_inserted(self, place: int) -> bool:
         """Return whether the attributes at a place depend on the extents of the arguments."""
@@ -424,7 +401,7 @@ def stackable_rule(node: Node, out_grads: Sequence[Any]) -> _Rule | None:
 def is_deferrable(node: Node, number: int) -> bool:
     """Return whether the gradient of an input of a node, whose rule is plain, may be added in another way."""
     rule = None if node.operator.is_view else stackable_rule(node, [True])
-    return rule is not None and isinstance(rule.results[number], _Sum)
+    return rule is not None and isinstance(rule.results[number], Deferrable)
 
 
 def passes_through(node: Node) -> bool:

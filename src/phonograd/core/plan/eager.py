@@ -262,6 +262,7 @@ def _call_all(values: list[Any], steps: Sequence[Any], places: Sequence[Shape], 
             values[place] = None
 
 
+@hot
 def source_of(node: Node) -> Node:
     """Return the node whose value a node has."""
     while node.operator.is_view:

@@ -32,7 +32,8 @@ _CONSEQUENCE = "The loops of programs that are always new stay Python functions,
 #: how the names of modules begin whose calls of hot functions matter: looking at all modules takes 10 ms
 _USERS = tuple(
     [f"phonograd.core.{name}" for name in ("array", "backward", "base.errors", "capture", "derive", "graph", "plan")]
-    + [f"phonograd.core.{name}" for name in ("ops.math.structural", "ops.vision.regions", "run.driver", "trace")]
+    + [f"phonograd.core.ops.{name}" for name in ("math.structural", "reduce.accumulation", "vision.regions")]
+    + ["phonograd.core.run.driver", "phonograd.core.trace"]
 )
 _KEPT: list[HotFunctions] = []
 
