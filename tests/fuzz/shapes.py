@@ -17,6 +17,7 @@ from unittest import mock
 import numpy as np
 
 from phonograd import autograd, nd
+from phonograd.core.graph.learned import forget_kinds
 from phonograd.core.graph.templates import Templates
 from phonograd.core.plan import cache
 from phonograd.core.plan.eager_expansion import Expansions
@@ -215,6 +216,7 @@ def sequence(seed: int) -> Sequence:
 @contextlib.contextmanager
 def rules_only() -> Iterator[None]:
     """Use nothing that was learned from other calls."""
+    forget_kinds()
     cache._forget_except(set())
     function = Expansions.function
     with contextlib.ExitStack() as stack:
@@ -227,6 +229,7 @@ def rules_only() -> Iterator[None]:
             )
         )
         yield
+    forget_kinds()
     cache._forget_except(set())
 
 

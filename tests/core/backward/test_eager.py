@@ -15,7 +15,8 @@ import phonograd as mx
 from phonograd import autograd, nd
 from phonograd.core.backward import eager, eager_rules, repetition
 from phonograd.core.graph import generic
-from phonograd.core.graph.node import FORGOTTEN, statistics
+from phonograd.core.graph.learned import forget_kinds
+from phonograd.core.graph.node import statistics
 from phonograd.core.graph.templates import Templates
 from phonograd.core.plan import cache
 from phonograd.core.plan.sized_records import RECORDS
@@ -198,7 +199,7 @@ def test_a_rule_that_is_learned_holds_for_any_extents_at_once(monkeypatch: pytes
         return whole(node, out_grads)
 
     monkeypatch.setattr(eager_rules, "_make_rule", make)
-    FORGOTTEN.emit()
+    forget_kinds()
     counts = []
     for rows in range(9, 14):
         gradients(softsign_of_softsign, next(_extents), rows)
@@ -309,7 +310,7 @@ def test_an_error_in_the_record_is_raised_where_its_value_is_needed() -> None:
 def test_rules_that_look_at_expressions_run_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
     extent = next(_extents)
     expected = gradients(normalized, extent)
-    cache._forget_except(set())
+    cache.forget_nodes()
     monkeypatch.setattr(Templates, "find", lambda *arguments, **options: None)
     monkeypatch.setattr(Templates, "generic", lambda *arguments: None)
     runs: list[Any] = []
@@ -319,4 +320,4 @@ def test_rules_that_look_at_expressions_run_each_time(monkeypatch: pytest.Monkey
     assert runs
     for one, two in zip(found, expected, strict=True):
         assert one.tobytes() == two.tobytes()
-    cache._forget_except(set())
+    cache.forget_nodes()

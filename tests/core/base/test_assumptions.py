@@ -186,6 +186,10 @@ KERNELS = {
         "from phonograd.core.run import native_function; native_function.slot_offset = lambda class_, name: 8",
         {"descriptors of slots": HOT},
     ),
+    "count of new objects": (
+        "from phonograd.core.run import object_layout as objects; objects._MANY = 0",
+        {"objects that the garbage collector knows": "more collections of garbage"},
+    ),
     "place of counts": (
         "from phonograd.core.trace import liveness; from phonograd.core.array.fastcall import native_install\n"
         "class Calls(native_install.Calls):\n"

@@ -30,7 +30,7 @@ from typing import Any
 
 from ...core.base.dtypes import BFLOAT16, CODES, FLOAT16, FLOAT32, DType, as_array_dtype, name_of
 from ...core.base.errors import MXNetError, nearest
-from ...core.graph.node import FORGOTTEN, Node
+from ...core.graph.node import FORGOTTEN, UNLEARNED, Node
 from ...core.graph.operator import REGISTRY, Operator
 from ...gluon import HybridBlock, SymbolBlock, Trainer
 from ...module import BucketingModule
@@ -212,6 +212,7 @@ def _forget_calls() -> None:
         declared.consequences.clear()
     # the machine code of calls remembers recent ones, too
     FORGOTTEN.emit()
+    UNLEARNED.emit()
 
 
 def _symbol_casts(lists: _Lists, target: DType) -> InputCasts:

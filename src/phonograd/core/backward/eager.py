@@ -40,7 +40,7 @@ from ..trace.evaluation import PROGRESS
 from ..trace.novelty import NOVELTY
 from ..trace.trace import Trace
 from . import repetition
-from .deferred import Deferred, join_products
+from .deferred import EMBED, MATMUL, Deferred, are_deferred, join_products
 from .eager_batches import BatchedPass, NotBatched
 from .eager_rules import gradients_of, values_read
 from .loop_bodies import Irregular, Turn, have_plain_rules
@@ -108,7 +108,7 @@ def differentiate_at_once(trace: Trace, head: Node, is_fit: Callable[[list[Node]
                 if found is not None:
                     outline = None
                 elif numbers <= MANY_NUMBERS:
-                    found = _run_batches(trace, head, visited, wanted)
+                    found = _run_batches(trace, head, visited, variables, wanted)
                 if found is None:
                     found = _run(trace, head, visited, wanted, numbers > MANY_NUMBERS)
                 seconds = thread_time() - begin
@@ -296,7 +296,9 @@ def _result(
 _policy = Policy()
 
 
-def _run_batches(trace: Trace, head: Node, visited: list[Node], wanted: list[Node]) -> EagerGradient | None:
+def _run_batches(
+    trace: Trace, head: Node, visited: list[Node], variables: list[Node], wanted: list[Node]
+) -> EagerGradient | None:
     """Return the gradients of a record whose equal operators run together; None if that is not worth it."""
     if not trace.values.keys().isdisjoint(visited) or not _policy.tries(len(visited)):
         return None
@@ -311,7 +313,7 @@ def _run_batches(trace: Trace, head: Node, visited: list[Node], wanted: list[Nod
                 known, [node for node in map(resolve, batches.given) if node.operator is not LEAF], trace.leaves
             )
             batches.compute(known)
-            targets = BatchedPass(batches, visited, _total, _sum_function).run(head)
+            targets = BatchedPass(batches, variables, _total, _sum_function).run(head)
             later = [node for node in wanted if node not in batches.group_of]
             if later:
                 known.update({node: batches.value(node) for node in batches.group_of})
@@ -451,11 +453,11 @@ def _total(grads: list[Any], node: Node) -> Any:
 
 def _total_of_deferred(grads: list[Any], node: Node) -> Array:
     """Return the sum of gradients some of which are not computed yet."""
-    if len(grads) > FEW_PRODUCTS and all([grad.__class__ is Deferred and grad.is_product for grad in grads]):
+    if len(grads) > FEW_PRODUCTS and are_deferred(grads, MATMUL):
         return join_products(grads)
     # NumPy adds numbers of all types but bfloat16
     adds = len(grads) > FEW_PARTS and node.dtype != BFLOAT16
-    if adds and all([grad.__class__ is Deferred and grad.is_part for grad in grads]):
+    if adds and are_deferred(grads, EMBED):
         return _total_of_parts(grads, node)
     nodes: list[Node] = []
     values: list[Any] = []

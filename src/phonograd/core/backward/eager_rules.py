@@ -16,15 +16,14 @@ from ..graph.extents import Formula
 from ..graph.generic import GenericTemplate, insert, pattern_of, shapes_of
 from ..graph.gradient_rules import gradient_attributes, gradient_call
 from ..graph.guards import Guards, guards_for
-from ..graph.node import FORGOTTEN, Node, Shape, TensorType, new_node, of_one_call, type_of
+from ..graph.node import UNLEARNED, Node, Shape, TensorType, new_node, of_one_call, type_of
 from ..graph.operator import ABSENT, Array, Operator, items_of
 from ..graph.templates import Label, Template, Templates
 from ..ops.math.structural import leaf
-from ..ops.reduce.accumulation import are_few_terms
 from ..plan.eager import SIMPLE, EagerProgram, Function, function_for_any_shapes, function_of_kind
-from ..plan.eager_stacks import StackedFunction, call_each, rows_of, stacked_function
+from ..plan.eager_stacks import StackedFunction, call_each, stacked_function
 from ..run.reference import resolve
-from .deferred import EMBED, MATMUL, Deferred
+from .deferred import EMBED, MATMUL, Deferrable
 
 __all__ = ["gradients_of", "is_deferrable", "passes_through", "stackable_rule", "values_read"]
 
@@ -37,7 +36,7 @@ _ABSENT = ABSENT.operator
 
 #: the function of a rule, by operator, attributes and types
 _rules: dict[Any, Any] = {}
-FORGOTTEN.connect(_rules.clear)
+UNLEARNED.connect(_rules.clear)
 
 
 @slotted
@@ -129,7 +128,8 @@ class _Rule:
             calls[each.number] = each.function(shapes), calls[each.number][1]
         return calls
 
-    def run_stacked(self, count: int, arrays: Sequence[Any], are_stacked: Sequence[bool]) -> list[Any]:
+    @hot
+    def run_stacked(self, count: int, arrays: list[Any], are_stacked: list[bool]) -> list[Any]:
         """Return the gradients of the inputs of several nodes at once: for each input a stack or a list, or None.
 
         Parameters
@@ -140,7 +140,7 @@ class _Rule:
             Which of them are stacks.
         """
         values, stacked = [*arrays, *self.constants], [*are_stacked, *[False] * len(self.constants)]
-        for (function, places), form in zip(self.calls, self._stacked, strict=True):
+        for (function, places), form in zip(self.calls, self._stacked):
             inputs, are_stacks = [values[place] for place in places], [stacked[place] for place in places]
             is_stack = True in are_stacks
             if not is_stack:
@@ -159,30 +159,8 @@ class _Rule:
                 value = values[result]
                 results.append(value if stacked[result] else [value] * count)
             else:
-                columns = [
-                    rows_of(values[place]) if stacked[place] else [values[place]] * count for place in result.places
-                ]
-                results.append([result.gradient_of(list(inputs)) for inputs in zip(*columns)])
+                results.append(result.gradients(count, values, stacked))
         return results
-
-
-class _Sum(NamedTuple):
-    """A gradient that can be deferred: several of its kind are added in another way than as arrays."""
-
-    function: Function
-    operator: Operator
-    attributes: tuple[Any, ...]
-    places: list[int]
-
-    def gradient(self, values: Sequence[Any]) -> Any:
-        """Return the gradient, deferred where several of its kind are added in another way."""
-        return self.gradient_of([values[place] for place in self.places])
-
-    def gradient_of(self, inputs: Sequence[Any]) -> Any:
-        """Return the gradient for values of its inputs."""
-        if self.operator is MATMUL and not are_few_terms(inputs[0].shape, inputs[1].shape):
-            return self.function(*inputs)
-        return Deferred(self.function, self.operator, self.attributes, inputs)
 
 
 class _Remade(NamedTuple):
@@ -298,7 +276,7 @@ class _RuleMaker:
         self._slots[place] = found
         return found
 
-    def defer(self, place: int) -> _Sum | None:
+    def defer(self, place: int) -> Deferrable | None:
         """Return how to defer the value at a place; None if it is of no such kind."""
         if place < self._first_step:
             return None
@@ -310,7 +288,9 @@ class _RuleMaker:
             return None
         self.is_general = not self._is_inserted(place)
         sources = [self.need(source) for source in places]
-        return _Sum(function_of_kind(declared, attributes, self._leaves(places), type_), declared, attributes, sources)
+        return Deferrable(
+            function_of_kind(declared, attributes, self._leaves(places), type_), declared, attributes, sources
+        )
 
     def _is_inserted(self, place: int) -> bool:
         """Return whether the attributes at a place depend on the extents of the arguments."""
@@ -405,6 +385,7 @@ def values_read(node: Node) -> list[Node]:
     return [resolve(other) for other in others if other is not None and other.operator is not _ABSENT]
 
 
+@hot
 def stackable_rule(node: Node, out_grads: Sequence[Any]) -> _Rule | None:
     """Return the rule of a node if it holds for all nodes of its kind, given which outputs have gradients."""
     if node.operator in _curious:
@@ -412,14 +393,15 @@ def stackable_rule(node: Node, out_grads: Sequence[Any]) -> _Rule | None:
     found: Any = _rule_of(node, out_grads)
     if found is _REFUSED or node.operator in _curious:
         return None
-    rule: _Rule = found
-    return rule.for_these_extents((node, node, *node.inputs)) if node.outputs is None else rule
+    if node.outputs is None:
+        return found.for_these_extents((node, node, *node.inputs))  # type: ignore[no-any-return]
+    return found  # type: ignore[no-any-return]
 
 
 def is_deferrable(node: Node, number: int) -> bool:
     """Return whether the gradient of an input of a node, whose rule is plain, may be added in another way."""
     rule = None if node.operator.is_view else stackable_rule(node, [True])
-    return rule is not None and isinstance(rule.results[number], _Sum)
+    return rule is not None and isinstance(rule.results[number], Deferrable)
 
 
 def passes_through(node: Node) -> bool:
@@ -479,10 +461,10 @@ def _rule_of(node: Node, out_grads: Sequence[Any]) -> Any:
 
 #: rules for any extents, and the templates that say for which, by operator, attributes and pattern of extents
 _of_patterns: dict[Any, GenericTemplate] = {}
-FORGOTTEN.connect(_of_patterns.clear)
+UNLEARNED.connect(_of_patterns.clear)
 #: the same with tests of the extents, by operator, attributes and what else the pattern contains
 _guards: dict[Any, Guards[_Rule]] = {}
-FORGOTTEN.connect(_guards.clear)
+UNLEARNED.connect(_guards.clear)
 
 
 @hot

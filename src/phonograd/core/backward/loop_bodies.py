@@ -29,7 +29,7 @@ from ..plan.record_graph import COMPOSITE, is_fixed
 from ..run import kernel_cache
 from ..run.programs import Program
 from ..run.reference import order, resolve
-from .deferred import EMBED, MATMUL, Deferred
+from .deferred import EMBED, MATMUL, Deferred, defer
 from .eager_rules import is_deferrable, stackable_rule
 
 __all__ = ["Body", "Irregular", "Turn", "body_key", "have_plain_rules"]
@@ -430,6 +430,6 @@ def _maker_of(grad: Node, numbers: Mapping[Node, int]) -> Callable[[Sequence[Any
     declared, attributes = grad.operator, grad.attributes
     function = function_of_kind(declared, attributes, list(grad.inputs), type_of(grad))
     if not rest:
-        return lambda pool: Deferred(function, declared, attributes, [pool[first]])
+        return lambda pool: defer(function, declared, attributes, [pool[first]])
     (second,) = rest
-    return lambda pool: Deferred(function, declared, attributes, [pool[first].T, pool[second]])
+    return lambda pool: defer(function, declared, attributes, [pool[first].T, pool[second]])

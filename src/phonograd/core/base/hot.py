@@ -12,7 +12,7 @@ from collections.abc import Callable
 from types import FunctionType
 from typing import Any, TypeVar
 
-__all__ = ["HOT", "SLOTTED", "hot", "slotted", "untracked"]
+__all__ = ["HOT", "SLOTTED", "hot", "slotted", "uncounted", "untracked"]
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _Class = TypeVar("_Class", bound=type[Any])
@@ -42,5 +42,15 @@ def untracked(value: _Object) -> _Object:
 
     Programs that are always new make many nodes that stay for a while, and full collections would scan all of them. An
     object may only be untracked if it can never be part of a cycle of references, or if the cycle is broken elsewhere.
+    """
+    return value
+
+
+def uncounted(value: _Object, objects: int) -> _Object:
+    """Return an object; machine code takes it, and others made with it, off the number of new objects.
+
+    The garbage collector looks at new objects when there are 700 more than before. Those that it does not track, and
+    that live on, are no reason to look: it would find the arrays of a step that are in use, and count them as
+    survivors. ``objects`` is a literal.
     """
     return value

@@ -10,6 +10,8 @@ signal                  emitted                               connected by
                                                               (``explain``), single calls
 ``operator.DECLARED``   after every declaration               ``NDArray``, which gets a method
 ``node.FORGOTTEN``      after interned nodes were dropped     every table that is keyed by nodes
+``node.UNLEARNED``      when kinds of calls are to be         tables of what was learned about kinds of calls
+                        learned again
 ``cache.PLANNED``       after a plan was made                 ``explain``
 ``cache.EVALUATED``     before an evaluation runs             ``explain``
 ``any_extents.SIZED``   after a plan for any extents is used  tests, which compare it with a plan for these extents

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from ..base.devices import CPU, Context
 from ..base.dtypes import DType, name_of
 from ..base.errors import TooLarge, format_shape, user_line
-from ..base.hot import hot, slotted, untracked
+from ..base.hot import hot, slotted, uncounted, untracked
 from ..base.signals import Signal
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = [
     "FORGOTTEN",
     "MOST_BYTES",
+    "UNLEARNED",
     "Node",
     "Recipe",
     "TensorType",
@@ -423,7 +424,8 @@ def new_node(
     node.recipe = recipe
     # attributes are plain values, inputs are older; the only cycle is that of `detached`, which is broken when nodes
     # are dropped (phonograd.core.plan.cache)
-    return untracked(node)
+    # with its inputs and the key by which it is found
+    return uncounted(untracked(node), 3)
 
 
 _new = Node.__new__
@@ -453,6 +455,8 @@ def _serial(node: Node) -> int:
 
 #: emitted after interned nodes are dropped; tables keyed by nodes drop their entries then
 FORGOTTEN: Signal[[]] = Signal()
+#: emitted after what was learned about kinds of calls is to be dropped, too: templates, rules, functions
+UNLEARNED: Signal[[]] = Signal()
 
 
 @slotted

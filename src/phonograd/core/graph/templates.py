@@ -19,7 +19,7 @@ from ..base.hot import hot, slotted, untracked
 from .extents import is_tracing
 from .generic import GenericTemplate, Learned, Pattern, generalize, pattern_of, shapes_of
 from .guards import Guards, guards_for
-from .node import FORGOTTEN, Node, Recipe, TensorType, creation_facts, new_node, statistics, type_of
+from .node import UNLEARNED, Node, Recipe, TensorType, creation_facts, new_node, statistics, type_of
 
 if TYPE_CHECKING:
     from .operator import Operator
@@ -157,12 +157,23 @@ _all: list[dict[Any, Any]] = []
 
 
 def _forget() -> None:
-    """Forget all templates: they refer to constants, which are interned nodes."""
+    """Forget all templates."""
     for kinds in _all:
         kinds.clear()
 
 
-FORGOTTEN.connect(_forget)
+UNLEARNED.connect(_forget)
+
+
+def constants_of_templates() -> list[Node]:
+    """Return the interned nodes that templates refer to: they hold as long as these are not made anew."""
+    found: list[Node] = []
+    for kinds in _all:
+        for made in kinds.copy().values():
+            for template in made.known.copy().values() if made.__class__ is _ByOperator else (made,):
+                if template.__class__ is Template:
+                    found += template.constants
+    return found
 
 
 class Templates:

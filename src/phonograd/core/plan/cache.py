@@ -16,6 +16,7 @@ from typing import Any
 from ..base import collector, fork, processor, settings
 from ..base.hot import slotted
 from ..base.signals import Signal
+from ..graph.learned import constants_of_kinds, forget_kinds
 from ..graph.node import FORGOTTEN, Node, statistics
 from ..graph.operator import REGISTRY
 from ..ops.math.structural import DETACH, LEAF, VARIABLE
@@ -527,6 +528,11 @@ class Plans:
         for signature in list(self._dropped)[:-_MOST_DROPPED]:
             self._dropped.pop(signature, None)
         self._returned //= 2
+        constants = _nodes_below(constants_of_kinds(), keep)
+        if len(keep) + len(constants) > most // 2:
+            forget_kinds()
+        else:
+            keep |= constants
         _forget_except(keep)
         self._count, self._bytes = count, nbytes
         self._nodes_kept = len(keep)
@@ -561,6 +567,7 @@ def _nodes_below(sources: list[Node], known: set[Node]) -> set[Node]:
 def forget_nodes() -> None:
     """Drop every interned node and all plans: for a process that needs none of them any more."""
     PLANS.__init__()  # type: ignore[misc]
+    forget_kinds()
     _forget_except(set())
 
 
@@ -579,8 +586,6 @@ def _forget_except(keep: set[Node]) -> None:
         # the dictionary object is part of generated code, so it is emptied in place
         declared.calls.clear()
         declared.several.clear()
-        # templates refer to interned constants
-        declared.recipes.clear()
         declared.consequences.clear()
     FORGOTTEN.emit()
 

@@ -29,7 +29,7 @@ from ..base.hot import hot, slotted
 from ..base.outside import is_from_outside
 from ..graph.generic import Pattern as ExtentPattern
 from ..graph.generic import pattern_of, pattern_of_shapes
-from ..graph.node import FORGOTTEN, Node, Shape, TensorType, new_node, of_one_call, type_of
+from ..graph.node import UNLEARNED, Node, Shape, TensorType, new_node, of_one_call, type_of
 from ..graph.operator import ABSENT, Array, Operator, item_operator
 from ..kernels.elementwise_loop import ElementwiseLoop, emit_rule
 from ..kernels.launch import Plan
@@ -262,6 +262,7 @@ def _call_all(values: list[Any], steps: Sequence[Any], places: Sequence[Shape], 
             values[place] = None
 
 
+@hot
 def source_of(node: Node) -> Node:
     """Return the node whose value a node has."""
     while node.operator.is_view:
@@ -593,4 +594,4 @@ def _forget() -> None:
     _expansions.forget_extents()
 
 
-FORGOTTEN.connect(_forget)
+UNLEARNED.connect(_forget)

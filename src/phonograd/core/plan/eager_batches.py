@@ -51,6 +51,8 @@ class Group:
     ----------
     members
         The nodes.
+    numbers
+        For each member, its number among the nodes of the graph.
     calls
         The calls that they are: for a repeated call, the first call.
     level
@@ -71,11 +73,12 @@ class Group:
         The gradients that have arrived.
     """
 
-    __slots__ = ("_places", "calls", "inputs", "items", "lane", "level", "members", "parts", "read", "sources", "value")
+    __slots__ = ("calls", "inputs", "items", "lane", "level", "members", "numbers", "parts", "read", "sources", "value")
 
     def __init__(self, level: int, lane: object) -> None:
         self.level, self.lane = level, lane
         self.members: list[Node] = []
+        self.numbers: list[int] = []
         self.calls: list[Node] = []
         self.read: list[Sequence[Node]] = []
         self.sources: list[list[Node]] = []
@@ -84,14 +87,6 @@ class Group:
         self.parts: list[Any] = []
         #: the gradient of each output of an operator with several
         self.items: list[Any] | None = None
-        self._places: dict[Node, int] | None = None
-
-    @property
-    def places(self) -> dict[Node, int]:
-        """The number of each member."""
-        if self._places is None:
-            self._places = {node: number for number, node in enumerate(self.members)}
-        return self._places
 
 
 class Policy:
@@ -122,6 +117,7 @@ class Policy:
         self._skip = self._narrow
 
 
+@slotted
 class Batches:
     """The groups of a graph.
 
@@ -133,14 +129,19 @@ class Batches:
         Returns the nodes whose values a node reads. In a record, these may stand for others.
     """
 
+    __slots__ = ("given", "group_of", "groups", "place_of")
+
     def __init__(self, nodes: Iterable[Node], reads: Callable[[Node], Sequence[Node]] = attrgetter("inputs")) -> None:
         #: the group of every node that is no variable
         self.group_of: dict[Node, Group] = {}
+        #: the number of every such node among the members of its group
+        self.place_of: dict[Node, int] = {}
         #: unmarked nodes that are read
         self.given: dict[Node, None] = {}
         #: in an order in which they can be computed
-        self.groups = sorted(_group(nodes, reads, self.group_of, self.given), key=_level)
+        self.groups = sorted(_group(nodes, reads, self.group_of, self.place_of, self.given), key=_level)
 
+    @hot
     def compute(self, known: Mapping[Node, Any]) -> None:
         """Compute the values of all groups, given those of variables and of unmarked nodes."""
         for group in self.groups:
@@ -153,32 +154,36 @@ class Batches:
             if declared.is_view:
                 group.value = _spread(self._gather(group.sources[0], known), count)
                 continue
-            group.inputs = [self._gather(sources, known) for sources in group.sources]
-            arrays = [array for array, _ in group.inputs]
-            are_stacked = [is_stacked for _, is_stacked in group.inputs]
+            inputs = [self._gather(sources, known) for sources in group.sources]
+            group.inputs = inputs
+            arrays = [array for array, _ in inputs]
+            are_stacked = [is_stacked for _, is_stacked in inputs]
             stacked = _stacked(call)
-            value = stacked(count, arrays, are_stacked) if stacked else None
+            value = None if stacked is None else stacked(count, arrays, are_stacked)
             if value is None:
                 value = call_each(function_for(call), count, arrays, are_stacked)
             group.value = value
 
     def value(self, node: Node) -> Any:
         """Return the value of one node of a group."""
-        group = self.group_of[node]
-        place = group.places[node]
+        group, place = self.group_of[node], self.place_of[node]
         if group.value.__class__ is tuple:
             return tuple([stack[place, ...] for stack in group.value])
         return group.value[place, ...]
 
+    @hot
     def _take_item(self, group: Group, index: int) -> None:
         """Take one output of an operator with several."""
-        group.sources = [[inputs[0] for inputs in group.read]]
-        whole = self.group_of[group.sources[0][0]]
+        sources = [inputs[0] for inputs in group.read]
+        group.sources = [sources]
+        whole = self.group_of[sources[0]]
         value = whole.value[index]
-        if group.sources[0] != whole.members:
-            value = value[[whole.places[source] for source in group.sources[0]]]
+        if sources != whole.members:
+            place_of = self.place_of
+            value = value[[place_of[source] for source in sources]]
         group.value = value
 
+    @hot
     def _gather(self, sources: list[Node], known: Mapping[Node, Any]) -> tuple[Any, bool]:
         """Return the values of nodes as a stack and True, or the value that they all have and False."""
         first = sources[0]
@@ -187,12 +192,30 @@ class Batches:
             return group.value, True
         if (len(sources) > 1 and sources.count(first) == len(sources)) or (group is None and len(sources) == 1):
             return self._value(first, known), False
-        if group is not None:
-            places = group.places
-            numbers = [places.get(source, -1) for source in sources]
-            if -1 not in numbers:
-                return group.value[numbers], True
-        return np.stack([self._value(source, known) for source in sources]), True
+        return self._gather_each(sources, known), True
+
+    @hot
+    def _gather_each(self, sources: list[Node], known: Mapping[Node, Any]) -> Any:
+        """Return the stack of the values of nodes, taken from the stacks of their groups."""
+        group_of, place_of = self.group_of, self.place_of
+        # for each group the places in the stack and those in the group
+        chosen: dict[Any, tuple[list[int], list[int]]] = {}
+        for number, source in enumerate(sources):
+            group = group_of.get(source)
+            if group is None:
+                return np.stack([self._value(source, known) for source in sources])
+            pair = chosen.get(group)
+            if pair is None:
+                pair = chosen[group] = ([], [])
+            pair[0].append(number)
+            pair[1].append(place_of[source])
+        if len(chosen) == 1:
+            return group_of[sources[0]].value[chosen[group_of[sources[0]]][1]]
+        first = sources[0]
+        found = np.empty((len(sources), *first.shape), first.dtype)
+        for group, pair in chosen.items():
+            found[pair[0]] = group.value[pair[1]]
+        return found
 
     def _value(self, node: Node, known: Mapping[Node, Any]) -> Any:
         if node.operator is _ABSENT:
@@ -205,13 +228,14 @@ def _group(
     nodes: Iterable[Node],
     reads: Callable[[Node], Sequence[Node]],
     group_of: dict[Node, Group],
+    place_of: dict[Node, int],
     given: dict[Node, None],
 ) -> list[Group]:
-    """Return the groups of nodes; add the group of each, and the unmarked nodes that are read."""
+    """Return the groups of nodes; add the group and the place of each, and the unmarked nodes that are read."""
     found: dict[Any, Group] = {}
     lanes: dict[Any, object] = {}
     groups = []
-    for node in nodes:
+    for number, node in enumerate(nodes):
         declared, call = node.operator, node
         if declared is VARIABLE or declared is _ABSENT:
             continue
@@ -242,7 +266,9 @@ def _group(
             lane = lanes.setdefault((declared, call.type or type_of(call), lane, index), object())
             group = found[key] = Group(level + 1, lane)
             groups.append(group)
+        place_of[node] = len(group.members)
         group.members.append(node)
+        group.numbers.append(number)
         group.calls.append(call)
         group.read.append(inputs)
         group_of[node] = group
@@ -260,11 +286,17 @@ def _kind(call: Node) -> tuple[Any, ...]:
     return (*kind, *[inputs.index(source) for source in inputs]) if len(set(inputs)) != len(inputs) else kind
 
 
+@hot
 def _stacked(call: Node) -> StackedFunction | None:
     """Return the stacked form of a node's function, if there is one."""
     recipe = call.recipe
-    if recipe is not None and recipe.stacked is not None:
-        return recipe.stacked or None
+    if recipe is None or recipe.stacked is None:
+        return _find_stacked(call)
+    return recipe.stacked or None
+
+
+def _find_stacked(call: Node) -> StackedFunction | None:
+    recipe = call.recipe
     ranks = [len(source.shape) for source in call.inputs]
     found = stacked_function(call.operator, call.attributes, ranks, len(call.shape), function_for(call))
     if recipe is not None:

@@ -15,7 +15,7 @@ from ..base import float_errors
 from ..base.hot import hot
 from ..base.outside import is_from_outside
 from ..graph.node import Node
-from ..graph.operator import ABSENT
+from ..graph.operator import ABSENT, item_operator
 from ..ops.math.structural import LEAF
 from ..run import kernel_cache
 from ..run.reference import locate_error, order
@@ -24,6 +24,7 @@ from .eager import function_for, source_of
 __all__ = ["compute_into", "compute_sparingly"]
 
 _ABSENT = ABSENT.operator
+_ITEM = item_operator()
 
 
 def compute_into(values: dict[Node, Any], wanted: Iterable[Node], leaves: Sequence[Any]) -> None:
@@ -53,7 +54,7 @@ def _compute_all(values: dict[Node, Any], stack: list[Node], leaves: Sequence[An
         if node in values:
             stack.pop()
             continue
-        arrays = []
+        arrays: list[Any] = []
         for source in node.inputs:
             while source.operator.is_view:
                 source = source.inputs[0]
@@ -66,11 +67,14 @@ def _compute_all(values: dict[Node, Any], stack: list[Node], leaves: Sequence[An
                     continue
             arrays.append(array)
         if len(arrays) == len(node.inputs):
-            recipe = node.recipe
-            function = None if recipe is None else recipe.function
-            if function is None:
-                function = function_for(node)
-            values[node] = function(*arrays)
+            if node.operator is _ITEM:
+                values[node] = arrays[0][node.attributes[0]]
+            else:
+                recipe = node.recipe
+                function = None if recipe is None else recipe.function
+                if function is None:
+                    function = function_for(node)
+                values[node] = function(*arrays)
             stack.pop()
 
 

@@ -67,16 +67,19 @@ def _elementwise(function: Function, missing: Sequence[int]) -> StackedFunction:
     """Return a function that broadcasts stacks whose elements have fewer axes than the result."""
 
     def run(count: int, arrays: Sequence[Any], are_stacked: Sequence[bool]) -> Any:
-        if not any(are_stacked):
+        return function(*arrays) if True in are_stacked else None
+
+    def run_with_axes(count: int, arrays: Sequence[Any], are_stacked: Sequence[bool]) -> Any:
+        if True not in are_stacked:
             return None
-        if any(missing):
-            arrays = [
+        return function(
+            *[
                 array.reshape(count, *[1] * axes, *array.shape[1:]) if axes and is_stacked else array
                 for array, axes, is_stacked in zip(arrays, missing, are_stacked)
             ]
-        return function(*arrays)
+        )
 
-    return run
+    return run_with_axes if any(missing) else run
 
 
 def _product(function: Function) -> StackedFunction:

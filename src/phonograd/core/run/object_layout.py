@@ -8,6 +8,7 @@ known arrays.
 from __future__ import annotations
 
 import ctypes
+import gc
 import importlib
 import sys
 from collections.abc import Callable
@@ -15,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from ..base import collector
 from ..base.assumptions import HAS_GIL, assumption_holds
 from .pointers import address, python_function, words_at
 
@@ -28,6 +30,7 @@ __all__ = [
     "can_read_addresses",
     "empty",
     "items",
+    "new_objects_address",
     "numpy_table",
     "object_address",
 ]
@@ -38,6 +41,11 @@ DATA, FLAGS = object.__basicsize__, object.__basicsize__ + 6 * 8
 ITEMS = tuple.__basicsize__
 #: the flag of C-contiguous arrays
 CONTIGUOUS = 1
+
+#: offset of the links of an object that the garbage collector knows, and the part of them that is an address
+_LINKS, _ADDRESS = -16, ~3
+#: how often the head of their list is sought; Python keeps up to 80 lists for new ones, which are not counted
+_ATTEMPTS, _MANY = 3, 256
 
 #: the table of NumPy's functions for arrays
 _FUNCTIONS = "_ARRAY_API"
@@ -135,6 +143,41 @@ def numpy_table(name: str) -> int:
     pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, *kinds)(python_function("PyCapsule_GetPointer"))
     found: int = pointer(getattr(module, name), None)
     return found
+
+
+def new_objects_address() -> int | None:
+    """Return where the garbage collector counts new objects, for machine code; None, with a warning, if not found."""
+    holds = assumption_holds(
+        "objects that the garbage collector knows are linked, and their limit and number follow the head of new ones",
+        "Programs that are always new have more collections of garbage",
+        _find_new_objects,
+    )
+    return _find_new_objects() if holds else None
+
+
+def _find_new_objects() -> int:
+    """Return the address of the number of new objects."""
+    untrack, track = [
+        ctypes.PYFUNCTYPE(None, ctypes.py_object)(python_function(name))
+        for name in ("PyObject_GC_UnTrack", "PyObject_GC_Track")
+    ]
+    newest: list[Any] = []
+    links, argument = words_at(id(newest) + _LINKS, 2), ctypes.py_object(newest)
+    with collector.paused():
+        # another thread may make an object meanwhile
+        for _ in range(_ATTEMPTS):
+            untrack(argument)
+            track(argument)
+            # the list is circular: its head follows the newest object
+            place: int = links[0] & _ADDRESS
+            head = (ctypes.c_int * 2).from_address(place + 16)
+            limit, before = head
+            made: list[list[Any]] = [[] for _ in range(_MANY)]
+            # to ask for the number may make an object
+            is_number = abs(gc.get_count()[0] - head[1]) < _ATTEMPTS and head[1] - before > len(made) // 2
+            if limit == gc.get_threshold()[0] and is_number:
+                return place + 20
+    raise LookupError("the head of the list of new objects was not found")
 
 
 class _Definition(ctypes.Structure):

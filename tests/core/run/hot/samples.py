@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from phonograd.core.base.hot import untracked
+from phonograd.core.base.hot import uncounted, untracked
 
 
 class Pair:
@@ -169,6 +169,11 @@ def missing_attribute(value: Any) -> Any:
     return held, value.first, value.absent
 
 
+def lasting(numbers: Any) -> Any:
+    """Make objects that are neither tracked nor counted."""
+    return [uncounted(untracked((number, number)), 1) for number in numbers]
+
+
 def failing(function: Any, values: Any) -> Any:
     """Fail in the middle of an expression."""
     return [values, (values, function(*map(values.__getitem__, values)), [function(each) for each in values])]
@@ -204,6 +209,8 @@ CASES: list[tuple[Callable[..., Any], Callable[[], tuple[Any, ...]]]] = [
     (calls, lambda: (Pair(1, 2), [5, 6])),
     (calls, lambda: (Loose(1, 2), (5, 6))),
     (unbound, lambda: (1,)),
+    (lasting, lambda: ([1, 2, 3],)),
+    (lasting, lambda: ((),)),
 ]
 #: calls that fail
 FAILURES: list[tuple[Callable[..., Any], Callable[[], tuple[Any, ...]]]] = [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import inspect
+import random
 import signal
 import sys
 import threading
@@ -15,7 +16,7 @@ from typing import Any
 import pytest
 
 from phonograd.core.backward import eager, machine_code
-from phonograd.core.base import hot, settings
+from phonograd.core.base import collector, hot, settings
 from phonograd.core.run.hot import installation
 from phonograd.core.run.hot.interface import Layout, ModuleText
 from phonograd.core.run.hot.statements import Translation
@@ -35,7 +36,9 @@ Arguments = Callable[[], tuple[Any, ...]]
 def code() -> installation.HotFunctions:
     """The functions of the samples as machine code."""
     functions = [
-        each for each in vars(samples).values() if isinstance(each, FunctionType) and each is not hot.untracked
+        each
+        for each in vars(samples).values()
+        if isinstance(each, FunctionType) and each not in (hot.uncounted, hot.untracked)
     ]
     functions.append(samples.Pair.total)  # type: ignore[arg-type]
     return installation.HotFunctions(functions, [samples.Pair, samples.Table])
@@ -165,3 +168,54 @@ def test_nodes_are_not_tracked() -> None:
     assert node is not None
     assert not gc.is_tracked(node)
     assert not gc.is_tracked(node.inputs)
+
+
+def test_lasting_objects_are_not_counted_as_new(code: installation.HotFunctions) -> None:
+    # Python keeps up to 2,000 pairs for new ones, which are not counted
+    numbers, growth = list(range(10_000)), []
+    with collector.paused():
+        for function in (samples.lasting, code.function(samples.lasting)):  # type: ignore[arg-type]
+            gc.collect(0)
+            before = gc.get_count()[0]
+            made = function(numbers)
+            growth.append(gc.get_count()[0] - before)
+            del made
+            # objects that are dropped are taken off, too
+            assert gc.get_count()[0] >= 0
+    assert growth[0] > 5000
+    assert growth[1] < 20
+
+
+def _steps(count: int) -> tuple[int, int, float]:
+    """Run programs that are always new and leave garbage; return nodes, collections, and the share that is left."""
+    import weakref
+
+    from phonograd import autograd, nd
+    from phonograd.core.graph.node import statistics
+
+    class Ring:
+        def __init__(self) -> None:
+            self.ring = self
+
+    draw, x, rings = random.Random(5), nd.ones((3, 7)), []
+    x.attach_grad()
+    nodes, collections = statistics.nodes, gc.get_stats()[0]["collections"]
+    for _ in range(count):
+        with autograd.record():
+            y = x
+            for _ in range(40):
+                y = draw.choice([nd.tanh, nd.sin, nd.cos, nd.sigmoid])(y)
+        y.backward()
+        rings += [weakref.ref(Ring()) for _ in range(20)]
+    left = sum([ring() is not None for ring in rings]) / len(rings)
+    return statistics.nodes - nodes, gc.get_stats()[0]["collections"] - collections, left
+
+
+def test_new_nodes_are_no_reason_to_collect_garbage() -> None:
+    assert machine_code.install() is not None
+    _steps(20)
+    nodes, collections, left = _steps(200)
+    assert nodes > 5000
+    assert left < 0.5
+    # each node is an object, its inputs and its key are two more
+    assert collections * gc.get_threshold()[0] < 2 * nodes

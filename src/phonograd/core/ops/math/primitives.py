@@ -90,12 +90,13 @@ def reshape_to(node: Node, shape: Shape) -> Node:
 @operator(lowering=Location(lambda pattern, *, axes: pattern.permute(axes)))
 def _permute(data: Array, *, axes: Shape) -> Array:
     """Return the array with its axes in another order."""
-    return np.transpose(data, axes)
+    # NumPy's function takes five times as long
+    return data.transpose(axes)
 
 
 @_permute.stacked
 def permute_stacked(data: Array, *, axes: Shape) -> Array:
-    return np.transpose(data, (0, *[axis + 1 for axis in axes]))
+    return data.transpose((0, *[axis + 1 for axis in axes]))
 
 
 @_permute.infer

@@ -9,6 +9,7 @@ Their sum is one product of many terms: the concatenated data times the concaten
 
 from __future__ import annotations
 
+from ...base.hot import hot
 from ...graph.node import Node, Shape
 from ...graph.operator import REGISTRY, Operator
 from ..math.arithmetic import add
@@ -75,6 +76,7 @@ def _is_product_of_few_terms(grad: Node) -> bool:
     return are_few_terms(grad.inputs[0].shape, grad.inputs[1].shape)
 
 
+@hot
 def are_few_terms(left: Shape, right: Shape) -> bool:
     """Return whether the product of matrices of these shapes is a sum of few terms for each element."""
     if len(left) != 2 or len(right) != 2:

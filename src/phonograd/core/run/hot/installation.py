@@ -23,6 +23,7 @@ from ...base.assumptions import HAS_GIL, assumption_holds
 from ...base.hot import HOT, SLOTTED
 from .. import kernel_cache
 from ..native_function import FUNCTION_API, has_declared_layout, is_slot, make_function, slot_offset, slots_are_found
+from ..object_layout import new_objects_address
 from .interface import API, CALL_FUNCTION, Layout, ModuleText, helpers
 
 __all__ = ["HotFunctions", "are_possible", "module_text"]
@@ -31,10 +32,8 @@ _CONSEQUENCE = "The loops of programs that are always new stay Python functions,
 #: how the names of modules begin whose calls of hot functions matter: looking at all modules takes 10 ms
 _USERS = tuple(
     [f"phonograd.core.{name}" for name in ("array", "backward", "base.errors", "capture", "derive", "graph", "plan")]
-    + [
-        f"phonograd.core.{name}"
-        for name in ("ops.math.structural", "ops.vision.regions", "run.driver", "run.memory_pool", "trace")
-    ]
+    + [f"phonograd.core.ops.{name}" for name in ("math.structural", "reduce.accumulation", "vision.regions")]
+    + ["phonograd.core.run.driver", "phonograd.core.run.memory_pool", "phonograd.core.trace"]
 )
 _KEPT: list[HotFunctions] = []
 
@@ -197,8 +196,12 @@ class HotFunctions:
         table: Any = (ctypes.c_size_t * len(places)).from_address(words[0])
         table[:] = [id(each) for each in self._objects]
         functions_used = [getattr(ctypes.pythonapi, name) for name in (*API, _call_function())]
-        table = (ctypes.c_size_t * len(functions_used)).from_address(words[1])
-        table[:] = [ctypes.cast(each, ctypes.c_void_p).value or 0 for each in functions_used]
+        addresses = [ctypes.cast(each, ctypes.c_void_p).value or 0 for each in functions_used]
+        #: takes what the code subtracts where the number of new objects is not found
+        self._spare = ctypes.c_int()
+        addresses.append(new_objects_address() or ctypes.addressof(self._spare))
+        table = (ctypes.c_size_t * len(addresses)).from_address(words[1])
+        table[:] = addresses
         self._made = {
             function: make_function(function, address, ())
             for function, address in zip(self._python, words[3:], strict=True)

@@ -62,6 +62,8 @@ API = {
 }
 #: calls a Python function with keywords; CPython 3.10 has no such function for all objects
 CALL_FUNCTION = ("PyObject_Vectorcall", "_PyFunction_Vectorcall")
+#: the place of an address behind the functions: that of the number of objects since the last garbage collection
+NEW_OBJECTS = len(API) + 1
 #: objects that the helpers refer to, as the loader finds them
 NONE, TRUE, FALSE = "=None", "=True", "=False"
 LIST, TUPLE, DICT, SET, INT = "builtins:list", "builtins:tuple", "builtins:dict", "builtins:set", "builtins:int"
@@ -101,6 +103,10 @@ class ModuleText:
         """Return the address in the table of a function of Python's C interface."""
         return f"getelementptr (ptr, ptr @interface, i64 {[*API, CALL_FUNCTION[0]].index(name)})"
 
+    def new_objects(self) -> str:
+        """Return the address in the table of the address of the number of new objects."""
+        return f"getelementptr (ptr, ptr @interface, i64 {NEW_OBJECTS})"
+
     def constant(self, text: str) -> str:
         """Return the name of a constant: characters and a zero."""
         return self._constants.setdefault(text, f"@text{len(self._constants)}")
@@ -126,7 +132,7 @@ class ModuleText:
         return "\n".join(
             [
                 f"@objects = internal global [{len(self._objects)} x ptr] zeroinitializer, align 8",
-                f"@interface = internal global [{len(API) + 1} x ptr] zeroinitializer, align 8",
+                f"@interface = internal global [{NEW_OBJECTS + 1} x ptr] zeroinitializer, align 8",
                 *constants,
                 f"@directory = internal constant [{len(rows)} x ptr] [{pointers}], align 8",
                 "define ptr @hot_directory() nounwind {\n  ret ptr @directory\n}",

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from types import FunctionType
 from typing import Any, NamedTuple
 
-from ...base.hot import untracked
+from ...base.hot import uncounted, untracked
 from .interface import ARGUMENTS_OFFSET, VALUE_ERROR, ModuleText
 from .translation import MOST_ARGUMENTS, Expressions, Untranslatable, Value
 
@@ -425,6 +425,8 @@ class Translation(Expressions):
             value = self.value(expression.args[0])
             self.api("PyObject_GC_UnTrack", value.text)
             return value
+        if known is uncounted:
+            return self._take_off_count(expression)
         if known is isinstance and len(expression.args) == 2:
             return self._truth_value(expression)
         if known is type and len(expression.args) == 1:
@@ -439,6 +441,20 @@ class Translation(Expressions):
             # defaults are left to Python
             return None
         return None if symbol is None else self._call_symbol(symbol, [self.value(each) for each in expression.args])
+
+    def _take_off_count(self, expression: ast.Call) -> Value:
+        """Lower the number of new objects, but not below 0."""
+        first, second = expression.args
+        if not isinstance(second, ast.Constant):
+            raise self.error(expression)
+        value = self.value(first)
+        place = self.assign(f"load ptr, ptr {self._module.new_objects()}, align 8")
+        before = self.assign(f"load i32, ptr {place}, align 4")
+        fewer = self.assign(f"sub i32 {before}, {second.value!r}")
+        is_negative = self.assign(f"icmp slt i32 {fewer}, 0")
+        after = self.assign(f"select i1 {is_negative}, i32 0, i32 {fewer}")
+        self.line(f"store i32 {after}, ptr {place}, align 4")
+        return value
 
     def _call_symbol(self, symbol: str, values: list[Value]) -> Value:
         result = self._helper(symbol, *[value.text for value in values])
