@@ -29,6 +29,7 @@ from ..base.hot import hot, slotted
 from ..base.outside import is_from_outside
 from ..graph.generic import Pattern as ExtentPattern
 from ..graph.generic import pattern_of, pattern_of_shapes
+from ..graph.guards import Guards
 from ..graph.node import FORGOTTEN, Node, Shape, TensorType, new_node, of_one_call, type_of
 from ..graph.operator import ABSENT, Array, Operator, item_operator
 from ..kernels.elementwise_loop import ElementwiseLoop, emit_rule
@@ -352,13 +353,15 @@ def function_of_kind(
 
 @slotted
 class AnyShapes:
-    """A function of arrays of any shapes that computes nodes like a node: others, each for certain shapes."""
+    """A function of arrays of any shapes that computes nodes like a node: others, for certain shapes or patterns."""
 
-    __slots__ = ("_families", "_known", "_node", "_sources")
+    __slots__ = ("_families", "_guards", "_known", "_node", "_sources")
 
     def __init__(self, node: Node, sources: Sequence[Node]) -> None:
         self._node, self._sources = node, sources
         self._known: dict[Any, Function] = {}
+        #: functions for all extents of a pattern
+        self._guards = Guards[Function]()
         has_absent = _ABSENT in [each.operator for each in sources]
         self._families = [] if has_absent else [type_of(each).family for each in sources]
 
@@ -369,15 +372,16 @@ class AnyShapes:
     def for_shapes(self, arrays: Sequence[Any]) -> Function:
         """Return the function for the shapes of some arrays."""
         shapes = tuple([array.shape for array in arrays if array is not None])
-        found = self._known.get(shapes)
+        found = self._guards.find(shapes) or self._known.get(shapes)
         return self._new(arrays, shapes) if found is None else found
 
     def _new(self, arrays: Sequence[Any], shapes: tuple[Any, ...]) -> Function:
         node, families = self._node, self._families
         pattern = pattern_of_shapes(list(zip(families, shapes)), node.attributes, ()) if families else None
-        found = None if pattern is None else _expansions.known(node, arrays, pattern)
-        if found is None:
-            found = _function_for_shapes(node, self._sources, arrays)
+        known = None if pattern is None else _expansions.known(node, arrays, pattern)
+        if known is not None and pattern is not None:
+            self._guards.learn(shapes, node.attributes, pattern, known.condition, known)
+        found = _function_for_shapes(node, self._sources, arrays) if known is None else known
         if len(self._known) >= MOST_SHAPES:
             self._known.clear()
         self._known[shapes] = found
