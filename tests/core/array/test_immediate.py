@@ -546,6 +546,20 @@ def test_long_new_graphs_count_twice() -> None:
         assert counted.is_high is is_high
     counted.note_known()
     assert not counted.is_high
+    counted.forget()
+    counted.note_new(novelty.MANY_MORE_NODES)
+    assert counted.is_high
+
+
+def test_a_long_sequence_is_known_when_it_comes_back_once() -> None:
+    for cost, expected in ((novelty.COST_MASK - 1, [True, True, False]), (novelty.COST_MASK, [True, False])):
+        counted = type(novelty.NOVELTY)()
+        counted.note_new(novelty.MANY_MORE_NODES)
+        found = []
+        for _ in expected:
+            counted.note_read(1 << 8 | cost)
+            found.append(counted.is_high)
+        assert found == expected
 
 
 @pytest.mark.usefixtures("at_once")

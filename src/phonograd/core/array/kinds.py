@@ -122,8 +122,7 @@ class Call:
         elif self.function is not None:
             self.direct = _guarded(self.function)
         elif self.is_list:
-            stay = [True] * len(self.results)
-            self.direct = _guarded(lambda *arrays: own_all(arrays, self._values(arrays), self.results, stay))
+            self.direct = _guarded_values(self)
         elif len(self.results) == 1:
             self.direct = _guarded_steps(self)
 
@@ -143,6 +142,20 @@ class Call:
         for function, places in self.steps:
             values.append(function(*map(values.__getitem__, places)))
         return values[self.results[0]]
+
+    @hot
+    def own_values(self, arrays: Sequence[Array]) -> list[Array]:
+        """Return the results, each in memory of its own."""
+        values, found = self._values(arrays), []
+        for number in self.results:
+            value = values[number]
+            if type(value) is not np.ndarray or value.nbytes >= memory_pool.SMALLEST_BLOCK:
+                return own_all(arrays, values, self.results, [True] * len(self.results))
+            if type(value.base) is not np.ndarray:
+                return own_all(arrays, values, self.results, [True] * len(self.results))
+            # a view of another array, as `own_all` copies it: pieces of an array are nothing else
+            found.append(value.copy())
+        return found
 
     @hot
     def _values(self, arrays: Sequence[Array]) -> list[Any]:
@@ -201,6 +214,20 @@ def _guarded_steps(kind: Call) -> Callable[..., Any]:
     def call(*arrays: Array) -> Any:
         try:
             return kind.value(arrays)
+        except Exception as error:
+            if is_from_outside(error):
+                raise
+            return None
+
+    return call
+
+
+def _guarded_values(kind: Call) -> Callable[..., Any]:
+    """Return the function of a kind of call of several results, guarded as :func:`_guarded` does."""
+
+    def call(*arrays: Array) -> Any:
+        try:
+            return kind.own_values(arrays)
         except Exception as error:
             if is_from_outside(error):
                 raise
@@ -447,6 +474,8 @@ class _Patterns:
         calls = self._known.get(shapes)
         if not calls:
             return self._run_new(arrays, shapes, calls)
+        if len(calls) == 1 and len(arrays) == 1:
+            return calls[0][0](arrays[0])
         values: list[Any] = [*arrays]
         for function, places in calls:
             values.append(function(*map(values.__getitem__, places)))

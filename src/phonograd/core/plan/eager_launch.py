@@ -22,7 +22,7 @@ from ..base.hot import hot, slotted
 from ..graph.node import Shape
 from ..graph.operator import Array
 from ..kernels.launch import Launch, Plan, Reference
-from ..kernels.matmul.gemm import Gemm, gemm_for
+from ..kernels.matmul.gemm import gemm_for
 from ..kernels.matmul.tasks import TASK_WORK
 from ..kernels.structure import KEPT, UNIT, Draw, Parameters, Store, Structure
 from ..lower.pattern import Pattern
@@ -149,7 +149,7 @@ def _small(row: Row, shape: Shape, dtype: DType) -> Function:
 class _Sizes(NamedTuple):
     """The launch of a product of certain sizes."""
 
-    kernel: Gemm
+    sized: SizedLaunch
     words: tuple[int, ...]
     extent: int
     chunk: int
@@ -179,13 +179,10 @@ class Products:
         key, known = (lhs.shape, lhs.strides, rhs.shape, rhs.strides), self._known
         found: Any = known.get(key)
         if found.__class__ is _Sizes:
-            machine, kernel, sized = self._way
-            sizes_kernel, words, extent, chunk, is_much, shape = found
-            if sizes_kernel is kernel and machine is host():
-                out = empty(shape, self._wide)
-                sized.run(words, extent, chunk, (out, out, lhs, rhs), is_much)
-                return out
-            found = None
+            sized, words, extent, chunk, is_much, shape = found
+            out = empty(shape, self._wide)
+            sized.run(words, extent, chunk, (out, out, lhs, rhs), is_much)
+            return out
         if found is None or isinstance(found, int):
             found = found or 0
             if found < FEW_CALLS:
@@ -219,7 +216,7 @@ class Products:
             kernel_cache.kernels({kernel: work})
         out = empty(shape, self._wide)
         is_much = rows * lhs.shape[1] * columns >= _MANY_TERMS
-        self._known[key] = _new_sizes((kernel, words, extent, chunk, is_much, shape))
+        self._known[key] = _new_sizes((sized, words, extent, chunk, is_much, shape))
         sized.run(words, extent, chunk, (out, out, lhs, rhs), is_much)
         return out
 

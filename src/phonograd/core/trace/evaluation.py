@@ -118,7 +118,8 @@ def compute(trace: Trace, nodes: tuple[Node, ...], plan: CachedPlan | None, opti
     if plan is None:
         plan = _make_plan(trace, nodes, False, options)
         if plan.program is not None:
-            NOVELTY.note_new(plan.program.size)
+            # a plan from disk belongs to a program that came back, in another process
+            NOVELTY.note_new(plan.program.size if plan.is_provisional else 1)
     else:
         NOVELTY.note_known()
         if plan.is_provisional:
