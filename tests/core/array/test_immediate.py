@@ -16,7 +16,7 @@ import phonograd as mx
 from phonograd import autograd, nd
 from phonograd.core.array import immediate, kinds
 from phonograd.core.graph.operator import REGISTRY
-from phonograd.core.plan import eager_results
+from phonograd.core.plan import eager, eager_results
 from phonograd.core.trace import novelty
 from phonograd.core.trace.owner import MACHINE_CODE
 from phonograd.core.trace.trace import LOCAL, ImmediateTrace, Trace, ready_trace
@@ -423,6 +423,25 @@ def test_new_extents_of_known_kinds_make_and_keep_no_kinds() -> None:
     assert not made.called
     assert not asked.called
     assert ([*immediate.CALLS], [*immediate.ANY_SHAPES]) == before
+
+
+@pytest.mark.usefixtures("at_once", "python_functions")
+def test_a_pattern_is_learned_once_and_for_all_extents() -> None:
+    kinds.CALLS.clear()
+    kinds.ANY_SHAPES.clear()
+    kinds._patterns.clear()
+    kinds._guards.clear()
+    with counted(kinds, "_call_of") as made:
+        for rows in (5, 6):
+            nd.log_softmax(nd.array(np.ones((rows, 43), "float32")))
+        # the second call is the first one for any extents
+        assert made.call_count == 1
+    nd.log_softmax(nd.array(np.ones((7, 43), "float32")))
+    with mock.patch.object(eager, "pattern_of_shapes", side_effect=AssertionError("a pattern was looked up")):
+        for rows in range(8, 30):
+            found = nd.log_softmax(nd.array(np.ones((rows, 43), "float32")))
+            assert is_computed(found)
+            np.testing.assert_allclose(found.asnumpy(), np.full((rows, 43), -np.log(43)), rtol=1e-5)
 
 
 @pytest.mark.usefixtures("at_once")

@@ -6,6 +6,7 @@ import sys
 import numpy as np
 import pytest
 
+from phonograd import settings
 from phonograd.core.run import driver, kernel_cache, launcher
 from phonograd.core.run.driver import SizedLaunch
 
@@ -52,12 +53,27 @@ def test_work_that_is_not_shared_takes_no_row(sized, monkeypatch):
         assert out.tolist() == expected.tolist()
 
 
-def test_work_that_is_shared_takes_a_row(sized):
+def test_work_that_is_shared_takes_a_row(sized, monkeypatch, python_functions):
+    monkeypatch.setattr(driver, "_has_one_thread", lambda: False)
     for extent, chunk, is_much in ((8, 2, False), (8, 8, True)):
         out = np.zeros(8, np.int64)
         sized.run((3, 0), extent, chunk, (out, out), is_much)
         assert out.tolist() == [3] * 8
     assert len(sized._free) == 1
+
+
+def test_one_thread_takes_no_row(sized, monkeypatch, python_functions):
+    out = np.zeros(8, np.int64)
+    with settings.override(num_threads=1):
+        # the first row finds out that there are no other threads
+        sized.run((3, 0), 8, 2, (out, out), True)
+        monkeypatch.setattr(driver.Row, "of_one", None)
+        sized._free.clear()
+        for number in (4, 5):
+            sized.run((number, 0), 8, 2, (out, out), True)
+            assert out.tolist() == [number] * 8
+    with settings.override(num_threads=2), pytest.raises(TypeError):
+        sized.run((6, 0), 8, 2, (out, out), True)
 
 
 def test_arguments_of_other_kinds_are_refused(sized):

@@ -28,7 +28,7 @@ from ..ops.math.structural import LEAF, leaf
 from ..plan.cache import PLANS, eager_is_available
 from ..plan.eager_results import own_all
 from ..run import memory_pool
-from ..run.reference import resolve
+from ..run.reference import order, resolve
 from ..trace.novelty import COST_OF_OTHERS
 from ..trace.trace import Trace
 
@@ -375,12 +375,22 @@ def _learn(
     if outputs is not None and several:
         shown, is_list = outputs(declared, nodes, attributes)
         nodes = nodes[:shown]
+    learned = None if several or among is None else _patterns.get(among)
+    if learned is not None and pattern is not None and learned.is_to_learn(pattern.extents):
+        from ..plan.eager_call import generalize_call
+
+        general = generalize_call(result, leaves, others, pattern, make, sizes)
+        known = None if general is None else General(general, order([resolve(result)], _is_leaf)[1])
+        learned.learn(known)
+        if known is not None:
+            return known.call(key, arrays, sizes)
     found = _call_of([resolve(node) for node in nodes], len(arrays), is_list)
-    if found is not None:
-        found.allow_direct(max([arrays[0].nbytes, *[node.size * node.dtype.itemsize for node in nodes]]))
-    if several or found is None:
+    if found is None:
+        return None
+    found.allow_direct(max([arrays[0].nbytes, *[node.size * node.dtype.itemsize for node in nodes]]))
+    if several:
         return found
-    from ..plan.eager_call import for_all_shapes, generalize_call
+    from ..plan.eager_call import for_all_shapes
 
     elementwise = for_all_shapes(result, leaves) if result.operator is declared else None
     if elementwise is not None:
@@ -388,17 +398,15 @@ def _learn(
             _elementwise.clear()
         known = _elementwise[kind] = General(elementwise, found.nodes)
         _keep_for_all(key, known, kind, sizes)
-    if pattern is None or elementwise is not None:
-        return found
-    learned = _patterns.get(among)
-    if learned is None:
+    elif pattern is not None and learned is None:
         if len(_patterns) >= MOST_CALLS:
             _patterns.clear()
         _patterns[among] = Learned(pattern.extents, _LEAST_EXTENTS)
-    elif learned.is_to_learn(pattern.extents):
-        general = generalize_call(result, leaves, others, pattern, make, sizes)
-        learned.learn(None if general is None else General(general, found.nodes))
     return found
+
+
+def _is_leaf(node: Node) -> bool:
+    return node.operator is LEAF
 
 
 @slotted
@@ -520,7 +528,7 @@ def _call_of(targets: list[Node], count: int, is_list: bool) -> Call | None:
     # imported late: programs that repeat themselves do not need it
     from ..plan.eager import EagerProgram
 
-    program = EagerProgram(wanted, lambda node: node.operator is LEAF)
+    program = EagerProgram(wanted, _is_leaf)
     nodes = program.nodes
     if sum([node.size for node in nodes]) > processor.choices().numbers_per_node * len(nodes):
         return None

@@ -210,7 +210,7 @@ def _functions(first: Sequence[_Step], steps: list[_Step], leaves: Sequence[Node
         simple = None if lowering is None or lowering.only_moves else simple_function(node, lowering)
         steps[len(found)] = step._replace(simple=simple, is_numpy=simple is None and _is_numpy(node, lowering))
         is_made_anew = step.attributes.__class__ is Formula
-        found.append(None if is_made_anew else function_for_any_shapes(node, below))
+        found.append(None if is_made_anew else function_for_any_shapes(node, below, is_varied=True))
     return found
 
 

@@ -109,10 +109,17 @@ class Expansions:
             for found in learned.variants:
                 found.forget()
 
-    def known(self, node: Node, given: Sequence[Any], pattern: Pattern) -> _AnyExtents | None:
-        """Return the function for any extents of a pattern, if there is one that holds for those of nodes or arrays."""
+    def known(self, node: Node, given: Sequence[Any], pattern: Pattern, is_varied: bool = False) -> _AnyExtents | None:
+        """Return the function for any extents of a pattern, if there is one that holds for those of nodes or arrays.
+
+        If extents vary all the time, the next function of the pattern is for any of them.
+        """
         learned = self._patterns.get((node.operator, node.attributes, pattern.key))
-        return None if learned is None else learned.find(given)
+        if learned is None:
+            return None
+        if is_varied:
+            learned.least = 0
+        return learned.find(given)
 
     def function(self, node: Node, order: Order, given: Sequence[Node], pattern: Pattern | None) -> Function:
         """Return the function of a node that reads leaves, given the order of its expression."""

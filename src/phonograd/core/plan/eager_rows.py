@@ -84,7 +84,8 @@ class Rows:
             table += (0, 0, length, 1)
         rows = table[0]
         out = empty(shape, self._dtype)
-        chunk = rows if elements * self._unit_work <= 1 else chunk_of(self.structure, (rows, length))
+        # two chunks of work are worth handing one to another thread
+        chunk = rows if elements * self._unit_work < 2 else chunk_of(self.structure, (rows, length))
         self._sized.run(tuple(table), rows, chunk, (out, out, *given), False)
         return out
 

@@ -187,6 +187,12 @@ def prepare() -> None:
         thread_pool.renew()
 
 
+@hot
+def _has_one_thread() -> bool:
+    """Return whether no thread pool runs, and none would be started."""
+    return not thread_pool.stale and thread_pool.CELL[0] == 0
+
+
 #: words of the record of a row, before its regions
 _RECORD_WORDS = 6
 #: words of a row of one launch, before the table
@@ -384,7 +390,7 @@ class SizedLaunch:
         ``is_much`` says that the work is worth waking up other threads, however few its chunks are.
         """
         alone = self._alone
-        if alone is not None and extent <= chunk and not is_much:
+        if alone is not None and ((extent <= chunk and not is_much) or _has_one_thread()):
             statistics.native_calls += 1
             alone((table, extent, arrays))
             return

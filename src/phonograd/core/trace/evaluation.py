@@ -208,7 +208,7 @@ def _run_known(plan: CachedPlan, program: Program, inputs: list[Any]) -> list[Ar
     try:
         if not plan.is_provisional:
             return program.run(inputs)
-        if plan.spent_ns >= plan.due_ns or active.tiers != "background":
+        if active.tiers != "background" or promotion.has_failed(plan) or promotion.is_due(plan):
             return None
         start = perf_counter_ns()
         results = program.run(inputs)
