@@ -16,7 +16,7 @@ import phonograd as mx
 from phonograd import autograd, nd
 from phonograd.core.array import immediate, kinds
 from phonograd.core.graph.operator import REGISTRY
-from phonograd.core.plan import eager_results
+from phonograd.core.plan import eager, eager_results
 from phonograd.core.trace import novelty
 from phonograd.core.trace.owner import MACHINE_CODE
 from phonograd.core.trace.trace import LOCAL, ImmediateTrace, Trace, ready_trace
@@ -276,12 +276,10 @@ def test_an_error_of_a_signal_handler_ends_the_call() -> None:
         return arrays[0].copy()
 
     x = nd.array([[1.0, 2.0, 3.0]])
-    immediate.CALLS.clear()
-    for _ in range(2):
-        # if an earlier test has called it with other extents, a kind is remembered when it comes back
-        nd.tanh(x)
-    (kind,) = immediate.CALLS.values()
-    assert kind is not None
+    for table in (immediate.CALLS, immediate.ANY_SHAPES):
+        table.clear()
+    nd.tanh(x)
+    (kind,) = immediate.ANY_SHAPES.values()
     kind.function = interrupted
     kind.allow_direct(x._buffer.nbytes)
     before, counts = signal.signal(signal.SIGUSR1, handler), []
@@ -293,7 +291,8 @@ def test_an_error_of_a_signal_handler_ends_the_call() -> None:
             counts.append(sys.getrefcount(x._buffer))
     finally:
         signal.signal(signal.SIGUSR1, before)
-        immediate.CALLS.clear()
+        immediate.ANY_SHAPES.clear()
+        kinds._elementwise.clear()
     assert len(set(counts)) == 1
     assert np.geterr()["divide"] == "warn"
 
@@ -406,41 +405,121 @@ def test_new_extents_of_known_calls() -> None:
 
 
 @pytest.mark.usefixtures("at_once")
-def test_keys_of_new_extents_belong_to_the_table() -> None:
-    immediate.CALLS.clear()
-    for count in range(2, 40):
+def test_new_extents_of_known_kinds_make_and_keep_no_kinds() -> None:
+    table = nd.array(np.arange(12.0).reshape(4, 3))
+
+    def calls(count: int) -> None:
         x = nd.array(np.ones((count, 3), "float32"))
         for _ in range(2):
-            nd.reshape(nd.tanh(x) + x, (-1,))
-    counts = {sys.getrefcount(key) for key in immediate.CALLS}
-    assert len(immediate.CALLS) > 100
-    assert len(counts) == 1
+            y = nd.take(table, nd.reshape(nd.tanh(x) + x * 0.5, (-1,)))
+            assert is_computed(y)
+
+    for count in range(5, 12):
+        calls(count)
+    before = [*immediate.CALLS], [*immediate.ANY_SHAPES]
+    with counted(kinds, "make") as made, counted(immediate, "make") as asked:
+        for count in range(12, 40):
+            calls(count)
+    assert not made.called
+    assert not asked.called
+    assert ([*immediate.CALLS], [*immediate.ANY_SHAPES]) == before
+
+
+@pytest.mark.usefixtures("at_once", "python_functions")
+def test_a_pattern_is_learned_once_and_for_all_extents() -> None:
+    kinds.CALLS.clear()
+    kinds.ANY_SHAPES.clear()
+    kinds._patterns.clear()
+    kinds._guards.clear()
+    with counted(kinds, "_call_of") as made:
+        for rows in (5, 6):
+            nd.log_softmax(nd.array(np.ones((rows, 43), "float32")))
+        # the second call is the first one for any extents
+        assert made.call_count == 1
+    nd.log_softmax(nd.array(np.ones((7, 43), "float32")))
+    with mock.patch.object(eager, "pattern_of_shapes", side_effect=AssertionError("a pattern was looked up")):
+        for rows in range(8, 30):
+            found = nd.log_softmax(nd.array(np.ones((rows, 43), "float32")))
+            assert is_computed(found)
+            np.testing.assert_allclose(found.asnumpy(), np.full((rows, 43), -np.log(43)), rtol=1e-5)
+
+
+@pytest.mark.usefixtures("at_once")
+def test_sequences_tell_the_shapes_of_calls_apart() -> None:
+    def sequence(*shapes: tuple[int, ...]) -> int:
+        arrays = [nd.array(np.ones(shape, "float32")) for shape in shapes]
+        trace: Any = LOCAL.trace
+        trace.sequence = 0
+        for array in arrays:
+            nd.tanh(array) * 2
+        return int(trace.sequence)
+
+    immediate.CALLS.clear()
+    sequence((2, 3))
+    different = [((2, 3),), ((3, 2),), ((6,),), ((2, 3), (3, 2)), ((3, 2), (2, 3)), ((64, 256),)]
+    found = [sequence(*shapes) for shapes in different]
+    assert len({*found}) == len(found)
+    assert [sequence(*shapes) for shapes in different] == found
+
+
+def test_sequences_are_the_same_in_machine_code_and_in_python() -> None:
+    machine_code.install()
+    arrays = [nd.array(np.ones(shape, "float32")) for shape in ((), (1, 5), (4, 1), (3, 40, 70), (0, 2))]
+    found = []
+    for is_native in (True, False):
+        with ways.immediate():
+            trace: Any = LOCAL.trace
+            calls = [nd.tanh, lambda x: x * 3, lambda x: nd.reshape(x, (-1,)), lambda x: x + arrays[0]]
+            sequences = []
+            for _ in range(3):
+                sequences = []
+                for call in calls:
+                    for array in arrays:
+                        trace.sequence = 0
+                        if is_native:
+                            call(array)
+                        else:
+                            with mock.patch.object(MACHINE_CODE, "thread_number", None):
+                                MACHINE_CODE.note(None)
+                                trace.thread = None
+                                call(array)
+                        sequences.append(trace.sequence)
+            found.append(sequences)
+        ready_trace()
+    assert found[0] == found[1]
 
 
 @pytest.mark.usefixtures("python_functions")
 def test_memory_of_kinds_is_bounded() -> None:
-    with ways.immediate(), mock.patch.object(kinds, "MOST_CALLS", 16), mock.patch.object(kinds, "MOST_MET", 32):
-        immediate.CALLS.clear()
-        kinds._met.clear()
+    with ways.immediate(), mock.patch.object(kinds, "MOST_CALLS", 16):
+        for table in (immediate.CALLS, immediate.ANY_SHAPES, kinds._elementwise):
+            table.clear()
         x = nd.array(np.ones((300,), "float32"))
         for extent in range(2, 200):
-            nd.tanh(x[:extent])
-            nd.tanh(x[:extent])
+            for _ in range(2):
+                nd.clip(x[:extent], a_min=0, a_max=extent)
+                nd.topk(x, k=1 + extent // 40, ret_typ="value")
+                nd.reshape(x[:extent], (-1, 1))
         assert 0 < len(immediate.CALLS) <= 16
-        assert len(kinds._met) <= 32
+        assert 0 < len(immediate.ANY_SHAPES) <= 16
+        patterns = [kind.function for kind in immediate.ANY_SHAPES.values() if type(kind.function) is kinds._Patterns]
+        assert 0 < max([len(each._known) for each in patterns]) <= 16
 
 
 @pytest.mark.usefixtures("at_once")
-def test_kinds_that_come_once_are_not_kept() -> None:
+def test_functions_for_shapes_that_come_once_are_not_kept() -> None:
     parts = [nd.array(np.arange(extent, dtype="float32")) for extent in range(20, 60)]
-    for count, part in enumerate(parts[:5], 2):
-        nd.topk(part, k=count)
-    immediate.CALLS.clear()
-    kinds._met.clear()
-    for expected in (0, 20):
-        for count, part in enumerate(parts[5:25], 2):
-            assert nd.topk(part, k=count).asnumpy()[0] == part.size - 1
-        assert len(immediate.CALLS) == expected
+    immediate.ANY_SHAPES.clear()
+    for part in parts[:5]:
+        nd.reshape(part, (-1, 1))
+    (kind,) = [kind for key, kind in immediate.ANY_SHAPES.items() if key[0].name == "Reshape"]
+    known = kind.function._known
+    known.clear()
+    for is_kept in (False, True):
+        for part in parts[5:25]:
+            assert nd.reshape(part, (-1, 1)).asnumpy()[-1, 0] == part.size - 1
+        assert len(known) == 20
+        assert {len(calls) > 0 for calls in known.values()} == {is_kept}
 
 
 @pytest.mark.usefixtures("at_once")
@@ -453,7 +532,7 @@ def test_elementwise_operators_hold_for_all_shapes() -> None:
             found = nd.array(x).reshape(one) * nd.array(y).reshape(two)
             assert found.asnumpy().tobytes() == (x * y).tobytes()
             assert found.shape == (x * y).shape
-        assert [call.args[0].name for call in learned.call_args_list].count("broadcast_mul") <= 1
+        assert [call.args[1].name for call in learned.call_args_list].count("broadcast_mul") <= 1
     with pytest.raises(mx.MXNetError, match="could not be broadcast"):
         nd.ones((2, 3)) * nd.ones((2,))
     with pytest.raises(mx.MXNetError):
@@ -486,12 +565,27 @@ def test_long_new_graphs_count_twice() -> None:
         assert counted.is_high is is_high
     counted.note_known()
     assert not counted.is_high
+    counted.forget()
+    counted.note_new(novelty.MANY_MORE_NODES)
+    assert counted.is_high
+
+
+def test_a_long_sequence_is_known_when_it_comes_back_once() -> None:
+    for cost, expected in ((novelty.COST_MASK - 1, [True, True, False]), (novelty.COST_MASK, [True, False])):
+        counted = type(novelty.NOVELTY)()
+        counted.note_new(novelty.MANY_MORE_NODES)
+        found = []
+        for _ in expected:
+            counted.note_read(1 << 8 | cost)
+            found.append(counted.is_high)
+        assert found == expected
 
 
 @pytest.mark.usefixtures("at_once")
 def test_parameters_of_immediate_calls_are_remembered() -> None:
     declared = REGISTRY["topk"]
-    declared.accepted_parameters.clear()
+    for table in (declared.accepted_parameters, immediate.CALLS, immediate.ANY_SHAPES):
+        table.clear()
     x = nd.array(np.arange(30, dtype="float32"))
     for count in (2, 3, 4):
         nd.topk(x, k=count)

@@ -37,7 +37,7 @@ OFFSETS = dict.fromkeys(
         *("attributes", "thread", "scalars", "made", "handles", "prune_at", "bound", "leaves", "slots", "targets"),
         *("repeats", "variable", "root", "views", "readonly", "place", "attentive", "type", "item", "vectorcall"),
         *("memory_axes", "memory_extents", "memory_base", "memory_dtype", "entry", "immediate", "on", "listeners"),
-        *("sequence", "number", "direct"),
+        *("sequence", "number", "direct", "limit"),
     ),
     16,
 )

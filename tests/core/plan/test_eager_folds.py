@@ -116,6 +116,20 @@ def test_products_have_the_same_bits_at_each_call(sizes: tuple[int, int, int], s
     assert [other.tobytes() for other in others] == [first.tobytes()] * len(others)
 
 
+@pytest.mark.usefixtures("python_functions")
+def test_products_of_known_sizes_keep_their_launch() -> None:
+    product, lhs, rhs = Products(FLOAT32), _array((5, 7)), _array((7, 3))
+    first = product(lhs, rhs)
+    with (
+        mock.patch.object(eager_launch, "launch_new_product", side_effect=AssertionError("a launch was made")),
+        mock.patch.object(eager_launch, "_product", side_effect=AssertionError("a function was made")),
+    ):
+        for _ in range(FEW_CALLS + 3):
+            assert product(lhs, rhs).tobytes() == first.tobytes()
+        with pytest.raises(AssertionError, match="a launch was made"):
+            product(lhs.T.copy().T, rhs)
+
+
 def test_threads_launch_one_kernel_with_different_sizes() -> None:
     total, product, wrong = _folds("_sum_to"), Products(FLOAT32), list[Any]()
 

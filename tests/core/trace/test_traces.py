@@ -4,6 +4,7 @@ When a trace ends is a matter of speed: it must never show in results.
 """
 
 import itertools
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,6 +13,8 @@ from phonograd import autograd, nd, settings
 from phonograd.core.array.handle import read
 from phonograd.core.base.errors import MXNetError
 from phonograd.core.graph.node import statistics
+from phonograd.core.plan import promotion
+from phonograd.core.trace import evaluation
 from phonograd.core.trace.evaluation import fill
 from phonograd.core.trace.trace import LOCAL
 
@@ -408,3 +411,23 @@ class TestFilledArrays:
             assert statistics.plans == plans
             y.backward()
             assert values(x.grad) == [size]
+
+
+def test_a_graph_whose_plan_is_being_made_goes_the_short_way():
+    class Runs:
+        def run(self, inputs):
+            return [*inputs, "result"]
+
+    plan = SimpleNamespace(is_provisional=True, promotion=None, spent_ns=5, due_ns=5)
+    program = Runs()
+    with settings.override(tiers="background"):
+        # a helper is to make its plan
+        assert evaluation._run_known(plan, program, [1]) is None
+        plan.promotion = promotion.queue()
+        assert evaluation._run_known(plan, program, [1]) == [1, "result"]
+        assert plan.spent_ns > 5
+        plan.promotion = promotion._FAILED
+        assert evaluation._run_known(plan, program, [1]) is None
+    with settings.override(tiers="blocking"):
+        plan.promotion = promotion.queue()
+        assert evaluation._run_known(plan, program, [1]) is None

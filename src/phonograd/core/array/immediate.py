@@ -30,12 +30,26 @@ from ..plan.eager_results import own_all
 from ..run import memory_pool
 from ..trace.flags import FLAGS, RECORDING
 from ..trace.owner import HANDOVER
-from ..trace.trace import LOCAL, Trace, ready_trace
+from ..trace.trace import Trace, ready_trace
 from .handle import DENSE
-from .kinds import CALLS, COST_BITS, KIND_MASK, MOST_CALLS, MOST_COST, Call, find_general, make
+from .kinds import (
+    ANY_SHAPES,
+    CALLS,
+    COST_BITS,
+    FACTOR,
+    KIND_MASK,
+    MOST_CALLS,
+    MOST_COST,
+    NUMBERS_PER_CALL,
+    Call,
+    broadcast_size,
+    make,
+    without_shapes,
+)
 from .observed import LISTENERS
 
 __all__ = [
+    "ANY_SHAPES",
     "CALLS",
     "NUMBERS",
     "Call",
@@ -45,7 +59,6 @@ __all__ = [
     "fill",
     "fill_plainly",
     "is_possible",
-    "meet",
     "number_beside",
     "own_result",
 ]
@@ -57,9 +70,6 @@ SOME_CALLS = 64
 
 _new: Any = object.__new__
 _NDARRAY = np.ndarray
-_FACTOR = 1000003
-#: the length of the keys of binary operators
-_BINARY_KEY = 5
 _python_calls = itertools.count(1)
 
 
@@ -114,10 +124,13 @@ def call(
         key += (array.shape, array.dtype)
     kind_of_call = tuple(key)
     try:
+        value = _run_any(kind_of_call, arrays, trace)
         found = CALLS.get(kind_of_call)
     except TypeError:
         # a list among the parameters
         return None
+    if value is not None:
+        return _concrete(value, array_class)
     if found is None:
         if not arrays or kind_of_call in CALLS:
             return None
@@ -191,6 +204,9 @@ def _binary_value(declared: Operator, lhs: Any, rhs: Any, trace: Trace) -> Array
             return None
         right = _number(right, left.dtype, NUMBERS)
     key = (declared, left.shape, left.dtype, right.shape, right.dtype)
+    value = _run_any(key, (left, right), trace)
+    if value is not None:
+        return value
     found = CALLS.get(key)
     if found is None:
         if key in CALLS:
@@ -259,17 +275,54 @@ def _concrete(value: Array, array_class: type[Any]) -> Any:
 def _note_number(number: int, trace: Any) -> None:
     """Add a call, by a number that stands for its kind and its cost, to the sequence of an immediate trace."""
     before = trace.sequence
-    kinds = ((before >> COST_BITS) * _FACTOR + (number >> COST_BITS)) & KIND_MASK
+    kinds = ((before >> COST_BITS) * FACTOR + (number >> COST_BITS)) & KIND_MASK
     trace.sequence = kinds << COST_BITS | min((before & MOST_COST) + (number & MOST_COST), MOST_COST)
 
 
 def _note(found: Call, trace: Trace) -> None:
     _note_number(found.number, trace)
+    _report(found)
+
+
+def _note_shapes(number: int, arrays: Sequence[Array], size: int, trace: Trace) -> None:
+    """Add a call of a kind for all shapes to a sequence, given the shapes of its arguments and the size of its result.
+
+    Other shapes are another number.
+    """
+    kinds, cost = number >> COST_BITS, (number & MOST_COST) + size // NUMBERS_PER_CALL
+    for array in arrays:
+        for extent in array.shape:
+            kinds = (kinds * FACTOR + extent) & KIND_MASK
+    _note_number(kinds << COST_BITS | min(cost, MOST_COST), trace)
+
+
+def _report(found: Call) -> None:
     if REPEATED.listeners and next(_python_calls) > SOME_CALLS:
         # such a program is mostly Python, and a helper would take its time from it
         repeating(at_once=True)
     if EVALUATED.listeners:
         EVALUATED.emit("immediate", found.nodes, "the last graphs were all new")
+
+
+def _run_any(key: Any, arrays: Sequence[Array], trace: Trace) -> Array | None:
+    """Return the result of a call of a kind for all shapes; None if there is none, if it is large, or if it fails."""
+    found = ANY_SHAPES.get(without_shapes(key))
+    if found is None or broadcast_size([array.shape for array in arrays]) > found.limit:
+        return None
+    token = float_errors.ignore()
+    try:
+        value = found.function(*arrays)
+    except Exception as error:
+        if is_from_outside(error):
+            raise
+        return None
+    finally:
+        float_errors.restore(token)
+    if value is None:
+        return None
+    _note_shapes(found.number, arrays, value.size, trace)
+    _report(found)
+    return own_all(arrays, [value], (0,), (True,))[0]
 
 
 def _run_one(found: Call, arrays: Sequence[Array], trace: Trace) -> Array | None:
@@ -310,45 +363,3 @@ def _run(found: Call, arrays: Sequence[Array], trace: Trace) -> list[Array] | No
         if is_from_outside(error):
             raise
         return None
-
-
-def meet(key: tuple[Any, ...], *arrays: Array) -> Array | None:
-    """Return the result of a call with new extents, in memory of its own; None if its pattern is not known.
-
-    Machine code calls it for keys that are not among the kinds. Parameters are part of the keys of calls by name, and
-    not of those of methods of binary operators.
-    """
-    token = float_errors.ignore()
-    try:
-        return _meet(key, arrays, LOCAL.trace)  # type: ignore[no-any-return]
-    except Exception as error:
-        if is_from_outside(error):
-            raise
-        return None
-    finally:
-        float_errors.restore(token)
-
-
-@hot
-def _meet(key: Any, arrays: tuple[Any, ...], trace: Any) -> Any:
-    declared = key[0]
-    attributes = () if len(key) == _BINARY_KEY else declared.accepted_parameters.get((len(arrays), key[1]))
-    if attributes is None or declared.autocast is not None:
-        return None
-    most = processor.choices().numbers_per_node
-    for array in arrays:
-        if array.size > most:
-            return None
-    known, sizes, _, _ = find_general(declared, arrays, attributes)
-    # Python computes large results of ufuncs where they stay
-    if known is None or (known.steps is not None and arrays[-1].nbytes >= memory_pool.SMALLEST_BLOCK):
-        return None
-    value, number = known.compute(key, arrays, sizes)
-    _note_number(number, trace)
-    is_small = value.nbytes < memory_pool.SMALLEST_BLOCK
-    if is_small and type(value) is _NDARRAY and value.base is None and value.flags.c_contiguous:
-        for array in arrays:
-            if value is array:
-                return value.copy()
-        return value
-    return own_all(arrays, [value], (0,), (True,))[0]

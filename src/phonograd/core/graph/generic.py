@@ -150,11 +150,11 @@ _T = TypeVar("_T", bound=_Conditional)
 class Learned(Generic[_T]):
     """What was learned about calls of one pattern: nothing at first, then one thing for each way a rule may take."""
 
-    __slots__ = ("_extents", "_least", "_tries", "variants")
+    __slots__ = ("_extents", "_tries", "least", "variants")
 
     def __init__(self, extents: tuple[int, ...], least: int = 0) -> None:
         #: extents that were met before anything was learned, and how many combinations of them it takes
-        self._extents, self._least = {extents}, least or LEAST_EXTENTS
+        self._extents, self.least = {extents}, least or LEAST_EXTENTS
         self.variants: tuple[_T, ...] = ()
         self._tries = 0
 
@@ -173,7 +173,7 @@ class Learned(Generic[_T]):
         """Return whether to learn from extents for which there is nothing yet: they are new, and so were others."""
         if self._tries >= _MOST_TRIES or extents in self._extents:
             return False
-        if len(self._extents) + 1 < self._least:
+        if len(self._extents) + 1 < self.least:
             self._extents.add(extents)
             return False
         return True

@@ -29,6 +29,7 @@ from ..base.hot import hot, slotted
 from ..base.outside import is_from_outside
 from ..graph.generic import Pattern as ExtentPattern
 from ..graph.generic import pattern_of, pattern_of_shapes
+from ..graph.guards import Guards
 from ..graph.node import UNLEARNED, Node, Shape, TensorType, new_node, of_one_call, type_of
 from ..graph.operator import ABSENT, Array, Operator, item_operator
 from ..kernels.elementwise_loop import ElementwiseLoop, emit_rule
@@ -329,7 +330,7 @@ def _make(node: Node, sources: Sequence[Node]) -> tuple[Function, bool]:
     return maker.function, maker.is_general
 
 
-def function_for_any_shapes(node: Node, sources: Sequence[Node]) -> Function:
+def function_for_any_shapes(node: Node, sources: Sequence[Node], is_varied: bool = False) -> Function:
     """Return a function that computes nodes like a node, with the same attributes, from inputs of any shapes."""
     kinds = (node.operator, node.attributes, node.kind, *[source.kind for source in sources])
     found = _general.get(kinds)
@@ -338,7 +339,7 @@ def function_for_any_shapes(node: Node, sources: Sequence[Node]) -> Function:
     simple = SIMPLE.get((node.operator, node.kind, *kinds[3:]))
     if simple is not None:
         return simple(node.attributes)
-    return AnyShapes(node, sources)
+    return AnyShapes(node, sources, is_varied)
 
 
 def function_of_kind(
@@ -353,13 +354,15 @@ def function_of_kind(
 
 @slotted
 class AnyShapes:
-    """A function of arrays of any shapes that computes nodes like a node: others, each for certain shapes."""
+    """A function of arrays of any shapes that computes nodes like a node: others, for certain shapes or patterns."""
 
-    __slots__ = ("_families", "_known", "_node", "_sources")
+    __slots__ = ("_families", "_guards", "_is_varied", "_known", "_node", "_sources")
 
-    def __init__(self, node: Node, sources: Sequence[Node]) -> None:
-        self._node, self._sources = node, sources
-        self._known: dict[Any, Function] = {}
+    def __init__(self, node: Node, sources: Sequence[Node], is_varied: bool = False) -> None:
+        #: ``is_varied`` says that shapes are new all the time, so that functions for patterns are learned at once
+        self._node, self._sources, self._is_varied = node, sources, is_varied
+        #: functions by shapes, and for all extents of a pattern
+        self._known, self._guards = dict[Any, Function](), Guards[Function]()
         has_absent = _ABSENT in [each.operator for each in sources]
         self._families = [] if has_absent else [type_of(each).family for each in sources]
 
@@ -370,15 +373,16 @@ class AnyShapes:
     def for_shapes(self, arrays: Sequence[Any]) -> Function:
         """Return the function for the shapes of some arrays."""
         shapes = tuple([array.shape for array in arrays if array is not None])
-        found = self._known.get(shapes)
+        found = self._guards.find(shapes) or self._known.get(shapes)
         return self._new(arrays, shapes) if found is None else found
 
     def _new(self, arrays: Sequence[Any], shapes: tuple[Any, ...]) -> Function:
         node, families = self._node, self._families
         pattern = pattern_of_shapes(list(zip(families, shapes)), node.attributes, ()) if families else None
-        found = None if pattern is None else _expansions.known(node, arrays, pattern)
-        if found is None:
-            found = _function_for_shapes(node, self._sources, arrays)
+        known = None if pattern is None else _expansions.known(node, arrays, pattern, self._is_varied)
+        if known is not None and pattern is not None:
+            self._guards.learn(shapes, node.attributes, pattern, known.condition, known)
+        found = _function_for_shapes(node, self._sources, arrays) if known is None else known
         if len(self._known) >= MOST_SHAPES:
             self._known.clear()
         self._known[shapes] = found

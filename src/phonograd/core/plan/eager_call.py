@@ -73,25 +73,23 @@ class AnyExtents:
         return found
 
     @hot
-    def run(self, arrays: Sequence[Any], sizes: Shape = ()) -> tuple[Any, list[tuple[Function, tuple[int, ...]]]]:
-        """Return the value of the call, and the functions that compute it for arrays of these shapes.
+    def run(self, arrays: Sequence[Any], shapes: Sequence[Shape], calls: list[Any] | None) -> Any:
+        """Return the value of the call, given the arrays and their shapes.
 
-        Each function has the numbers of the values that it reads. ``sizes`` are the parameters that count elements.
+        Parameters that count elements are one more shape. If there is a list of ``calls``, the functions for these
+        shapes are added to it, with the numbers of the values that each reads.
         """
         values = [*arrays]
-        shapes = [array.shape for array in arrays]
-        if sizes:
-            shapes.append(sizes)
-        calls: list[tuple[Function, tuple[int, ...]]] = []
         for step, function in zip(self._steps, self._functions):
             inputs = [values[place] for place in step.places]
             if function is None:
                 function = _function(step, shapes, inputs)
-            elif isinstance(function, AnyShapes):
+            elif calls is not None and isinstance(function, AnyShapes):
                 function = function.for_shapes(inputs)
-            calls.append((function, step.places))
+            if calls is not None:
+                calls.append((function, step.places))
             values.append(function(*inputs))
-        return values[-1], calls
+        return values[-1]
 
 
 def _function(step: _Step, shapes: Sequence[Shape], inputs: Sequence[Any]) -> Function:
@@ -212,7 +210,7 @@ def _functions(first: Sequence[_Step], steps: list[_Step], leaves: Sequence[Node
         simple = None if lowering is None or lowering.only_moves else simple_function(node, lowering)
         steps[len(found)] = step._replace(simple=simple, is_numpy=simple is None and _is_numpy(node, lowering))
         is_made_anew = step.attributes.__class__ is Formula
-        found.append(None if is_made_anew else function_for_any_shapes(node, below))
+        found.append(None if is_made_anew else function_for_any_shapes(node, below, is_varied=True))
     return found
 
 

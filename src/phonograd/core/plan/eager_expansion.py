@@ -22,7 +22,7 @@ from ..lower.lowering import SAME, Fused, Lowering
 from ..ops.math.structural import leaf
 from ..run.reference import resolve
 from .eager_folds import folds_of
-from .eager_launch import FEW_CALLS, of_contiguous
+from .eager_launch import FEW_CALLS
 from .eager_rows import Rows, Step, rows_of
 from .expansion import Order
 
@@ -109,10 +109,17 @@ class Expansions:
             for found in learned.variants:
                 found.forget()
 
-    def known(self, node: Node, given: Sequence[Any], pattern: Pattern) -> Function | None:
-        """Return the function for any extents of a pattern, if there is one that holds for those of nodes or arrays."""
+    def known(self, node: Node, given: Sequence[Any], pattern: Pattern, is_varied: bool = False) -> _AnyExtents | None:
+        """Return the function for any extents of a pattern, if there is one that holds for those of nodes or arrays.
+
+        If extents vary all the time, the next function of the pattern is for any of them.
+        """
         learned = self._patterns.get((node.operator, node.attributes, pattern.key))
-        return None if learned is None else learned.find(given)
+        if learned is None:
+            return None
+        if is_varied:
+            learned.least = 0
+        return learned.find(given)
 
     def function(self, node: Node, order: Order, given: Sequence[Node], pattern: Pattern | None) -> Function:
         """Return the function of a node that reads leaves, given the order of its expression."""
@@ -252,6 +259,10 @@ class _AnyExtents:
     @hot
     def _run(self, arrays: Sequence[Any]) -> Any:
         shapes = tuple([None if array is None else array.shape for array in arrays])
+        if self._may_be_rows:
+            result = self._run_rows(arrays, shapes)
+            if result is not None:
+                return result
         known: Any = self._known.get(shapes)
         if known is None or isinstance(known, int):
             known = known or 0
@@ -260,10 +271,6 @@ class _AnyExtents:
             if len(self._known) >= MOST_SHAPES:
                 self._known.clear()
             self._known[shapes] = known + 1
-            if self._may_be_rows:
-                result = self._run_rows(arrays, shapes)
-                if result is not None:
-                    return result
             return self._run_new(arrays, shapes)
         values = [*arrays, *known.constants]
         for number, function, places in known.calls:
@@ -293,11 +300,6 @@ class _AnyExtents:
 
     def _learn(self, arrays: Sequence[Any], shapes: tuple[Any, ...]) -> Any:
         """Make the functions for shapes that came several times while they run, and keep them."""
-        rows = self._rows.function(shapes) if self._rows is not None and self._has_rows(shapes) else None
-        if rows is not None:
-            call = self._result, of_contiguous(rows), tuple(range(len(arrays)))
-            self._known[shapes] = _Known([None] * len(self._steps), [call])
-            return rows(*[np.ascontiguousarray(array) for array in arrays])
         values, general = [*arrays], self._general
         extents = [() if shape is None else shape for shape in shapes]
         known = _Known([], [])

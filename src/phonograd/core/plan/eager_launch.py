@@ -10,9 +10,10 @@ certain sizes, which takes less time for each call, is made when they come back.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -145,6 +146,18 @@ def _small(row: Row, shape: Shape, dtype: DType) -> Function:
     return run
 
 
+class _Sizes(NamedTuple):
+    """The launch of a product of certain sizes."""
+
+    sized: SizedLaunch
+    words: tuple[int, ...]
+    extent: int
+    chunk: int
+    is_much: bool
+    """Whether the work is worth waking up other threads, however few its chunks are."""
+    shape: Shape
+
+
 @slotted
 class Products:
     """The products of matrices (the last two axes) of one dtype, with any sizes and strides, a function."""
@@ -153,8 +166,8 @@ class Products:
 
     def __init__(self, dtype: DType) -> None:
         self._dtype, self._wide = dtype, compute_dtype(dtype)
-        #: functions by sizes, or how often these came
-        self._known: dict[Any, Function | int] = {}
+        #: by sizes, the launch, a function where one launch is not all it takes, or how often these came
+        self._known: dict[Any, Function | _Sizes | int] = {}
         #: the processor without the features that settings turn off, the kernel for it, and its launch
         self._way: tuple[Any, Any, Any] = None, None, None
 
@@ -165,27 +178,32 @@ class Products:
     def _run(self, lhs: Array, rhs: Array) -> Any:
         key, known = (lhs.shape, lhs.strides, rhs.shape, rhs.strides), self._known
         found: Any = known.get(key)
+        if found.__class__ is _Sizes:
+            sized, words, extent, chunk, is_much, shape = found
+            out = empty(shape, self._wide)
+            sized.run(words, extent, chunk, (out, out, lhs, rhs), is_much)
+            return out
         if found is None or isinstance(found, int):
             found = found or 0
             if found < FEW_CALLS:
                 if len(known) >= MOST_SIZES:
                     known.clear()
                 known[key] = found + 1
-                result = self._run_at_once(lhs, rhs) if lhs.ndim == 2 else None
+                result = self._run_at_once(key, lhs, rhs) if lhs.ndim == 2 else None
                 if result is not None:
                     return result
             found = known[key] = _product(lhs, rhs, self._dtype) or of_contiguous(self)
         return found(lhs, rhs)
 
-    def _run_at_once(self, lhs: Array, rhs: Array) -> Array | None:
-        """Return the product of two matrices; None if it takes more than one launch."""
+    def _run_at_once(self, key: Any, lhs: Array, rhs: Array) -> Array | None:
+        """Return the product of two matrices, and keep its launch; None if it takes more than one launch."""
         machine, kernel, sized = self._way
         dtype, present = self._dtype, host()
         if machine is not present:
             machine, kernel = present, gemm_for(dtype, present)
             sized = SizedLaunch(kernel_cache.kernel(kernel), 4)
             self._way = machine, kernel, sized
-        rows, columns = lhs.shape[0], rhs.shape[1]
+        shape = rows, columns = lhs.shape[0], rhs.shape[1]
         is_special = machine.matrix_unit or machine.bfloat16_pairs
         if is_special and not takes_one_launch((rows, lhs.shape[1], columns), dtype, machine):
             return None
@@ -196,10 +214,15 @@ class Products:
         if sized.kernel.improvable and (work := max(extent // chunk, work)) > kernel_cache.MUCH_WORK:
             # it was compiled quickly for a smaller launch
             kernel_cache.kernels({kernel: work})
-        out = empty((rows, columns), self._wide)
+        out = empty(shape, self._wide)
         is_much = rows * lhs.shape[1] * columns >= _MANY_TERMS
+        self._known[key] = _new_sizes((sized, words, extent, chunk, is_much, shape))
         sized.run(words, extent, chunk, (out, out, lhs, rhs), is_much)
         return out
+
+
+#: a tenth of the time of making it by name
+_new_sizes = functools.partial(tuple.__new__, _Sizes)
 
 
 @hot

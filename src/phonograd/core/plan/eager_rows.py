@@ -3,13 +3,12 @@
 Takes the steps of an expression from :mod:`~phonograd.core.plan.eager_expansion`. ``softmax`` is a largest element, a
 difference, a power, a sum and a quotient: five functions, each with its own array. All of them read and write rows of
 one shape, or one number for each row. The fused kernel of a plan for such an expression has two axes, and its sizes are
-arguments. So it serves tier 0 as well, with the same bits. Arrays of new shapes run *at once*, by one launch for each
-kernel; a function is made for shapes that come back. See docs/decisions/0018.
+arguments. So it serves tier 0 as well, with the same bits, by one launch for arrays of any shapes. See
+docs/decisions/0018.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -21,13 +20,12 @@ from ..graph.extents import Formula
 from ..graph.generic import insert
 from ..graph.node import Shape
 from ..graph.operator import Array, Operator
-from ..kernels.launch import Launch, Plan, Reference
 from ..kernels.structure import KEPT, REDUCED, UNIT, Compute, Fold, Load, Store, Structure
 from ..lower.lowering import Elementwise, Fused, Lowering, Reduction, lowering_of_kind
 from ..run import kernel_cache
 from ..run.driver import SizedLaunch
 from .assembly import lanes_for, parameters_of
-from .eager_launch import Function, empty, launch
+from .eager_launch import empty
 from .loops import choose_loops
 from .partition import PART_ELEMENTS, chunk_of, work_of
 
@@ -86,25 +84,10 @@ class Rows:
             table += (0, 0, length, 1)
         rows = table[0]
         out = empty(shape, self._dtype)
-        chunk = rows if elements * self._unit_work <= 1 else chunk_of(self.structure, (rows, length))
-        self._sized.run(table, rows, chunk, (out, out, *given), False)
+        # two chunks of work are worth handing one to another thread
+        chunk = rows if elements * self._unit_work < 2 else chunk_of(self.structure, (rows, length))
+        self._sized.run(tuple(table), rows, chunk, (out, out, *given), False)
         return out
-
-    def function(self, shapes: Sequence[Shape]) -> Function | None:
-        """Return the function for contiguous arrays of some shapes, which takes less time for each call."""
-        shape, structure = shapes[0], self.structure
-        elements, length = math.prod(shape), shape[-1]
-        if not _is_fit(length, elements) or any([each != shape for each in shapes]):
-            return None
-        extents, strides = (elements // length, length), (length, 1)
-        names = [f"data{number}" for number in range(len(shapes))]
-        words: list[int | Reference] = [*extents]
-        for name in names:
-            words += (Reference(name), *strides)
-        words += (Reference("out"), *((1, 0) if self._is_row else strides))
-        work = int(work_of(structure, extents))
-        each = Launch(structure, tuple(words), extents[0], chunk_of(structure, extents), work)
-        return launch([(Plan((each,)), {})], names, (*shape[:-1], 1) if self._is_row else shape, self._dtype)
 
 
 @hot

@@ -28,10 +28,11 @@ from ..base.hot import hot, slotted
 from ..graph.node import Shape
 from ..graph.operator import Array
 from ..lower.ir.function_builder import FunctionBuilder, Index, Value
-from . import launcher, object_layout, pointers, thread_pool
+from . import launcher, object_layout, pointers, single_launch, thread_pool
 from .kernel_cache import Kernel, available, compile_module, precompile_module, statistics
 from .launcher import Launcher
 from .object_layout import items
+from .single_launch import SingleLauncher
 from .thread_pool_words import LAUNCH_WORDS, MOST_CHUNKS, MUCH_WORK, PARALLEL, REGION_WORDS, SUMMON
 
 __all__ = ["Row", "SizedLaunch", "address", "can_launch", "driver_text", "precompile", "prepare"]
@@ -126,6 +127,8 @@ class _Driver:
         self.reads_addresses = object_layout.can_read_addresses()
         #: makes Python functions of rows; None if this is not supported
         self.launcher = Launcher(self._kernel.address) if launcher.is_supported() else None
+        #: makes Python functions of kernels, likewise
+        self.single_launcher = SingleLauncher() if self.reads_addresses and launcher.is_supported() else None
 
     def call_indirectly(self, record: int, arrays: tuple[Array, ...]) -> None:
         """Run a row with addresses from NumPy, in memory laid out like array objects."""
@@ -161,6 +164,7 @@ def precompile() -> None:
     if _driver is None and available():
         precompile_module(driver_text, _ARGUMENTS)
         launcher.precompile()
+        single_launch.precompile()
         thread_pool.precompile()
 
 
@@ -181,6 +185,12 @@ def prepare() -> None:
     statistics.native_calls += 1
     if thread_pool.stale:
         thread_pool.renew()
+
+
+@hot
+def _has_one_thread() -> bool:
+    """Return whether no thread pool runs, and none would be started."""
+    return not thread_pool.stale and thread_pool.CELL[0] == 0
 
 
 #: words of the record of a row, before its regions
@@ -362,20 +372,28 @@ class SizedRow:
 class SizedLaunch:
     """A launch of one kernel whose sizes are given with each run. Several threads may run it at once."""
 
-    __slots__ = ("_arrays", "_free", "kernel")
+    __slots__ = ("_alone", "_arrays", "_free", "kernel")
 
     def __init__(self, kernel: Kernel, arrays: int) -> None:
         self.kernel = kernel
         self._arrays = arrays
         #: a row that no thread is running, under the number 0: it is taken out, and put back, in one step each
         self._free: dict[int, Row] = {}
+        single = _get_driver().single_launcher
+        #: runs the kernel in this thread; None if rows do
+        self._alone = None if single is None else single.function(kernel.cell)
 
     @hot
-    def run(self, table: Sequence[int], extent: int, chunk: int, arrays: tuple[Array, ...], is_much: bool) -> None:
+    def run(self, table: tuple[int, ...], extent: int, chunk: int, arrays: tuple[Array, ...], is_much: bool) -> None:
         """Run the kernel, given the words of its table, the extent of its range, and the size of a chunk.
 
         ``is_much`` says that the work is worth waking up other threads, however few its chunks are.
         """
+        alone = self._alone
+        if alone is not None and ((extent <= chunk and not is_much) or _has_one_thread()):
+            statistics.native_calls += 1
+            alone((table, extent, arrays))
+            return
         row = self._free.pop(0, None)
         if row is None:
             row = Row.of_one(self.kernel, table, extent, chunk, self._arrays, is_much)

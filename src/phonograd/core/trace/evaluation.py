@@ -118,7 +118,8 @@ def compute(trace: Trace, nodes: tuple[Node, ...], plan: CachedPlan | None, opti
     if plan is None:
         plan = _make_plan(trace, nodes, False, options)
         if plan.program is not None:
-            NOVELTY.note_new(plan.program.size)
+            # a plan from disk belongs to a program that came back, in another process
+            NOVELTY.note_new(plan.program.size if plan.is_provisional else 1)
     else:
         NOVELTY.note_known()
         if plan.is_provisional:
@@ -207,7 +208,7 @@ def _run_known(plan: CachedPlan, program: Program, inputs: list[Any]) -> list[Ar
     try:
         if not plan.is_provisional:
             return program.run(inputs)
-        if plan.spent_ns >= plan.due_ns or active.tiers != "background":
+        if active.tiers != "background" or promotion.has_failed(plan) or promotion.is_due(plan):
             return None
         start = perf_counter_ns()
         results = program.run(inputs)

@@ -20,6 +20,9 @@ __all__ = ["COST_OF_OTHERS", "NOVELTY"]
 MANY_NEW = 4
 #: nodes from which on a graph is long
 MANY_NODES = 64
+#: nodes from which on a graph is so long that a single new one is enough: to make the next one takes as long as three
+#: turns of a loop lose without a plan
+MANY_MORE_NODES = 1024
 #: sequences of calls in a row that came back, from which on a program repeats itself
 MANY_AGAIN = 2
 #: the cost of a sequence up to which its calls take less time than a graph of them, known or not: finding the live
@@ -47,7 +50,7 @@ class _Novelty(threading.local):
         A long one counts twice: the next one takes longer to make than finding out that it came back does.
         """
         if self._score < 2 * MANY_NEW:
-            self._score += 2 if nodes >= MANY_NODES else 1
+            self._score += MANY_NEW if nodes >= MANY_MORE_NODES else 2 if nodes >= MANY_NODES else 1
 
     def note_known(self) -> None:
         """Note the evaluation of a graph that was evaluated before."""
@@ -57,7 +60,8 @@ class _Novelty(threading.local):
     def note_read(self, sequence: int) -> None:
         """Note that the program reads a value, given the number of the sequence of calls that ends, 0 for none.
 
-        A few calls on few numbers are quicker without a graph, so that it does not matter whether they come back.
+        A few calls on few numbers are quicker without a graph, so that it does not matter whether they come back. Many
+        calls are the same by no chance: it is enough that they came back once.
         """
         if sequence & COST_MASK <= LOW_COST:
             return
@@ -67,7 +71,7 @@ class _Novelty(threading.local):
                 self._sequences.clear()
             self._sequences[sequence] = None
             return
-        self._again += 1
+        self._again += MANY_AGAIN if sequence & COST_MASK == COST_MASK else 1
         if self._again >= MANY_AGAIN:
             self.forget()
 

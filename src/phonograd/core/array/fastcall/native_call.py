@@ -10,8 +10,10 @@ most small kernels run; in machine code that calls Python's C interface it takes
         return new_result(trace, node)
 
     call(entry, arguments...):                     # nd.tanh(y), nd.sum(y, axis=1)
-        if the trace is immediate and (kind := CALLS.get(shapes, dtypes, parameters...)) is not None:
-            return kind.direct(memory of the arrays...)
+        if the trace is immediate:
+            kind = ANY_SHAPES.get(dtypes, parameters...) or CALLS.get(shapes, dtypes, parameters...)
+            if kind is not None:
+                return kind.direct(memory of the arrays...)
         if entry.at_once and (kind := SINGLES.get(shapes, dtypes, parameters...)) is not None:
             return kind.direct(memory of the arrays...)
         node = entry.calls.get((nodes of the arrays..., parameters...))
@@ -171,7 +173,7 @@ def _offsets(array_class: type[Any]) -> dict[str, int]:
     found["place"] = slot_offset(ArrayExtras, "context")
     found["attentive"] = slot_offset(type(settings.active), "attentive")
     # for immediate calls
-    found |= {name: slot_offset(immediate.Call, name) for name in ("number", "direct")}
+    found |= {name: slot_offset(immediate.Call, name) for name in ("number", "direct", "limit")}
     found["sequence"] = slot_offset(ImmediateTrace, "sequence")
     found["immediate"] = slot_offset(type(settings.active), "immediate")
     found["on"] = slot_offset(Detection, "on")
@@ -270,6 +272,7 @@ class Calls:
             PLANNED,
             EVALUATED,
             immediate.CALLS,
+            immediate.ANY_SHAPES,
             immediate.NUMBERS,
             immediate.number_beside,
             single.SINGLES,
@@ -277,7 +280,6 @@ class Calls:
             *float_errors.context_variable(),
             immediate.own_result,
             np.ndarray.copy,
-            immediate.meet,
             list,
             tuple,
             np.ufunc,

@@ -13,10 +13,16 @@ machine code          its definition in Python
 ``on_cpu``            ``Handle.context``: whether it is the CPU
 ``value_of``          ``immediate._operand`` for arrays: the memory of an array with a value on the CPU
 ``immediate_number``  ``immediate.number_beside``
+``broadcast_size``    ``kinds.broadcast_size``, at most ``_MOST_SIZE``
+``note_call``         ``immediate._note_number``, after ``immediate._note_shapes`` for kinds without shapes
+``run_kind``          ``immediate._run_one``, ``immediate._run`` and the end of ``immediate._run_any``
 ``compute``           the end of ``immediate.call`` and ``immediate.call_binary``: the kind is looked up and called
 ``compute_binary``    ``immediate.call_binary``
 ``compute_call``      ``immediate.call``, for calls with all arrays by position
 ====================  ==========================================================================================
+
+Kinds that hold for all shapes are looked up first, by a key without shapes (``kinds.ANY_SHAPES``). So calls of new
+extents cost as much as others.
 
 A kind of call has a function of arrays for this code (``Call.direct``). It returns an array, a list of arrays in
 memory of their own, or None if the call fails: then it becomes a node (docs/decisions/0018). The kinds of single calls
@@ -28,23 +34,25 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ...base.dtypes import INT64
 from ...lower.ir.function_builder import Index, Value
 from ...run.object_layout import CONTIGUOUS, FLAGS
+from ..kinds import COST_BITS, FACTOR, KIND_MASK, MOST_COST, NUMBERS_PER_CALL
 from .native_enter import is_of_this_thread, is_recording
 from .native_text import CALL_WITH, NO_PLACE, Code
 
 __all__ = ["arrays_of_call", "immediate_texts", "shifted_place"]
 
 #: the numbers of sequences: see ``immediate._note_number``
-_COST_BITS, _FACTOR, _MASK = 8, 1000003, (1 << 53) - 1
-_MOST_COST = (1 << _COST_BITS) - 1
+#: larger sizes are no different: the largest that two of them can be multiplied by each other
+_MOST_SIZE = 1 << 31
 
 
 def immediate_texts(offsets: dict[str, int]) -> list[str]:
     """Return the text of each function, in the order in which they need each other."""
     writers: tuple[Callable[[dict[str, int]], str], ...]
-    writers = (_is_quiet, _immediate_here, _on_cpu, _value_of, _immediate_number, _describe, _note_call)
-    writers += (_new_array, _compute, _compute_binary, _compute_call)
+    writers = (_is_quiet, _immediate_here, _on_cpu, _value_of, _immediate_number, _describe, _broadcast_size)
+    writers += (_note_call, _new_array, _run_kind, _compute, _compute_binary, _compute_call)
     return [write(offsets) for write in writers]
 
 
@@ -148,16 +156,15 @@ def _describe(offsets: dict[str, int]) -> str:
     """Return the function that puts shape and dtype of memory into a key, from a place on; the key, or null."""
     f = Code("describe", "ptr %key, i64 %place, ptr %memory", offsets)
     extents = f.field("%memory", "memory_extents")
-    axes = f.assign(f"load i32, ptr {f.address('%memory', str(offsets['memory_axes']), 'i8')}, align 8")
-    wide = f.assign(f"sext i32 {axes} to i64")
-    shape = f.api("PyTuple_New", f"i64 {wide}", "error")
+    axes = _axes_of(f, "%memory")
+    shape = f.api("PyTuple_New", f"i64 {axes}", "error")
 
     def extent(axis: Index, _: list[Value]) -> tuple[()]:
         number = f.api("PyLong_FromLongLong", f"i64 {f.load_word(extents, axis)}", "drop")
         f.api("PyTuple_SetItem", f"ptr {shape}, i64 {axis}, ptr {number}", "drop")
         return ()
 
-    f.loop("0", wide, "1", (), extent)
+    f.loop("0", axes, "1", (), extent)
     # the key takes the reference, also if that fails
     f.api("PyTuple_SetItem", f"ptr %key, i64 %place, ptr {shape}", "error")
     dtype = f.field("%memory", "memory_dtype")
@@ -168,22 +175,101 @@ def _describe(offsets: dict[str, int]) -> str:
     return f.text()
 
 
+def _axes_of(f: Code, memory: str) -> str:
+    """Return the number of axes of memory."""
+    axes = f.assign(f"load i32, ptr {f.address(memory, str(f.offset('memory_axes')), 'i8')}, align 8")
+    return f.assign(f"sext i32 {axes} to i64")
+
+
+def _broadcast_size(offsets: dict[str, int]) -> str:
+    """Return the function that writes the size of arrays that are broadcast, and gives them back.
+
+    Arrays that cannot be broadcast have a size as well: their operator fails.
+    """
+    f = Code("broadcast_size", "ptr %memories, i64 %count, ptr %size", offsets)
+    largest, one = Value("0", INT64), Value("1", INT64)
+
+    def more_axes(index: Index, found: list[Value]) -> list[Value]:
+        axes = _axes_of(f, f.load_word("%memories", index, "ptr"))
+        return [Value(f.minus("0", f.least(f.minus("0", axes), f.minus("0", found[0].text))), INT64)]
+
+    (axes,) = f.loop("0", "%count", "1", [largest], more_axes)
+
+    def axis(index: Index, total: list[Value]) -> list[Value]:
+        def more(number: Index, found: list[Value]) -> list[Value]:
+            memory = f.load_word("%memories", number, "ptr")
+            place = f.minus(_axes_of(f, memory), f.plus(index, "1"))
+
+            def extent() -> list[Value]:
+                own = f.least(f.load_word(f.field(memory, "memory_extents"), place), str(_MOST_SIZE))
+                is_more = f.test("sgt", own, found[0].text)
+                return [Value(f.select_index(is_more, own, found[0].text), INT64)]
+
+            return f.choose(f.test("sge", place, "0"), extent, lambda: found)
+
+        (extent,) = f.loop("0", "%count", "1", [one], more)
+        return [Value(f.least(f.times(total[0].text, extent.text), str(_MOST_SIZE)), INT64)]
+
+    (size,) = f.loop("0", axes.text, "1", [one], axis)
+    f.store_word("%size", "0", size.text)
+    f.give("%memories")
+    return f.text()
+
+
 def _note_call(offsets: dict[str, int]) -> str:
-    """Return the function that adds a kind of call to the sequence of a trace, and gives the trace or null."""
-    f = Code("note_call", "ptr %trace, ptr %found", offsets)
+    """Return the function that adds a kind of call to the sequence of a trace, and gives the trace or null.
+
+    If ``has_shapes``, the kind was found by a key with the shapes of the arguments. ``memories`` are the arguments.
+    """
+    arguments = "ptr %trace, ptr %found, ptr %memories, i64 %count, ptr %value, i1 %has_shapes"
+    f = Code("note_call", arguments, offsets)
     before = f.number(f.field("%trace", "sequence"), "error")
     number = f.number(f.field("%found", "number"), "error")
-    kinds = [f.assign(f"lshr i64 {each}, {_COST_BITS}") for each in (before, number)]
-    costs = [f.assign(f"and i64 {each}, {_MOST_COST}") for each in (before, number)]
-    mixed = f.assign(f"and i64 {f.plus(f.times(kinds[0], str(_FACTOR)), kinds[1])}, {_MASK}")
-    cost = f.least(f.plus(costs[0], costs[1]), str(_MOST_COST))
-    joined = f.assign(f"or i64 {f.assign(f'shl i64 {mixed}, {_COST_BITS}')}, {cost}")
+    kinds = [f.assign(f"lshr i64 {each}, {COST_BITS}") for each in (before, number)]
+    costs = [f.assign(f"and i64 {each}, {MOST_COST}") for each in (before, number)]
+
+    def of_shapes() -> list[Value]:
+        def argument(index: Index, mixed: list[Value]) -> list[Value]:
+            memory = f.load_word("%memories", index, "ptr")
+            extents = f.field(memory, "memory_extents")
+
+            def axis(place: Index, mixed: list[Value]) -> list[Value]:
+                scaled = f.plus(f.times(mixed[0].text, str(FACTOR)), f.load_word(extents, place))
+                return [Value(f.assign(f"and i64 {scaled}, {KIND_MASK}"), INT64)]
+
+            return f.loop("0", _axes_of(f, memory), "1", mixed, axis)
+
+        (mixed,) = f.loop("0", "%count", "1", [Value(kinds[1], INT64)], argument)
+        quotient = f.quotient(_size_of(f, "%value"), str(NUMBERS_PER_CALL))
+        return [mixed, Value(f.least(f.plus(costs[1], quotient), str(MOST_COST)), INT64)]
+
+    known = [Value(kinds[1], INT64), Value(costs[1], INT64)]
+    kind, own_cost = f.choose("%has_shapes", lambda: known, of_shapes)
+    mixed = f.assign(f"and i64 {f.plus(f.times(kinds[0], str(FACTOR)), kind.text)}, {KIND_MASK}")
+    cost = f.least(f.plus(costs[0], own_cost.text), str(MOST_COST))
+    joined = f.assign(f"or i64 {f.assign(f'shl i64 {mixed}, {COST_BITS}')}, {cost}")
     after = f.api("PyLong_FromLongLong", f"i64 {joined}", "error")
     f.exchange("%trace", "sequence", after)
     f.release(after)
     f.give("%trace")
     f.end("error", "null")
     return f.text()
+
+
+def _size_of(f: Code, memory: str) -> str:
+    """Return the number of elements of memory; 1 for a number of NumPy."""
+
+    def elements() -> list[Value]:
+        extents = f.field(memory, "memory_extents")
+
+        def axis(place: Index, size: list[Value]) -> list[Value]:
+            return [Value(f.times(size[0].text, f.load_word(extents, place)), INT64)]
+
+        return f.loop("0", _axes_of(f, memory), "1", [Value("1", INT64)], axis)
+
+    is_memory = f.same(f.field(memory, "type"), "memory")
+    (size,) = f.choose(is_memory, elements, lambda: [Value("1", INT64)])
+    return size.text
 
 
 def _new_array(offsets: dict[str, int]) -> str:
@@ -198,19 +284,15 @@ def _new_array(offsets: dict[str, int]) -> str:
     return f.text()
 
 
-def _compute(offsets: dict[str, int]) -> str:
-    """Return the function that gives the array (or the list of arrays) of a call, given the key of its kind.
+def _run_kind(offsets: dict[str, int]) -> str:
+    """Return the function that gives the array (or the list of arrays) of a call, given its kind.
 
-    ``table`` are the kinds, and ``trace`` is the immediate trace or null. ``objects`` are a free place and the
-    arguments. It gives up the reference to the key.
+    ``trace`` is the immediate trace or null. ``objects`` are a free place and the arguments. ``has_shapes`` is that of
+    ``note_call``.
     """
-    f = Code("compute", "ptr %trace, ptr %table, ptr %key, ptr %objects, i64 %count, ptr %class", offsets)
+    f = Code("run_kind", "ptr %trace, ptr %found, ptr %objects, i64 %count, ptr %class, i1 %has_shapes", offsets)
     cells = [f.assign("alloca ptr, align 8") for _ in range(3)]
-    arguments = f.address("%objects", "1", "ptr")
-    found = f.api("PyDict_GetItemWithError", "ptr %table, ptr %key", "unhashable")
-    f.leave_if_null(found, "new")
-    f.release("%key")
-    f.leave_if(f.same(found, "none"), "unknown")
+    arguments, found = f.address("%objects", "1", "ptr"), "%found"
     direct, variable = f.field(found, "direct"), f.object("float_errors")
     f.leave_if(f.same(direct, "none"), "unknown")
     f.leave_if(f.same(variable, "none"), "unknown")
@@ -230,7 +312,8 @@ def _compute(offsets: dict[str, int]) -> str:
     f.label("single")
     f.line(f"br i1 {f.same(kind, 'list')}, label %several, label %owned")
     f.label("note")
-    f.leave_if_null(f.call("note_call", "%trace", found), "drop_value")
+    noted = f"ptr %trace, ptr {found}, ptr {arguments}, i64 %count, ptr {value}, i1 %has_shapes"
+    f.leave_if_null(f.assign(f"call ptr @note_call({noted})"), "drop_value")
     f.leave_if(f.same(kind, "list"), "several")
     # an array in memory of its own, as `eager_results.own_all` would find it: large results have no direct function
     f.leave_unless(f.same(kind, "memory"), "own")
@@ -267,17 +350,70 @@ def _compute(offsets: dict[str, int]) -> str:
     f.label("lost")
     f.release(token, *[f.assign(f"load ptr, ptr {cell}, align 8") for cell in cells])
     f.line("br label %drop")
-    _first(f)
+    f.end("unknown", "null")
+    return f.text()
+
+
+def _compute(offsets: dict[str, int]) -> str:
+    """Return the function that gives the array (or the list of arrays) of a call, given the key of its kind.
+
+    The key has no shapes: the first of its items are the operator, and the parameters of a call by name, and the dtypes
+    of the arguments follow. ``table`` are the kinds that are found by shapes as well, and ``trace`` is the immediate
+    trace or null. ``objects`` are a free place and the arguments. It gives up the reference to the key.
+    """
+    arguments = "ptr %trace, ptr %table, ptr %key, i64 %first, ptr %objects, i64 %count, ptr %class"
+    f = Code("compute", arguments, offsets)
+    memories, size = f.address("%objects", "1", "ptr"), f.assign("alloca i64, align 8")
+    given = "ptr %objects, i64 %count, ptr %class"
+    f.line(f"br i1 {f.is_equal('%trace', 'null')}, label %shapes, label %any")
+    f.label("any")
+    found = f.api("PyDict_GetItemWithError", f"ptr {f.object('any_shapes')}, ptr %key", "unhashable")
+    f.leave_if_null(found, "shapes")
+    f.assign(f"call ptr @broadcast_size(ptr {memories}, i64 %count, ptr {size})")
+    f.leave_if(f.test("sgt", f.load_word(size, "0"), f.number(f.field(found, "limit"), "drop")), "shapes")
+    result = f.assign(f"call ptr @run_kind(ptr %trace, ptr {found}, {given}, i1 false)")
+    f.leave_if_null(result, "none")
+    f.release("%key")
+    f.give(result)
+    f.label("none")
+    # a pattern that is not known, or an error, which the call for these shapes raises
+    f.leave_if_error("drop")
+    f.line("br label %shapes")
+    f.label("shapes")
+    whole = f.api("PyTuple_New", f"i64 {f.plus('%first', f.times('%count', '2'))}", "drop")
+    f.for_each("0", "%first", lambda k: f.put_item(whole, k, f.item("%key", k), "drop_whole"))
+
+    def argument(index: Index) -> None:
+        place = f.plus("%first", f.times(index, "2"))
+        memory = f.load_word(memories, index, "ptr")
+        described = f.assign(f"call ptr @describe(ptr {whole}, i64 {place}, ptr {memory})")
+        f.leave_if_null(described, "drop_whole")
+
+    f.for_each("0", "%count", argument)
+    known = f.api("PyDict_GetItemWithError", f"ptr %table, ptr {whole}", "unhashable_whole")
+    f.release("%key", whole)
+    f.leave_if_null(known, "unknown")
+    f.leave_if(f.same(known, "none"), "unknown")
+    f.give(f.assign(f"call ptr @run_kind(ptr %trace, ptr {known}, {given}, i1 true)"))
+    f.label("unhashable_whole")
+    f.release(whole)
+    f.line("br label %unhashable")
     f.label("unhashable")
     f.release("%key")
     f.clear_type_error()
+    f.line("br label %unknown")
+    f.label("drop_whole")
+    f.release(whole)
+    f.line("br label %drop")
+    f.label("drop")
+    f.release("%key")
     f.line("br label %unknown")
     f.end("unknown", "null")
     return f.text()
 
 
 def _own(f: Code, value: str, kind: str) -> None:
-    """Write the part of ``compute`` that copies a result which is a view, an argument, or no array."""
+    """Write the part of ``run_kind`` that copies a result which is a view, an argument, or no array."""
     f.label("own")
     f.leave_unless(f.same(kind, "memory"), "other_memory")
     base = f.field(value, "memory_base")
@@ -296,35 +432,8 @@ def _own(f: Code, value: str, kind: str) -> None:
     f.line("br label %owned")
 
 
-def _first(f: Code) -> None:
-    """Write the part of ``compute`` that gives the array of a call that is the first of its kind (``immediate.meet``).
-
-    There are none of single calls, whose kinds are learned from plans.
-    """
-    f.label("new")
-    f.line(f"br i1 {f.is_equal('%trace', 'null')}, label %none, label %meet")
-    f.label("none")
-    f.release("%key")
-    f.line("br label %unknown")
-    f.label("meet")
-    f.store_word("%objects", "0", "%key", "ptr")
-    given = f"ptr {f.object('meet')}, ptr %objects, i64 {f.plus('%count', '1')}, ptr null"
-    value = f.api("PyObject_VectorcallDict", given, "lost_key")
-    f.release("%key")
-    f.leave_if(f.same(value, "none"), "nothing")
-    result = f.call("new_array", value, "%class")
-    f.release(value)
-    f.give(result)
-    f.label("nothing")
-    f.release(value)
-    f.line("br label %unknown")
-    f.label("lost_key")
-    f.release("%key")
-    f.line("br label %unknown")
-
-
 def _several(f: Code, arguments: str, value: str, cell: str, *held: str) -> None:
-    """Write the part of ``compute`` that gives the list of arrays of a list of results."""
+    """Write the part of ``run_kind`` that gives the list of arrays of a list of results."""
     f.label("several")
     made = f.api("PyList_New", "i64 0", "drop_value")
 
@@ -373,14 +482,14 @@ def _compute_binary(offsets: dict[str, int]) -> str:
     f.leave_if_null(other, "error")
     exchanged = f.assign(f"icmp ne i64 {f.load_word('%record', '2')}, 0")
     pair = [f.assign(f"select i1 {exchanged}, ptr {a}, ptr {b}") for a, b in ((other, own), (own, other))]
-    key = f.api("PyTuple_New", "i64 5", "error")
-    f.put_item(key, "0", f.load_word("%record", "4", "ptr"), "drop")
+    dtypes = [f.field(memory, "memory_dtype") for memory in pair]
+    declared = f.load_word("%record", "4", "ptr")
+    key = f.api("PyTuple_Pack", f"i64 3, ptr {declared}, ptr {dtypes[0]}, ptr {dtypes[1]}", "error")
     for number, memory in enumerate(pair):
         f.store_word(objects, str(1 + number), memory, "ptr")
-        f.leave_if_null(f.assign(f"call ptr @describe(ptr {key}, i64 {1 + 2 * number}, ptr {memory})"), "drop")
-    kind = f.field("%self", "type")
-    f.give(f.assign(f"call ptr @compute(ptr %trace, ptr %table, ptr {key}, ptr {objects}, i64 2, ptr {kind})"))
-    f.end_dropping(key)
+    given = f"ptr {key}, i64 1, ptr {objects}, i64 2, ptr {f.field('%self', 'type')}"
+    f.give(f.assign(f"call ptr @compute(ptr %trace, ptr %table, {given})"))
+    f.end("error", "null")
     return f.text()
 
 
@@ -400,7 +509,7 @@ def _compute_call(offsets: dict[str, int]) -> str:
     length = f.api("PyTuple_Size", f"ptr {defaults}", "error")
     extra = f.minus("%count", most)
     f.leave_if(f.assign(f"icmp sgt i64 {extra}, {length}"), "error")
-    key = f.api("PyTuple_New", f"i64 {f.plus('2', f.times(most, '2'))}", "error")
+    key = f.api("PyTuple_New", f"i64 {f.plus('2', most)}", "error")
     f.put_item(key, "0", declared, "drop")
     is_plain = f.assign(f"icmp eq i64 {f.plus(extra, '%named')}, 0")
     f.line(f"br i1 {is_plain}, label %plain, label %given")
@@ -442,12 +551,11 @@ def _compute_call(offsets: dict[str, int]) -> str:
         before, own = f.assign(f"load ptr, ptr {kind}, align 8"), f.field(array, "type")
         chosen = f.assign(f"select i1 {f.same(own, 'other_array')}, ptr {own}, ptr {before}")
         f.line(f"store ptr {chosen}, ptr {kind}, align 8")
-        place = f.plus("2", f.times(index, "2"))
-        f.leave_if_null(f.assign(f"call ptr @describe(ptr {key}, i64 {place}, ptr {memory})"), "drop")
+        f.put_item(key, f.plus("2", index), f.field(memory, "memory_dtype"), "drop")
 
     f.for_each("0", most, argument)
     chosen = f.assign(f"load ptr, ptr {kind}, align 8")
-    given = f"ptr %trace, ptr %table, ptr {key}, ptr {objects}, i64 {most}, ptr {chosen}"
+    given = f"ptr %trace, ptr %table, ptr {key}, i64 2, ptr {objects}, i64 {most}, ptr {chosen}"
     f.give(f.assign(f"call ptr @compute({given})"))
     f.end_dropping(key)
     return f.text()

@@ -98,6 +98,7 @@ OBJECTS = (
     "planned",
     "evaluated",
     "immediate_calls",
+    "any_shapes",
     "immediate_numbers",
     "number_beside",
     "single_calls",
@@ -106,7 +107,6 @@ OBJECTS = (
     "ignored_errors",
     "own",
     "copy",
-    "meet",
     "list",
     "tuple",
     "ufunc",
@@ -134,6 +134,10 @@ class Code(FunctionBuilder):
     def field(self, base: str, name: str) -> str:
         """Return the object that an attribute refers to."""
         return self.assign(f"load ptr, ptr {self.address(base, str(self._offsets[name]), 'i8')}, align 8")
+
+    def offset(self, name: str) -> int:
+        """Return the offset of an attribute."""
+        return self._offsets[name]
 
     def item(self, base: str, index: Index) -> str:
         """Return an item of a tuple."""
