@@ -147,9 +147,7 @@ class EagerProgram:
         for step, node in enumerate(self._computed):
             found = []
             for source in node.inputs:
-                while source.operator.is_view:
-                    source = source.inputs[0]
-                number = numbers[source]
+                number = numbers[source_of(source)]
                 found.append(number)
                 last_uses[number] = step
             places.append(tuple(found))
