@@ -51,7 +51,7 @@ LOOK_SECONDS = 0.05
 #: send() raises an error if the process has ended, even if the program wants to be ended by such writes
 _NO_SIGNAL = 0x4000 if sys.platform == "linux" else 0
 #: a process that has waited so long for a core, and so many times as long as it ran, does not get on
-STARVED_SECONDS, STARVED_TIMES = 5.0, 4.0
+STARVED_SECONDS, STARVED_TIMES = 2.0, 4.0
 #: processes that failed, after which threads plan
 MOST_FAILURES = 2
 #: requests in a row that it could not fulfill, after which threads plan: it cannot write to the cache directory, say
