@@ -108,7 +108,9 @@ def test_too_many_slices_are_left_out_and_counted(tmp_path: Path, monkeypatch: p
     prof.export_html(tmp_path / "report.html")
     data = data_of(tmp_path / "report.html")
     shown = sum(len(track["slices"]) for track in data["tracks"])
-    assert shown <= 7
+    durations = sorted([event.total_ns for event in prof.events()], reverse=True)
+    # slices that are equally long stay or go together
+    assert shown == len([duration for duration in durations if duration >= durations[5]]) < 21
     assert shown + data["hidden"] == 21
 
 
