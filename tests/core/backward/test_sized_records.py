@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import marshal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,8 +18,9 @@ from phonograd.core.derive.gradient import order_users_first
 from phonograd.core.ops.math.structural import leaf, variable
 from phonograd.core.plan import sized_records
 from phonograd.core.plan.cache import EVALUATED, forget_nodes
+from phonograd.core.plan.plan_tree import PlanTree
 from phonograd.core.plan.record_graph import RecordGraph, RecordOutline, outline_of_record
-from phonograd.core.plan.sized_plan import Refused
+from phonograd.core.plan.sized_plan import Refused, SizedPlan
 from phonograd.core.plan.sized_records import RECORDS, plan_for_any_extents
 from phonograd.core.run import disk_cache, kernel_cache
 from phonograd.core.run.program import Recipe
@@ -135,7 +136,7 @@ def test_plans_are_kept_on_disk(learning: None, tmp_path: Any, monkeypatch: pyte
     with mx.settings.override(cache_directory=str(tmp_path)):
         first = [_step(_mlp, weights, batch) for batch in BATCHES[:4]]
         (structure,) = [each for each in RECORDS._known.values() if each.attempts]
-        assert structure.ways
+        assert structure.ways.ways
         _forget()
         assert [_step(_mlp, weights, batch) for batch in BATCHES[:4]] == first
         assert not any([each.attempts for each in RECORDS._known.values()])
@@ -303,6 +304,37 @@ def test_a_refused_structure_keeps_its_reason(learning: None, monkeypatch: pytes
     assert str(refusal) == "for a test"
 
 
+def test_the_ways_of_a_structure_are_one_tree(learning: None) -> None:
+    """Each way is found by one walk, whichever was learned first, and so it is after they were on disk."""
+    weights = _weights()
+    for batch in BATCHES:
+        _step(_mlp, weights, batch)
+    (structure,) = [each for each in RECORDS._known.values() if each.ways.ways]
+    tree, ways = structure.ways
+    assert len(ways) > 2
+    assert len(tree.choosers) == 1, "no plan read the extents in another way"
+    records = [tuple(outline.sizes) for outline in _outlines_of(_mlp, BATCHES)]
+    stored = marshal.loads(marshal.dumps((tree.choosers, [way.plan.stored() for way in ways])))
+    restored = PlanTree([SizedPlan.restored(plan) for plan in stored[1]], stored[0])
+    reversed_tree = PlanTree([way.plan for way in reversed(ways)])
+    alone = [PlanTree([way.plan]) for way in ways]
+    numbers = set()
+    for sizes in records:
+        expected = [(number, *found[1:]) for number, each in enumerate(alone) if (found := _found(each, sizes))]
+        assert len(expected) <= 1, "the conditions of two ways never hold at once"
+        found = _found(tree, sizes)
+        assert found == (expected[0] if expected else None)
+        assert _found(restored, sizes) == found
+        if found is not None:
+            numbers.add(found[0])
+            assert _found(reversed_tree, sizes) == (len(ways) - 1 - found[0], found[1])
+    assert len(numbers) == len(ways)
+
+
+def _found(tree: PlanTree, sizes: Sequence[Any]) -> tuple[int, Recipe] | None:
+    return tree.find(sizes, sized_records._NODES)
+
+
 # -- the registry
 
 
@@ -350,7 +382,8 @@ def check_samples(samples: list[Sample]) -> tuple[int, int]:
             except AssertionError:
                 # attributes of the sample do not fit to these extents
                 continue
-            recipe = plan.recipe(outline.sizes, planned.nodes)
+            chosen = PlanTree([plan]).find(outline.sizes, planned.nodes)
+            recipe = None if chosen is None else chosen[1]
             if recipe is not None:
                 same = recipe == planned.recipe or recipe == graph.draft(outline.sizes).recipe
                 assert same or _differs_in_constants(recipe, planned.recipe), sample

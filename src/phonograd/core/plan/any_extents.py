@@ -32,6 +32,7 @@ from ..run import kernel_cache
 from ..run.host import host
 from ..run.program import Recipe, RowStep
 from ..run.reference import resolve
+from .plan_tree import PlanTree
 from .sized_plan import Refused, SizedPlan
 from .sizes import Pinned
 
@@ -242,13 +243,14 @@ def sized_draft(outline: Outline, given: Sequence[Any]) -> GraphDraft:
 
 
 class _Structure:
-    """What is known of a structure: its latest integers, and plans with their kernels, the one used last first."""
+    """What is known of a structure: its latest integers, and plans with their kernels."""
 
     __slots__ = ("attempts", "is_learned", "latest", "plans", "used")
 
     def __init__(self, sizes: list[Any]) -> None:
         self.latest = sizes
-        self.plans: list[tuple[SizedPlan, list[kernel_cache.Kernel]]] = []
+        #: the plans, and the kernels of each
+        self.plans: tuple[PlanTree, list[list[kernel_cache.Kernel]]] = PlanTree(()), []
         #: attempts to make a plan, and whether one is being made
         self.attempts = 0
         self.is_learned = False
@@ -276,25 +278,26 @@ class Structures:
         if structure is None:
             return None
         self._known[outline.key] = structure
-        for number, (plan, kernels) in enumerate(structure.plans):
-            recipe = plan.recipe(outline.sizes, outline.nodes)
-            if recipe is not None and not is_much(recipe, kernels):
-                if number:
-                    structure.plans = [(plan, kernels), *[each for each in structure.plans if each[0] is not plan]]
-                structure.used += 1
-                if structure.used == _RUNS_OF_REPEATED:
-                    # each plan may run once, but the kernels run again
-                    kernel_cache.tier_up(kernels)
-                kernel_cache.statistics.plans_sized += 1
-                SIZED.emit(outline, recipe)
-                return recipe, kernels
-        return None
+        tree, every = structure.plans
+        found = tree.find(outline.sizes, outline.nodes)
+        if found is None:
+            return None
+        number, recipe = found
+        kernels = every[number]
+        if is_much(recipe, kernels):
+            return None
+        structure.used += 1
+        if structure.used == _RUNS_OF_REPEATED:
+            # each plan may run once, but the kernels run again
+            kernel_cache.tier_up(kernels)
+        kernel_cache.statistics.plans_sized += 1
+        SIZED.emit(outline, recipe)
+        return recipe, kernels
 
     def holds(self, outline: Outline) -> bool:
         """Return whether there is a plan for a graph."""
         structure = self._known.get(outline.key)
-        plans = [] if structure is None else structure.plans
-        return any([plan.recipe(outline.sizes, outline.nodes) is not None for plan, _ in plans])
+        return structure is not None and structure.plans[0].find(outline.sizes, outline.nodes) is not None
 
     def note(self, outline: Outline, planned: Callable[[], NativeProgram]) -> None:
         """Note that a graph was planned; if its structure was planned before, have a plan made for any extents."""
@@ -317,7 +320,9 @@ class Structures:
                 with collector.paused(stay=True):
                     made = sized_plan(outline, before, planned())
                 if made is not None:
-                    structure.plans = [made, *structure.plans[: MOST_PLANS - 1]]
+                    plan, kernels = made
+                    tree, every = structure.plans
+                    structure.plans = PlanTree([plan, *tree.plans][:MOST_PLANS]), [kernels, *every][:MOST_PLANS]
             finally:
                 structure.is_learned = False
 
@@ -358,10 +363,10 @@ def sized_plan(
     """
     try:
         made = SizedPlan(outline.sizes, before, functools.partial(sized_draft, outline), list(planned.kernels))
-        found = made.recipe(outline.sizes, outline.nodes)
+        found = PlanTree([made]).find(outline.sizes, outline.nodes)
     except (Refused, Pinned, MXNetError, *FAILURES):
         return None
-    return (made, list(planned.kernels.values())) if found == planned.recipe else None
+    return (made, list(planned.kernels.values())) if found == (0, planned.recipe) else None
 
 
 #: errors of a planner that meets something that is no integer

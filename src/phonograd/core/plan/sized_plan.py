@@ -6,7 +6,7 @@ recipe that it makes is a Python function of the extents, with a condition for e
 be stored on disk. See docs/decisions/0047.
 
 A plan is used only if it holds: each integer that did not differ is the same, each that did is the same multiple of the
-extents, and all conditions have the same answers.
+extents, and all conditions have the same answers. :mod:`~phonograd.core.plan.plan_tree` looks for it.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from ..run import memory_pool
 from ..run.program import AliasStep, NumpyStep, Recipe, RecipeLaunch, RowStep
 from ..run.programs import Memory
 from . import partition
-from .sizes import LARGEST, SMALLEST, Data, Joined, Size, Trace, text_of
+from .sizes import LARGEST, SMALLEST, Data, Joined, Line, Size, Trace, text_of
 
-__all__ = ["DTYPES", "Draft", "Refused", "SizedPlan"]
+__all__ = ["DTYPES", "SPACE", "Draft", "Frame", "Refused", "SizedPlan", "function_of", "getter"]
 
 #: conditions and integers of a plan: with more, planning takes less time
 MOST_CONDITIONS, MOST_SIZES = 4000, 200_000
@@ -70,8 +70,8 @@ class Draft(Protocol):
         """All nodes of the graph."""
 
 
-class _Facts(NamedTuple):
-    """Everything that a plan consists of, as plain data."""
+class Frame(NamedTuple):
+    """How the integers of a graph are read, as plain data: what a plan assumes before its first condition."""
 
     same: list[int]
     """The places of integers that are the same in all graphs."""
@@ -81,6 +81,18 @@ class _Facts(NamedTuple):
     data: list[int]
     differ: list[int]
     """The places of all integers that are not the same."""
+    expected: list[str]
+    """How these follow from the extents, as expressions."""
+
+
+class _Facts(NamedTuple):
+    """Everything that a plan consists of, as plain data."""
+
+    frame: Frame
+    lines: list[Line]
+    """What the planner computed and asked, in order."""
+    atoms: list[str]
+    """The atoms that the recipe is made from."""
     kept: list[Any]
     """Bytes, and numbers of dtypes in lists."""
     integers: frozenset[int]
@@ -90,6 +102,8 @@ class _Facts(NamedTuple):
 
 class SizedPlan:
     """A plan for all graphs whose integers lead the planner the same way.
+
+    :mod:`~phonograd.core.plan.plan_tree` finds the graphs for which it holds.
 
     Parameters
     ----------
@@ -112,17 +126,7 @@ class SizedPlan:
         same = [place for place, (one, two) in enumerate(zip(before, now)) if one == two]
         pairs = list(dict.fromkeys([(before[place], now[place]) for place in differ]))
         trace = Trace()
-        #: by pair of integers the size
-        sizes: dict[tuple[Any, Any], Any] = {}
-        extents: list[tuple[int, int]] = []
-        for pair in sorted([pair for pair in pairs if type(pair[0]) is int]):
-            if min(pair) < SMALLEST or max(pair) > LARGEST:
-                raise Refused("an extent is out of range")
-            found = _as_product(pair, extents, sizes)
-            if found is None:
-                extents.append(pair)
-                found = trace.extent(pair[1])
-            sizes[pair] = found
+        sizes, extents = _sizes_of(pairs, trace)
         data: list[tuple[bytes, bytes]] = []
         for pair in [pair for pair in pairs if type(pair[0]) is bytes]:
             number = _as_number(pair, extents, sizes)
@@ -141,16 +145,23 @@ class SizedPlan:
             if len(found_structures) != len(structures) or not all(map(operator.eq, found_structures, structures)):
                 raise Refused("the kernels are others")
             integers = _integers(drafted.all)
-        names = [f"a{number}" for number in range(len(extents))], [f"d{number}" for number in range(len(data))]
-        expected = [text_of(given[place]) for place in differ]
         writer = _Writer({node: number for number, node in enumerate(drafted.nodes)})
-        text = _text(drafted.recipe, writer, trace, names, expected)
+        result = writer.text(drafted.recipe)
+        if trace.conditions > MOST_CONDITIONS or writer.count > MOST_SIZES:
+            raise Refused("there are too many conditions")
+        # a size that was looked up in a table of the planner must not be one of the other integers of the graph
+        body = [f"if {text} in integers: return None" for text in sorted(trace.looked_up)] + [f"return {result}"]
+        defined = _names_in([line.partition(" = ")[0] for line in trace.lines if type(line) is str])
+        defined.update([f"a{number}" for number in range(len(extents))])
+        atoms = sorted(_names_in(body) & defined, key=lambda name: int(name[1:]))
+        body = [f"({_listed(atoms)}) = atoms", f"({_listed([f'd{n}' for n in range(len(data))])}) = data", *body]
+        text = "def plan(atoms, data, nodes):\n" + "".join([f"    {line}\n" for line in body])
+        expected = [text_of(given[place]) for place in differ]
+        places = [firsts[pair] for pair in extents], [firsts[each] for each in data]
         self._facts = _Facts(
-            same,
-            _getter(same)(now),
-            [firsts[pair] for pair in extents],
-            [firsts[each] for each in data],
-            differ,
+            Frame(same, getter(same)(now), *places, differ, expected),
+            trace.lines,
+            atoms,
             writer.kept,
             integers,
             trace.conditions,
@@ -162,14 +173,26 @@ class SizedPlan:
 
     def _prepare(self) -> None:
         facts = self._facts
-        self._same, self._differ = _getter(facts.same), _getter(facts.differ)
-        self._extents, self._data = _getter(facts.extents), _getter(facts.data)
-        space = {**_SPACE, **DECISIONS, "integers": facts.integers}
+        space = {**SPACE, "integers": facts.integers}
         space["kept"] = [DTYPES[each[0]] if isinstance(each, list) else each for each in facts.kept]
-        # the module consists of one function, whose text has names of this module, numbers and their operators
-        module: CodeType = marshal.loads(facts.code)
-        code = next(each for each in module.co_consts if isinstance(each, CodeType))
-        self._function = FunctionType(code, space)
+        #: returns the recipe for atoms, constants and nodes; None if a table of the planner has another entry for them
+        self.recipe: Callable[[Sequence[Any], Sequence[Any], Sequence[Any]], Recipe | None]
+        self.recipe = function_of(facts.code, space)
+
+    @property
+    def frame(self) -> Frame:
+        """How the integers of a graph are read."""
+        return self._facts.frame
+
+    @property
+    def lines(self) -> list[Line]:
+        """What the planner computed and asked, in order."""
+        return self._facts.lines
+
+    @property
+    def atoms(self) -> list[str]:
+        """The atoms that the recipe is made from."""
+        return self._facts.atoms
 
     @property
     def conditions(self) -> int:
@@ -178,73 +201,34 @@ class SizedPlan:
 
     def stored(self) -> tuple[Any, ...]:
         """Return the plan as plain data, for the Python version that runs this."""
-        return tuple(self._facts)
+        return (tuple(self._facts.frame), *self._facts[1:])
 
     @classmethod
     def restored(cls, stored: tuple[Any, ...]) -> SizedPlan:
         """Return a plan that was stored."""
         plan = cls.__new__(cls)
-        plan._facts = _Facts(*stored)
+        plan._facts = _Facts(Frame(*stored[0]), *stored[1:])
         plan._prepare()
         return plan
 
-    def recipe(self, sizes: Sequence[Any], nodes: Sequence[Any]) -> Recipe | None:
-        """Return the plan of a graph; None if it does not hold for its integers.
 
-        Parameters
-        ----------
-        nodes
-            The nodes that it refers to, by number.
-        """
-        if self._same(sizes) != self._facts.values:
-            return None
-        extents = self._extents(sizes)
-        if extents and (min(extents) < SMALLEST or max(extents) > LARGEST):
-            return None
-        try:
-            return self._function(extents, self._data(sizes), self._differ(sizes), nodes)  # type: ignore[no-any-return]
-        except ArithmeticError:
-            # a division by zero, which the planner would not get to
-            return None
+def function_of(code: bytes, space: dict[str, Any]) -> Any:
+    """Return the function of a compiled text, which has names of the planner, numbers and their operators."""
+    module: CodeType = marshal.loads(code)
+    return FunctionType(next(each for each in module.co_consts if isinstance(each, CodeType)), space)
 
 
-def _text(
-    recipe: Recipe, writer: _Writer, trace: Trace, names: tuple[list[str], list[str]], expected: Sequence[str]
-) -> str:
-    """Return the function of extents, constants, the integers that follow from them, and nodes, for the recipe.
-
-    A size that was looked up in a table of the planner must not be one of the other integers of the graph.
-    """
-    result = writer.text(recipe)
-    if trace.conditions > MOST_CONDITIONS or writer.count > MOST_SIZES:
-        raise Refused("there are too many conditions")
-    lines = [f"({' '.join([f'{name},' for name in each])}) = {of}" for each, of in zip(names, ("extents", "data"))]
-    lines += [f"if differ != ({', '.join(expected)},): return None", *_quick_first(trace.lines)]
-    lines += [f"if {text} in integers: return None" for text in sorted(trace.looked_up)] + [f"return {result}"]
-    return "def plan(extents, data, differ, nodes):\n" + "".join([f"    {line}\n" for line in lines])
+def _names_in(texts: Sequence[str]) -> set[str]:
+    """Return the names of atoms in expressions, and possibly others."""
+    return {name for text in texts for name in _NAMES.findall(text)}
 
 
-def _quick_first(lines: Sequence[str]) -> list[str]:
-    """Return the lines of a trace with calls, and what follows from them, last: most plans do not hold for most graphs.
-
-    >>> _quick_first(["a1 = divide(a0)", "if a1 < 0: return None", "if a0 < 9: return None"])
-    ['if a0 < 9: return None', 'a1 = divide(a0)', 'if a1 < 0: return None']
-    """
-    late: set[str] = set()
-    quick, slow = list[str](), list[str]()
-    for line in lines:
-        names = _NAMES.findall(line)
-        if late.isdisjoint(names) and not _CALL.search(line):
-            quick.append(line)
-        else:
-            slow.append(line)
-            if not line.startswith("if "):
-                late.update(_NAMES.findall(line.partition(" = ")[0]))
-    return quick + slow
+def _listed(names: Sequence[str]) -> str:
+    return " ".join([f"{name}," for name in names])
 
 
-#: the names of atoms, and calls
-_NAMES, _CALL = re.compile(r"\ba\d+\b"), re.compile(r"\w\(")
+#: the names of atoms
+_NAMES = re.compile(r"\ba\d+\b")
 
 
 def _integers(nodes: Iterable[Node]) -> frozenset[int]:
@@ -263,7 +247,7 @@ def _number_in(data: bytes, kind: int) -> float:
     return float(np.frombuffer(data, DTYPES[kind])[0])
 
 
-def _getter(places: Sequence[int]) -> Callable[[Sequence[Any]], tuple[Any, ...]]:
+def getter(places: Sequence[int]) -> Callable[[Sequence[Any]], tuple[Any, ...]]:
     """Return a function that takes the integers at some places, as a tuple."""
     if not places:
         return lambda sizes: ()
@@ -273,22 +257,45 @@ def _getter(places: Sequence[int]) -> Callable[[Sequence[Any]], tuple[Any, ...]]
     return operator.itemgetter(*places)
 
 
-def _as_product(pair: tuple[int, int], extents: Sequence[tuple[int, int]], sizes: dict[tuple[int, int], Any]) -> Any:
-    """Return a pair of integers as a multiple of an extent or of a product of two, or as near to an extent; or None."""
-    products = [(one, sizes[one]) for one in extents]
-    products += [
-        ((one[0] * two[0], one[1] * two[1]), sizes[one] * sizes[two])
-        for number, one in enumerate(extents)
-        for two in extents[number:]
-    ]
-    for (first, second), size in products:
+def _sizes_of(pairs: Sequence[Any], trace: Trace) -> tuple[dict[Any, Any], list[tuple[int, int]]]:
+    """Return sizes for pairs of integers, and the pairs that are extents, both in order.
+
+    The smallest are extents, because others are their multiples. They have numbers in the order of the pairs, so that
+    the lines of two plans are about the same extents.
+    """
+    integers = sorted([pair for pair in pairs if type(pair[0]) is int])
+    basis: list[tuple[int, int]] = []
+    for pair in integers:
+        if min(pair) < SMALLEST or max(pair) > LARGEST:
+            raise Refused("an extent is out of range")
+        if _as_product(pair, basis) is None:
+            basis.append(pair)
+    sizes: dict[Any, Any] = {pair: trace.extent(pair[1]) for pair in pairs if pair in basis}
+    for pair in integers:
+        if pair not in sizes:
+            factors, times, distance = _as_product(pair, basis) or ((), 1, 0)
+            sizes[pair] = math.prod([sizes[factor] for factor in factors]) * times + distance
+    return sizes, [pair for pair in pairs if pair in basis]
+
+
+def _as_product(
+    pair: tuple[int, int], extents: Sequence[tuple[int, int]]
+) -> tuple[tuple[tuple[int, int], ...], int, int] | None:
+    """Return a pair of integers as a multiple of an extent or of a product of two, or as near to an extent; or None.
+
+    The parts are the factors, a number by which their product is multiplied, and one that is added.
+    """
+    products: list[tuple[tuple[int, int], ...]] = [(one,) for one in extents]
+    products += [(one, two) for number, one in enumerate(extents) for two in extents[number:]]
+    for factors in products:
+        first, second = [math.prod(each) for each in zip(*factors)]
         if pair[0] % first == 0 and pair[1] % second == 0 and pair[0] // first == pair[1] // second:
-            return size * (pair[0] // first)
+            return factors, pair[0] // first, 0
     for extent in extents:
         distance = pair[0] - extent[0]
         if pair[1] - extent[1] == distance and abs(distance) <= NEAR:
             # the bounds of a slice, say
-            return sizes[extent] + distance
+            return (extent,), 1, distance
     return None
 
 
@@ -298,15 +305,20 @@ def _as_number(pair: tuple[bytes, bytes], extents: Sequence[tuple[int, int]], si
         if len(pair[0]) == len(pair[1]) == dtype.itemsize:
             first, second = [float(np.frombuffer(data, dtype)[0]) for data in pair]
             if first.is_integer() and second.is_integer() and min(first, second) >= SMALLEST:
-                size = _as_product((int(first), int(second)), extents, sizes)
-                if size is not None and size.in_bytes(dtype).plain == pair[1]:
-                    return size.in_bytes(dtype)
+                found = _as_product((int(first), int(second)), extents)
+                if found is None:
+                    continue
+                factors, times, distance = found
+                data = (math.prod([sizes[factor] for factor in factors]) * times + distance).in_bytes(dtype)
+                if data.plain == pair[1]:
+                    return data
     return None
 
 
 _KINDS = (Recipe, RowStep, RecipeLaunch, NumpyStep, AliasStep, Memory)
 #: the names that functions use
-_SPACE: dict[str, Any] = {
+SPACE: dict[str, Any] = {
+    **DECISIONS,
     "arrange": memory_pool.arrange,
     "Lifetime": memory_pool.Lifetime,
     "math": math,

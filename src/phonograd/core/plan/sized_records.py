@@ -15,7 +15,7 @@ import marshal
 import math
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -34,6 +34,7 @@ from . import promotion
 from .any_extents import FAILURES, is_much
 from .cache import planning_ns
 from .disk import compile_elsewhere
+from .plan_tree import PlanTree
 from .record_graph import RecordDraft, RecordGraph, RecordOutline, outline_of_record
 from .sized_plan import Refused, SizedPlan
 from .sizes import Pinned
@@ -41,7 +42,7 @@ from .sizes import Pinned
 __all__ = ["RECORDS", "RecordProgram", "SizedRecords", "plan_for_any_extents", "store_way"]
 
 #: structures that are known, ways of each, attempts to make them, and lists of integers that are kept
-MOST_STRUCTURES, MOST_WAYS, MOST_ATTEMPTS, MOST_LISTS = 256, 16, 24, 4
+MOST_STRUCTURES, MOST_WAYS, MOST_ATTEMPTS, MOST_LISTS = 256, 64, 96, 4
 #: attempts in a row without a way, after which a structure has none
 MOST_FAILURES = 3
 #: settings for which structures are known
@@ -128,10 +129,9 @@ class _Way:
         self.rows: list[SizedRow] = []
         self._used = 0
 
-    def program(self, sizes: Sequence[Any]) -> RecordProgram | None:
-        """Return the plan of a record with some integers, if it holds for them."""
-        recipe = self.plan.recipe(sizes, _NODES)
-        if recipe is None or is_much(recipe, self.kernels):
+    def program(self, recipe: Recipe) -> RecordProgram | None:
+        """Return a plan of a record; None if its kernels are not ready for so much work."""
+        if is_much(recipe, self.kernels):
             return None
         self._used += 1
         if self._used == _RUNS_OF_REPEATED:
@@ -140,6 +140,13 @@ class _Way:
         if len(self.rows) < len(recipe.steps):
             self.rows = [SizedRow() for _ in recipe.steps]
         return RecordProgram(recipe, self)
+
+
+class _Ways(NamedTuple):
+    """The ways of a structure, and what finds the one that holds for some extents."""
+
+    tree: PlanTree
+    ways: Sequence[_Way]
 
 
 # -- learning
@@ -160,13 +167,14 @@ def plan_for_any_extents(
         if planned.recipe.uses_numpy:
             raise Refused("NumPy computes a value")
         plan = SizedPlan(now, before, graph.draft, planned.structures)
-        found = plan.recipe(now, planned.nodes)
+        tree = PlanTree([plan])
+        found = tree.find(now, planned.nodes)
     except (Pinned, MXNetError, *FAILURES) as error:
         raise Refused("a rule or the planner cannot do without the value of an extent") from error
-    if found != planned.recipe:
+    if found != (0, planned.recipe):
         # constants that the planner makes are in the order of their first use in the process: now all of them exist
         planned = graph.draft(now)
-        if plan.recipe(now, planned.nodes) != planned.recipe:
+        if tree.find(now, planned.nodes) != (0, planned.recipe):
             raise Refused("the plan is not that of the planner")
     return plan, planned
 
@@ -199,6 +207,10 @@ def store_way(key: str, record: Any) -> bool:
     disk = kernel_cache.disk_cache() if kernel_cache.available() else None
     if disk is None:
         return False
+    stored = _stored(disk, key)
+    if stored is not None and _tree_of(*stored).find(now, _NODES) is not None:
+        # another process has learned it
+        return True
     return _keep(disk, key, *_learn(RecordGraph.of_message(message), now, before))
 
 
@@ -207,23 +219,37 @@ def _keep(disk: DiskCache, key: str, way: _Way, work: list[int]) -> bool:
     names = [kernel.key for kernel in way.kernels]
     if None in names:
         return False
-    stored = way.plan.stored(), way.inputs, way.results, list(zip(names, work, strict=True))
     kernel_cache.finish_keeping()
-    disk.save(key, marshal.dumps([stored, *_stored(disk, key)][:MOST_WAYS]))
+    _, others = _stored(disk, key) or ((), [])
+    ways = [(way.plan.stored(), way.inputs, way.results, list(zip(names, work, strict=True))), *others][:MOST_WAYS]
+    disk.save(key, marshal.dumps((_tree_of(None, ways).choosers, ways)))
     return True
 
 
-def _stored(disk: DiskCache, key: str) -> list[Any]:
+def _stored(disk: DiskCache, key: str) -> tuple[Any, list[Any]] | None:
+    """Return the functions that choose a way, and the ways, as they are on disk."""
     data = disk.load(key)
-    return [] if data is None else marshal.loads(data)
+    return None if data is None else marshal.loads(data)
 
 
-def _restored(stored: tuple[Any, ...]) -> _Way | None:
-    """Return a way that was stored; None if a kernel is missing."""
-    plan, inputs, results, names = stored
+def _tree_of(choosers: Any, ways: Sequence[Any]) -> PlanTree:
+    return PlanTree([SizedPlan.restored(plan) for plan, *_ in ways], choosers)
+
+
+def _restored(choosers: Any, stored: Sequence[Any], known: Sequence[_Way]) -> _Ways:
+    """Return ways that were stored, without those of which a kernel is missing; known ones stay what they are."""
     kernel_cache.compile_elsewhere(compile_elsewhere)
-    kernels = kernel_cache.load_kernels(names)
-    return None if kernels is None else _Way(SizedPlan.restored(plan), inputs, results, kernels)
+    ways, are_all = [], True
+    for plan, inputs, results, names in stored:
+        way = next((each for each in known if each.plan.stored() == plan), None)
+        if way is None:
+            kernels = kernel_cache.load_kernels(names)
+            if kernels is None:
+                are_all = False
+                continue
+            way = _Way(SizedPlan.restored(plan), inputs, results, kernels)
+        ways.append(way)
+    return _Ways(PlanTree([way.plan for way in ways], choosers if are_all else None), ways)
 
 
 # -- structures
@@ -238,7 +264,7 @@ class _Structure:
 
     def __init__(self, size: int) -> None:
         self.size = size
-        self.ways: list[_Way] = []
+        self.ways = _Ways(PlanTree(()), [])
         self.programs: OrderedDict[tuple[Any, ...], RecordProgram] = OrderedDict()
         #: some lists of integers, the latest first
         self.lists: list[list[Any]] = []
@@ -260,7 +286,7 @@ class _Structure:
     def note_failure(self, error: Exception) -> None:
         """Note that no way was learned: some extents have none, and a structure may have none at all."""
         self.failures += 1
-        if not self.ways and self.failures >= MOST_FAILURES:
+        if not self.ways.ways and self.failures >= MOST_FAILURES:
             self.refusal = error
 
 
@@ -297,22 +323,22 @@ class SizedRecords:
     def find(self, outline: RecordOutline) -> RecordProgram | None:
         """Return the program of a record, if there is a plan for its structure that holds for its integers."""
         structure = self._structure(outline)
-        if not structure.ways:
+        tree, ways = structure.ways
+        if not ways:
             self._latest = outline, structure
             return None
         sizes = tuple(outline.sizes)
         found = structure.programs.get(sizes)
         if found is None:
-            for way in structure.ways:
-                found = way.program(sizes)
-                if found is not None:
-                    if way is not structure.ways[0]:
-                        structure.ways = [way, *[each for each in structure.ways if each is not way]]
-                    if len(structure.programs) >= MOST_PROGRAMS:
-                        structure.programs.popitem(last=False)
-                    structure.programs[sizes] = found
-                    kernel_cache.statistics.plans_sized += 1
-                    break
+            plan = tree.find(sizes, _NODES)
+            if plan is not None:
+                number, recipe = plan
+                found = ways[number].program(recipe)
+            if found is not None:
+                if len(structure.programs) >= MOST_PROGRAMS:
+                    structure.programs.popitem(last=False)
+                structure.programs[sizes] = found
+                kernel_cache.statistics.plans_sized += 1
         if found is not None:
             self._misses = 0
             structure.used += 1
@@ -382,8 +408,9 @@ class SizedRecords:
         structure.is_sought = True
         disk, key = _place(RecordGraph.of(outline))
         if disk is not None:
-            found = [_restored(each) for each in _stored(disk, key)]
-            structure.ways = [way for way in found if way is not None]
+            stored = _stored(disk, key)
+            if stored is not None:
+                structure.ways = _restored(*stored, structure.ways.ways)
 
     def _add_way(self, structure: _Structure, outline: RecordOutline, before: list[Any]) -> None:
         """Learn a way that holds for a record."""
@@ -391,20 +418,22 @@ class SizedRecords:
         from . import planner_process
 
         graph, now = RecordGraph.of(outline), outline.sizes
-        if any([way.plan.recipe(now, _NODES) is not None for way in structure.ways]):
+        if structure.ways.tree.find(now, _NODES) is not None:
             # it was learned meanwhile
             structure.attempts -= 1
             return
         disk, key = _place(graph)
-        way = None
         if disk is not None and planner_process.learn_record(key, (graph.message(), now, before)):
             stored = _stored(disk, key)
-            way = _restored(stored[0]) if stored else None
-        if way is None:
-            way, work = _learn(graph, now, before)
-            if disk is not None:
-                _keep(disk, key, way, work)
-        structure.ways = [way, *structure.ways][:MOST_WAYS]
+            if stored is not None:
+                structure.ways = _restored(*stored, structure.ways.ways)
+            if structure.ways.tree.find(now, _NODES) is not None:
+                return
+        way, work = _learn(graph, now, before)
+        if disk is not None:
+            _keep(disk, key, way, work)
+        ways = [way, *structure.ways.ways][:MOST_WAYS]
+        structure.ways = _Ways(PlanTree([each.plan for each in ways]), ways)
 
     def clear(self) -> None:
         """Forget all structures."""

@@ -29,6 +29,7 @@ __all__ = [
     "SMALLEST",
     "Data",
     "Joined",
+    "Line",
     "Pinned",
     "Ratio",
     "Size",
@@ -48,6 +49,8 @@ _FAR = 1 << 200
 #: coefficients by atoms, in order; the constant has no atoms
 _Terms = tuple[tuple[tuple[int, ...], int], ...]
 _Bounds = tuple[int, int]
+#: an assignment to atoms, or a condition and its answer
+Line = str | tuple[str, bool]
 
 
 class Pinned(Exception):
@@ -55,18 +58,19 @@ class Pinned(Exception):
 
 
 class Trace:
-    """The computation of a plan from extents: lines of Python, in order, and the answers that it depends on.
+    """The computation of a plan from extents: lines, in order, and the answers that it depends on.
 
     Attributes
     ----------
     lines
-        Assignments to atoms (``a0``, ``a1``, ...), and conditions. The first atoms are the extents.
+        Assignments to atoms (``a0``, ``a1``, ...) as Python statements; and conditions, each with its answer. The first
+        atoms are the extents.
     conditions
         The number of conditions.
     """
 
     def __init__(self) -> None:
-        self.lines: list[str] = []
+        self.lines: list[Line] = []
         self.conditions = 0
         self._atoms: dict[str, int] = {}
         self._bounds: list[_Bounds] = []
@@ -109,7 +113,7 @@ class Trace:
         if text not in self._answers:
             self._answers[text] = answer
             self.conditions += 1
-            self.lines.append(f"if {f'not ({text})' if answer else text}: return None")
+            self.lines.append((text, answer))
 
     def data(self, plain: bytes, text: str, dtype: DType | None = None) -> Data:
         """Return the bytes of a constant with a definition."""
@@ -324,7 +328,7 @@ def joined(parts: Sequence[Any]) -> Any:
         return b"".join([part.ljust(8, b"\0") for part in parts]) or bytes(8)
     texts = [part.text if type(part) is Data else repr(part) for part in parts]
     # constants that are the same are one
-    trace.lines.append(f"if len({{{', '.join(texts)}}}) < {len(parts)}: return None")
+    trace.lines.append((f"len({{{', '.join(texts)}}}) < {len(parts)}", False))
     return Joined(parts)
 
 
