@@ -6,6 +6,7 @@ import itertools
 import marshal
 import multiprocessing.process
 import os
+import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -148,7 +149,9 @@ def _provisional() -> int:
 @pytest.mark.skipif(not hasattr(os, "posix_spawn"), reason="processes are started by posix_spawn")
 def test_another_process_plans_and_compiles(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cache, "planning_ns", lambda size: 0)
+    # other tests may keep all cores busy
     monkeypatch.setattr(planner_process, "MOST_SECONDS", 1e6)
+    monkeypatch.setattr(planner_process, "STARVED_SECONDS", 1e6)
     with settings.override(tiers="plan"):
         expected = _run(8)
     cache.forget_nodes()
@@ -171,6 +174,50 @@ def test_another_process_plans_and_compiles(directory: Path, monkeypatch: pytest
     assert after["plans_loaded"] > before["plans_loaded"]
     assert after["kernels_improved"] > before["kernels_improved"]
     assert after["kernels_compiled"] == before["kernels_compiled"]
+
+
+SHORT_PROGRAM = """
+import phonograd as mx
+from phonograd import autograd, nd
+from phonograd.core.plan.sized_records import RECORDS
+
+weight = nd.ones((16, 8))
+weight.attach_grad()
+found = []
+for batch in range(5, 45):
+    data = nd.ones((batch, 16)) * batch
+    with autograd.record():
+        loss = nd.square(nd.tanh(nd.dot(data, weight)) - 0.5).mean()
+    loss.backward()
+    found.append(weight.grad.asnumpy().tobytes())
+import hashlib
+structures = [each for known in RECORDS._by_settings.values() for each in known.values()]
+print(hashlib.sha256(b"".join(found)).hexdigest(), sum([each.used for each in structures]))
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "posix_spawn"), reason="processes are started by posix_spawn")
+def test_a_short_program_leaves_its_records_to_the_planner_process(tmp_path: Path) -> None:
+    """The next run of the program finds the plans for any extents that this one was too short to learn."""
+    names = {"PHONOGRAD_CACHE_DIRECTORY": str(tmp_path), "PHONOGRAD_PLANNER": "process"}
+    # the planner process gets no core while other tests run: it has time, but must not be given up
+    program = f"from phonograd.core.plan import planner_process as p; p.STARVED_SECONDS = 1e6\n{SHORT_PROGRAM}"
+    command = [sys.executable, "-c", program]
+
+    def run() -> tuple[str, int]:
+        done = subprocess.run(command, env=os.environ | names, check=True, capture_output=True, text=True)
+        digest, used = done.stdout.split()
+        return digest, int(used)
+
+    digest, used = run()
+    assert used < 40, "all records had plans at once"
+    end = time.monotonic() + 60
+    again, later = run()
+    while later < 30 and time.monotonic() < end:
+        time.sleep(0.5)
+        again, later = run()
+    assert again == digest
+    assert later >= 30
 
 
 def test_a_thread_plans_where_no_process_can_be_started(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -105,14 +105,15 @@ def differentiate_at_once(trace: Trace, head: Node, is_fit: Callable[[list[Node]
             try:
                 outline = _outline(trace, visited, wanted)
                 found = None if outline is None else _run_sized(trace, visited, wanted, outline)
-                if found is not None:
+                is_sized = found is not None
+                if is_sized:
                     outline = None
                 elif numbers <= MANY_NUMBERS:
                     found = _run_batches(trace, head, visited, variables, wanted)
                 if found is None:
                     found = _run(trace, head, visited, wanted, numbers > MANY_NUMBERS)
                 seconds = thread_time() - begin
-                record.note_run(seconds)
+                record.note_run(seconds, is_sized)
                 if outline is not None:
                     RECORDS.note(outline, int(seconds * 1e9), have_plain_rules)
                 return found

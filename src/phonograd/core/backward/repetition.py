@@ -27,6 +27,8 @@ SHARE = 0.15
 #: runs of a record before its gradients are derived, if most records are new: that takes two to three times as long as
 #: a run, and a plan saves about half of one each time
 MOST_RUNS = 4
+#: runs by a plan for any extents before that: a plan of its own saves little
+MOST_SIZED_RUNS = 16
 #: nodes from which on gradients are derived in portions, and a mark is looked for
 LEAST_NODES = 16
 #: records in a row without a mark, after which none is looked for: the program is new
@@ -38,20 +40,21 @@ MOST_MARKS = 64
 class Record:
     """A record that was computed operator by operator, given its number of nodes."""
 
-    __slots__ = ("_portions", "_seconds", "_size", "runs")
+    __slots__ = ("_is_sized", "_portions", "_seconds", "_size", "runs")
 
     def __init__(self, size: int) -> None:
         self._size = size
         #: how often it was computed
         self.runs = 0
         self._seconds = 0.0
+        self._is_sized = False
         #: the derivation, except while a thread is at it: if that is interrupted, the next one begins anew
         self._portions: list[Derivation] = []
 
-    def note_run(self, seconds: float) -> None:
-        """Note that the record was computed, and the processor time that it took."""
+    def note_run(self, seconds: float, is_sized: bool) -> None:
+        """Note that the record was computed, the processor time that it took, and whether by a plan for any extents."""
         self.runs += 1
-        self._seconds = seconds
+        self._seconds, self._is_sized = seconds, is_sized
 
     def is_computed_again(self, head: Node) -> bool:
         """Return whether to compute it operator by operator again, because its gradients are not derived yet.
@@ -59,7 +62,7 @@ class Record:
         The first run takes longer than others, because it learns, so the portions begin in the third one. If most
         records of late were new, this one will probably not come back often: they begin later.
         """
-        if self.runs < MOST_RUNS and NOVELTY.is_high:
+        if self.runs < MOST_SIZED_RUNS if self._is_sized else self.runs < MOST_RUNS and NOVELTY.is_high:
             return True
         if self._size < LEAST_NODES or settings.current().tiers != "background":
             return False

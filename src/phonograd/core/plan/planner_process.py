@@ -97,6 +97,8 @@ class PlannerProcess:
         self._number = 0
         #: nanoseconds that it had run, and had waited for a core, before the request
         self._before = 0, 0
+        #: whether the process has got all of the last request
+        self._is_sent = True
         self._failures = 0 if is_usable else MOST_FAILURES
         self._refusals = 0
         self.is_closed = False
@@ -105,6 +107,11 @@ class PlannerProcess:
     def is_usable(self) -> bool:
         """Return whether requests may succeed."""
         return self._failures < MOST_FAILURES and self._refusals < MOST_REFUSALS and not self.is_closed
+
+    @property
+    def is_running(self) -> bool:
+        """Return whether the process was started, and not given up."""
+        return self._socket is not None
 
     def ask(self, request: bytes) -> bool:
         """Return whether the process has done what was requested; only helper threads call this.
@@ -134,12 +141,14 @@ class PlannerProcess:
         deadline = time.monotonic() + MOST_SECONDS
         connection = self._socket or self._start(deadline)
         self._before = _processor_ns(self._number)
+        self._is_sent = False
         data = memoryview(len(request).to_bytes(LENGTH_BYTES, "little") + request)
         while data:
             try:
                 data = data[connection.send(data, _NO_SIGNAL) :]
             except TimeoutError:
                 self._look(deadline)
+        self._is_sent = True
         return self._receive(connection, 1, deadline) == b"\1"
 
     def _receive(self, connection: _socket.socket, count: int, deadline: float) -> bytes:
@@ -182,15 +191,29 @@ class PlannerProcess:
 
     def _give_up(self) -> None:
         """Close the socket: the process ends when it has done what it is at."""
-        if self._socket is not None:
+        if self._socket is not None and not self.is_closed:
             self._socket.close()
             self._socket = None
 
-    def close(self) -> None:
-        """End the process when it has done what it is at; a thread that waits for an answer gives up."""
+    def close(self, requests: Iterable[bytes] = ()) -> None:
+        """End the process when it has done what it is at; a thread that waits for an answer gives up.
+
+        Parameters
+        ----------
+        requests
+            What it does before, without an answer. Those are left out for which it would have to make room first.
+        """
         self.is_closed = True
         with self._lock:
-            self._give_up()
+            connection, self._socket = self._socket, None
+            if connection is None:
+                return
+            with contextlib.closing(connection), contextlib.suppress(OSError):
+                connection.settimeout(0)
+                for request in requests if self._is_sent else ():
+                    data = len(request).to_bytes(LENGTH_BYTES, "little") + request
+                    if connection.send(data, _NO_SIGNAL) < len(data):
+                        break
 
     def forget(self) -> None:
         """Close the socket of the parent, after a fork."""
@@ -352,4 +375,15 @@ def _after_fork_in_child() -> None:
 
 
 fork.register("planner process", after_in_child=_after_fork_in_child)
-atexit.register(lambda: _planner.close())
+
+
+def _close_at_exit() -> None:
+    """Leave what the program would have had learned: the next run of a short program finds it."""
+    records = sys.modules.get(f"{__package__}.sized_records")
+    requests: list[bytes] = []
+    if records is not None and _planner.is_running and is_used():
+        requests = [_request("record", key, record) for key, record in records.RECORDS.left_to_learn()]
+    _planner.close(requests)
+
+
+atexit.register(_close_at_exit)

@@ -27,7 +27,7 @@ from .disk import describe, program_for
 from .packed_plans import PackedGraph
 from .plain_data import value_of
 from .planner_process import LENGTH_BYTES
-from .sized_records import store_way
+from .sized_records import store_ways
 
 __all__ = ["answer", "main", "new_graph"]
 
@@ -46,7 +46,10 @@ def main() -> None:
     connection.settimeout(IDLE_SECONDS)
     with contextlib.suppress(OSError), connection:
         while request := _receive(connection):
-            connection.sendall(b"\1" if answer(request) else b"\0")
+            done = answer(request)
+            # a program that has ended waits for no answer, but it may have left requests
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+                connection.sendall(b"\1" if done else b"\0")
     # without the handlers that wait for threads: no thread is compiling
     os._exit(0)
 
@@ -58,9 +61,16 @@ def _receive(connection: socket.socket) -> bytes:
 
 
 def _read(connection: socket.socket, size: int) -> bytes:
-    parts = []
+    parts, was_reset = [], False
     while size:
-        part = connection.recv(min(size, 1 << 20))
+        try:
+            part = connection.recv(min(size, 1 << 20))
+        except ConnectionResetError:
+            if was_reset:
+                raise
+            # the program has ended without reading an answer; what it has sent is still there
+            was_reset = True
+            continue
         if not part:
             return b""
         parts.append(part)
@@ -125,9 +135,9 @@ def _improve(key: str) -> bool:
 
 
 def _record(key: str, record: Any) -> bool:
-    """Make a plan of a record for any extents, and leave it on disk with its kernels."""
+    """Make plans of a record for any extents, and leave them on disk with their kernels."""
     forget_nodes()
-    done = store_way(key, record)
+    done = store_ways(key, record)
     gc.collect(0)
     return done
 

@@ -26,6 +26,7 @@ from ..graph.node import Node, Shape
 from ..graph.operator import Array
 from ..kernels.launch import Written
 from ..run import kernel_cache, memory_pool
+from ..run.background import run_apart
 from ..run.disk_cache import DiskCache
 from ..run.driver import SizedRow
 from ..run.host import host
@@ -39,10 +40,10 @@ from .record_graph import RecordDraft, RecordGraph, RecordOutline, outline_of_re
 from .sized_plan import Refused, SizedPlan
 from .sizes import Pinned
 
-__all__ = ["RECORDS", "RecordProgram", "SizedRecords", "plan_for_any_extents", "store_way"]
+__all__ = ["RECORDS", "RecordProgram", "SizedRecords", "plan_for_any_extents", "store_ways"]
 
 #: structures that are known, ways of each, attempts to make them, and lists of integers that are kept
-MOST_STRUCTURES, MOST_WAYS, MOST_ATTEMPTS, MOST_LISTS = 256, 64, 96, 4
+MOST_STRUCTURES, MOST_WAYS, MOST_ATTEMPTS, MOST_LISTS = 256, 64, 96, 16
 #: attempts in a row without a way, after which a structure has none
 MOST_FAILURES = 3
 #: settings for which structures are known
@@ -51,6 +52,10 @@ MOST_SETTINGS = 8
 MOST_PROGRAMS = 128
 #: nodes of a record: with more, learning takes seconds
 MOST_NODES = 400
+#: structures in a row that are not on disk, after which others are looked up by a helper: the program is new
+MOST_UNKNOWN = 2
+#: structures of which the planner process learns ways after the end of the program
+MOST_LEFT_BEHIND = 4
 #: records that are left out at most after others whose structures were all new
 MOST_LEFT_OUT = 64
 #: nodes of a plan for each node of a record, an estimate
@@ -100,7 +105,7 @@ class RecordProgram:
             if isinstance(step, RowStep):
                 for slot, shape, dtype in step.made:
                     values[slot] = _empty(shape, dtype)
-                kernels = way.kernels
+                kernels: Any = way.kernels
                 launches = [(kernels[kernel], words, extent, chunk) for kernel, words, extent, chunk in step.launches]
                 row.run(launches, step.regions, tuple([values[slot] for slot in step.slots]))
             elif isinstance(step, AliasStep):
@@ -119,24 +124,48 @@ class _Way:
     """A plan for the extents that lead the planner one way, and its kernels.
 
     ``inputs`` and ``results`` are those of :class:`~phonograd.core.plan.record_graph.RecordDraft`.
+
+    Parameters
+    ----------
+    kernels
+        The kernels of the plan; or else they are loaded when the way is used.
+    names
+        The keys of their files, and the chunks of work of each.
     """
 
     def __init__(
-        self, plan: SizedPlan, inputs: list[int], results: list[int], kernels: list[kernel_cache.Kernel]
+        self,
+        plan: SizedPlan,
+        inputs: list[int],
+        results: list[int],
+        kernels: list[kernel_cache.Kernel] | None,
+        names: Sequence[tuple[str, int]] = (),
     ) -> None:
         self.plan, self.inputs, self.results, self.kernels = plan, inputs, results, kernels
+        self._names = names
         #: one for each step of the plan
         self.rows: list[SizedRow] = []
         self._used = 0
 
     def program(self, recipe: Recipe) -> RecordProgram | None:
-        """Return a plan of a record; None if its kernels are not ready for so much work."""
-        if is_much(recipe, self.kernels):
+        """Return a plan of a record; None if its kernels are not ready for so much work.
+
+        Raises
+        ------
+        LookupError
+            If a kernel is missing on disk.
+        """
+        kernels = self.kernels
+        if kernels is None:
+            kernels = self.kernels = kernel_cache.load_kernels(self._names)
+            if kernels is None:
+                raise LookupError("a kernel is missing")
+        if is_much(recipe, kernels):
             return None
         self._used += 1
         if self._used == _RUNS_OF_REPEATED:
             # each plan may run once, but the kernels run again
-            kernel_cache.tier_up(self.kernels)
+            kernel_cache.tier_up(kernels)
         if len(self.rows) < len(recipe.steps):
             self.rows = [SizedRow() for _ in recipe.steps]
         return RecordProgram(recipe, self)
@@ -201,21 +230,35 @@ def _work_of(planned: RecordDraft) -> dict[Written, int]:
 # -- on disk
 
 
-def store_way(key: str, record: Any) -> bool:
-    """Learn a way of a structure, given as a message, and add it to those on disk; return whether it is there."""
-    message, now, before = record
+def store_ways(key: str, record: Any) -> bool:
+    """Learn ways of a structure, given as a message, and add them to those on disk; return whether they are there.
+
+    The message has lists of integers. There will be ways for all of them, as far as possible; at least for the first.
+    """
+    message, lists = record
     disk = kernel_cache.disk_cache() if kernel_cache.available() else None
     if disk is None:
         return False
-    stored = _stored(disk, key)
-    if stored is not None and _tree_of(*stored).find(now, _NODES) is not None:
-        # another process has learned it
-        return True
-    return _keep(disk, key, *_learn(RecordGraph.of_message(message), now, before))
+    graph = RecordGraph.of_message(message)
+    for number, now in enumerate(lists):
+        stored = _stored(disk, key)
+        if stored is not None and _tree_of(*stored).find(now, _NODES) is not None:
+            continue
+        try:
+            done = _keep(disk, key, *_learn(graph, now, _farthest(now, lists)))
+        except Exception:
+            if not number:
+                raise
+            # there is none for it: the program finds out when it asks for it
+            continue
+        if not done:
+            return False
+    return True
 
 
 def _keep(disk: DiskCache, key: str, way: _Way, work: list[int]) -> bool:
     """Add a way to those on disk; return whether it is there."""
+    assert way.kernels is not None
     names = [kernel.key for kernel in way.kernels]
     if None in names:
         return False
@@ -237,19 +280,13 @@ def _tree_of(choosers: Any, ways: Sequence[Any]) -> PlanTree:
 
 
 def _restored(choosers: Any, stored: Sequence[Any], known: Sequence[_Way]) -> _Ways:
-    """Return ways that were stored, without those of which a kernel is missing; known ones stay what they are."""
+    """Return ways that were stored; known ones stay what they are."""
     kernel_cache.compile_elsewhere(compile_elsewhere)
-    ways, are_all = [], True
+    ways = []
     for plan, inputs, results, names in stored:
         way = next((each for each in known if each.plan.stored() == plan), None)
-        if way is None:
-            kernels = kernel_cache.load_kernels(names)
-            if kernels is None:
-                are_all = False
-                continue
-            way = _Way(SizedPlan.restored(plan), inputs, results, kernels)
-        ways.append(way)
-    return _Ways(PlanTree([way.plan for way in ways], choosers if are_all else None), ways)
+        ways.append(way or _Way(SizedPlan.restored(plan), inputs, results, None, names))
+    return _Ways(PlanTree([way.plan for way in ways], choosers), ways)
 
 
 # -- structures
@@ -274,6 +311,8 @@ class _Structure:
         self.is_sought = False
         #: the queue of the helper that learns a way
         self.queue: object = None
+        #: the graph of a record, once ways may be learned
+        self.graph: RecordGraph | None = None
         #: why there are no ways
         self.refusal: Exception | None = None
 
@@ -307,6 +346,8 @@ class SizedRecords:
         self._latest: tuple[RecordOutline, _Structure] | None = None
         #: records in a row that gained nothing, and how many are left out before the next one is looked at
         self._misses = self._left = 0
+        #: structures in a row that were not on disk
+        self._unknown = 0
 
     def outline(self, visited: Sequence[Node], wanted: Sequence[Node]) -> RecordOutline | None:
         """Return the outline of a record; None if it is not worth looking at, or has none."""
@@ -323,6 +364,9 @@ class SizedRecords:
     def find(self, outline: RecordOutline) -> RecordProgram | None:
         """Return the program of a record, if there is a plan for its structure that holds for its integers."""
         structure = self._structure(outline)
+        if not structure.is_sought and self._unknown < MOST_UNKNOWN and settings.current().tiers == "background":
+            run_apart(lambda: self._seek(structure, outline))
+            self._unknown = 0 if structure.ways.ways else self._unknown + 1
         tree, ways = structure.ways
         if not ways:
             self._latest = outline, structure
@@ -333,7 +377,11 @@ class SizedRecords:
             plan = tree.find(sizes, _NODES)
             if plan is not None:
                 number, recipe = plan
-                found = ways[number].program(recipe)
+                try:
+                    found = ways[number].program(recipe)
+                except LookupError:
+                    left = [way for way in ways if way is not ways[number]]
+                    structure.ways = _Ways(PlanTree([way.plan for way in left]), left)
             if found is not None:
                 if len(structure.programs) >= MOST_PROGRAMS:
                     structure.programs.popitem(last=False)
@@ -379,14 +427,16 @@ class SizedRecords:
         structure.spent_ns += spent_ns
         if promotion.is_current(structure.queue):
             return
-        if not structure.is_sought and not is_plain(outline.nodes):
+        if structure.graph is None and not is_plain(outline.nodes):
             structure.refusal = Refused("a rule looks at expressions")
-        elif not structure.is_sought:
+            return
+        if structure.graph is None:
+            structure.graph = RecordGraph.of(outline)
+        if not structure.is_sought:
             self._submit(structure, lambda: self._seek(structure, outline))
         elif structure.spent_ns >= planning_ns(NODES_FOR_EACH * structure.size) and structure.attempts < MOST_ATTEMPTS:
             structure.attempts += 1
-            before = _farthest(outline.sizes, others)
-            self._submit(structure, lambda: self._add_way(structure, outline, before))
+            self._submit(structure, lambda: self._add_way(structure, outline, others))
 
     def _submit(self, structure: _Structure, work: Callable[[], None]) -> None:
         def attempt() -> None:
@@ -412,8 +462,8 @@ class SizedRecords:
             if stored is not None:
                 structure.ways = _restored(*stored, structure.ways.ways)
 
-    def _add_way(self, structure: _Structure, outline: RecordOutline, before: list[Any]) -> None:
-        """Learn a way that holds for a record."""
+    def _add_way(self, structure: _Structure, outline: RecordOutline, others: Sequence[list[Any]]) -> None:
+        """Learn a way that holds for a record, and ways for other lists of integers."""
         # the planner process needs the sockets and threads of its own module
         from . import planner_process
 
@@ -423,24 +473,38 @@ class SizedRecords:
             structure.attempts -= 1
             return
         disk, key = _place(graph)
-        if disk is not None and planner_process.learn_record(key, (graph.message(), now, before)):
+        if disk is not None and planner_process.learn_record(key, (graph.message(), [now, *others])):
             stored = _stored(disk, key)
             if stored is not None:
                 structure.ways = _restored(*stored, structure.ways.ways)
             if structure.ways.tree.find(now, _NODES) is not None:
                 return
-        way, work = _learn(graph, now, before)
+        way, work = _learn(graph, now, _farthest(now, others))
         if disk is not None:
             _keep(disk, key, way, work)
         ways = [way, *structure.ways.ways][:MOST_WAYS]
         structure.ways = _Ways(PlanTree([each.plan for each in ways]), ways)
+
+    def left_to_learn(self) -> list[tuple[str, Any]]:
+        """Return the keys on disk and the messages of structures with records that no way holds for, at the end."""
+        found: list[tuple[str, Any]] = []
+        for structure in sorted(self._known.values(), key=lambda each: each.spent_ns, reverse=True):
+            if structure.graph is None or structure.refusal is not None or not structure.is_sought:
+                continue
+            lists = [each for each in structure.lists if structure.ways.tree.find(each, _NODES) is None]
+            disk, key = _place(structure.graph)
+            if lists and disk is not None and len(structure.lists) > 1 and len(found) < MOST_LEFT_BEHIND:
+                # those that have a way tell what differs
+                lists += [each for each in structure.lists if each not in lists]
+                found.append((key, (structure.graph.message(), lists)))
+        return found
 
     def clear(self) -> None:
         """Forget all structures."""
         self._by_settings.clear()
         self._known.clear()
         self._settings = self._latest = None
-        self._misses = self._left = 0
+        self._misses = self._left = self._unknown = 0
 
 
 def _place(graph: RecordGraph) -> tuple[DiskCache | None, str]:
