@@ -87,6 +87,32 @@ def test_without_threads_the_one_that_asks_works(monkeypatch: pytest.MonkeyPatch
     assert task.result() == 42
 
 
+def test_the_latest_kernels_are_compiled_first() -> None:
+    """Those that wait belong to what the program did before."""
+    improved: list[int] = []
+    began, go_on = threading.Event(), threading.Event()
+
+    class Kernel:
+        def __init__(self, number: int) -> None:
+            self.number = number
+
+    def improve(kernel: Any) -> None:
+        began.set()
+        assert go_on.wait(60)
+        improved.append(kernel.number)
+
+    kernels: list[Any] = [Kernel(number) for number in range(6)]
+    thread = TierUpThread(improve, lambda: 0.0)
+    thread.submit(kernels[:1])
+    assert began.wait(60)
+    thread.submit(kernels[1:4])
+    thread.submit(kernels[4:])
+    go_on.set()
+    thread.finish()
+    thread.stop()
+    assert improved == [0, 5, 4, 3, 2, 1]
+
+
 def test_without_threads_nothing_is_improved(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(thread: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")

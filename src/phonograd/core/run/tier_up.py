@@ -1,6 +1,6 @@
 """Tier-up: a background thread that compiles quickly compiled kernels again, in full.
 
-Takes kernels from :mod:`~phonograd.core.run.kernel_cache`, which also provides the function that compiles one.
+The latest kernels come first: they are those of what the program does now. Takes kernels from :mod:`~phonograd.core.run.kernel_cache`, which also provides the function that compiles one.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ QUIET_SECONDS = 0.02
 
 
 class TierUpThread:
-    """A thread that compiles kernels in full, one after the other; the first kernel starts it.
+    """A thread that compiles kernels in full, one after the other, the latest first; the first kernel starts it.
 
     Parameters
     ----------
@@ -40,6 +40,8 @@ class TierUpThread:
         self._last_used = last_used
         #: kernels, and locks that are released when all earlier kernels are done; it can be filled in signal handlers
         self._waiting: queue.SimpleQueue[weakref.ref[Kernel] | _thread.LockType | None] = queue.SimpleQueue()
+        #: kernels that the thread has taken from there, the latest last
+        self._kernels: list[weakref.ref[Kernel]] = []
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._stopped = False
@@ -92,15 +94,28 @@ class TierUpThread:
             self._stopped = True
 
     def _improve_next(self) -> None:
-        found = self._waiting.get()
-        if isinstance(found, weakref.ref):
-            kernel = found()
-            if kernel is not None:
-                self._wait_for_quiet()
-                if not self._stopped:
-                    self._improve(kernel)
-        elif found is not None:
-            found.release()
+        """Compile the latest kernel; wait for one if there is none."""
+        while not (self._kernels and self._waiting.empty()):
+            found = self._waiting.get()
+            if isinstance(found, weakref.ref):
+                self._kernels.append(found)
+            elif found is not None:
+                self._improve_all()
+                found.release()
+            if self._stopped:
+                return
+        self._improve_latest()
+
+    def _improve_all(self) -> None:
+        while self._kernels and not self._stopped:
+            self._improve_latest()
+
+    def _improve_latest(self) -> None:
+        kernel = self._kernels.pop()()
+        if kernel is not None:
+            self._wait_for_quiet()
+            if not self._stopped:
+                self._improve(kernel)
 
     def _wait_for_quiet(self) -> None:
         """Let other threads compile first: programs wait for them."""
