@@ -1,6 +1,7 @@
 """Tier-up: a background thread that compiles quickly compiled kernels again, in full.
 
-The latest kernels come first: they are those of what the program does now. Takes kernels from :mod:`~phonograd.core.run.kernel_cache`, which also provides the function that compiles one.
+The latest kernels come first: they are those of what the program does now. Takes kernels from
+:mod:`~phonograd.core.run.kernel_cache`, which also provides the function that compiles one.
 """
 
 from __future__ import annotations
