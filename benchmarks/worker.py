@@ -30,6 +30,7 @@ LEAST_RUNNING = 0.9
 WARM_UPS = 5
 #: seconds of more warm-up for phonograd, by table
 WARM_SECONDS = {
+    "workloads_nd": 1,
     "workloads_models_nd": 4,
     "workloads_lookups_nd": 0.3,
     "workloads_functions_nd": 0.3,
