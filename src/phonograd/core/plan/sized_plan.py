@@ -92,7 +92,7 @@ class _Facts(NamedTuple):
     lines: list[Line]
     """What the planner computed and asked, in order."""
     atoms: list[str]
-    """The atoms that the recipe is made from."""
+    """The atoms that the recipe is made from, and bytes of constants."""
     kept: list[Any]
     """Bytes, and numbers of dtypes in lists."""
     integers: frozenset[int]
@@ -153,10 +153,11 @@ class SizedPlan:
         body = [f"if {text} in integers: return None" for text in sorted(trace.looked_up)] + [f"return {result}"]
         defined = _names_in([line.partition(" = ")[0] for line in trace.lines if type(line) is str])
         defined.update([f"a{number}" for number in range(len(extents))])
-        atoms = sorted(_names_in(body) & defined, key=lambda name: int(name[1:]))
+        atoms = sorted(_names_in(body) & defined)
         body = [f"({_listed(atoms)}) = atoms", f"({_listed([f'd{n}' for n in range(len(data))])}) = data", *body]
         text = "def plan(atoms, data, nodes):\n" + "".join([f"    {line}\n" for line in body])
-        expected = [text_of(given[place]) for place in differ]
+        # they are compared before anything is computed
+        expected = [each.definition if type(each) is Data else text_of(each) for each in map(given.__getitem__, differ)]
         places = [firsts[pair] for pair in extents], [firsts[each] for each in data]
         self._facts = _Facts(
             Frame(same, getter(same)(now), *places, differ, expected),
@@ -191,7 +192,7 @@ class SizedPlan:
 
     @property
     def atoms(self) -> list[str]:
-        """The atoms that the recipe is made from."""
+        """The atoms that the recipe is made from, and bytes of constants."""
         return self._facts.atoms
 
     @property
@@ -219,7 +220,7 @@ def function_of(code: bytes, space: dict[str, Any]) -> Any:
 
 
 def _names_in(texts: Sequence[str]) -> set[str]:
-    """Return the names of atoms in expressions, and possibly others."""
+    """Return the names of atoms and of bytes in expressions, and possibly others."""
     return {name for text in texts for name in _NAMES.findall(text)}
 
 
@@ -227,8 +228,8 @@ def _listed(names: Sequence[str]) -> str:
     return " ".join([f"{name}," for name in names])
 
 
-#: the names of atoms
-_NAMES = re.compile(r"\ba\d+\b")
+#: the names of atoms, and of bytes of constants
+_NAMES = re.compile(r"\b[ab]\d+\b")
 
 
 def _integers(nodes: Iterable[Node]) -> frozenset[int]:

@@ -63,8 +63,8 @@ class Trace:
     Attributes
     ----------
     lines
-        Assignments to atoms (``a0``, ``a1``, ...) as Python statements; and conditions, each with its answer. The first
-        atoms are the extents.
+        Assignments to atoms (``a0``, ``a1``, ...) and to bytes of constants (``b0``, ``b1``, ...) as Python statements;
+        and conditions, each with its answer. The first atoms are the extents.
     conditions
         The number of conditions.
     """
@@ -116,10 +116,14 @@ class Trace:
             self.lines.append((text, answer))
 
     def data(self, plain: bytes, text: str, dtype: DType | None = None) -> Data:
-        """Return the bytes of a constant with a definition."""
+        """Return the bytes of a constant with a definition, or with the name of one that is read from each graph."""
         found = self._data.get(text)
         if found is None:
-            found = self._data[text] = Data(self, plain, text, dtype)
+            name = text
+            if not text.isidentifier():
+                name = f"b{len(self._data)}"
+                self.lines.append(f"{name} = {text}")
+            found = self._data[text] = Data(self, plain, name, dtype, text)
         return found
 
     def decide(self, function: Callable[..., Any], arguments: Sequence[Any]) -> Any:
@@ -285,10 +289,10 @@ class Ratio(_Number):
 class Data:
     """The bytes of a constant that follow from a graph."""
 
-    __slots__ = ("dtype", "plain", "text", "trace")
+    __slots__ = ("definition", "dtype", "plain", "text", "trace")
 
-    def __init__(self, trace: Trace, plain: bytes, text: str, dtype: DType | None) -> None:
-        self.trace, self.plain, self.text, self.dtype = trace, plain, text, dtype
+    def __init__(self, trace: Trace, plain: bytes, text: str, dtype: DType | None, definition: str) -> None:
+        self.trace, self.plain, self.text, self.dtype, self.definition = trace, plain, text, dtype, definition
 
     @property
     def __class__(self) -> Any:
