@@ -357,3 +357,25 @@ def test_known_numbers_are_bound_by_machine_code(monkeypatch):
     # integers are left to Python: some operators convert an array of integers beside a number
     (nd.array([1, 2], dtype="int32") * 2).asnumpy()
     assert calls == [2]
+
+
+def test_machine_code_tells_the_node_of_an_array(monkeypatch):
+    """Slices and assignments ask for the node of an array, and so does Python code of operators."""
+    entered = handle_module.MACHINE_CODE.entered
+    assert entered is not None
+    x, w = nd.array([[1.0, 2.0], [3.0, 4.0]]), variable([[5.0, 6.0], [7.0, 8.0]])
+    nd.waitall()
+    with autograd.record():
+        pending = w * 2
+        arrays = x, w, pending, w[1], x[:, 1]
+        found = [entered(array, LOCAL.trace) for array in arrays]
+        assert [array._node for array in arrays[:3]] == found[:3]
+        assert found[1].operator.name == "_variable"
+        with monkeypatch.context() as patched:
+            patched.setattr(handle_module.MACHINE_CODE, "entered", None)
+            for array, node in zip(arrays, found, strict=True):
+                assert node is None or handle_module.node_in(array, LOCAL.trace) is node
+        assert entered(x, Trace()) is None, "the trace of nobody"
+        loss = (w[1] * x[:, 1]).sum()
+    loss.backward()
+    np.testing.assert_array_equal(w.grad.asnumpy(), [[0, 0], [2, 4]])

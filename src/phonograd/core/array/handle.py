@@ -251,6 +251,10 @@ def node_in(handle: Handle, trace: Trace) -> Node:
     home = handle._trace
     if node is not None and home is trace:
         return node
+    if MACHINE_CODE.entered is not None:
+        entered = MACHINE_CODE.entered(handle, trace)
+        if entered is not None:
+            return entered
     outside = trace.enter_outside(handle)
     if outside is not None:
         return outside

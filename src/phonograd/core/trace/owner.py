@@ -44,7 +44,17 @@ class OperatorFunctions(Protocol):
 class _MachineCode:
     """The machine-code counterparts of Python functions, which are their definitions; None until they are compiled."""
 
-    __slots__ = ("current", "functions", "learn", "live_handles", "make_current", "settle", "thread_number", "write")
+    __slots__ = (
+        "current",
+        "entered",
+        "functions",
+        "learn",
+        "live_handles",
+        "make_current",
+        "settle",
+        "thread_number",
+        "write",
+    )
 
     def __init__(self) -> None:
         #: the trace that machine code adds to
@@ -60,6 +70,9 @@ class _MachineCode:
         #: assigns a node to an array, as :func:`phonograd.core.array.handle.rebind` does; False leaves that to Python
         #: code
         self.write: Callable[[Any, Node, Trace], bool] | None = None
+        #: returns the node of an array in a trace, as :func:`phonograd.core.array.handle.node_in` does; None leaves
+        #: that to Python code
+        self.entered: Callable[[Any, Trace], Node | None] | None = None
         #: the public functions of operators
         self.functions: OperatorFunctions | None = None
         #: learns the only call of a trace, given its plan and the live arrays
@@ -72,13 +85,14 @@ class _MachineCode:
         settle: Callable[[Trace, Pairs, list[Any], bool], Pairs],
         live_handles: Callable[[Trace, list[Any]], Pairs] | None,
         write: Callable[[Any, Node, Trace], bool],
+        entered: Callable[[Any, Trace], Node | None],
         functions: OperatorFunctions,
         learn: Callable[[Any, Pairs], None],
     ) -> None:
         """Use compiled functions from now on; ``live_handles`` is None if its self-test fails."""
         self.thread_number, self.make_current = thread_number, make_current
         self.settle, self.live_handles, self.write, self.functions = settle, live_handles, write, functions
-        self.learn = learn
+        self.learn, self.entered = learn, entered
 
     def note(self, trace: Trace | None) -> None:
         """Let calls of machine code add to a trace, or to none."""

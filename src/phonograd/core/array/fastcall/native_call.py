@@ -296,6 +296,8 @@ class Calls:
         self.make_current = self._new("make_current(trace, /)", entry_points["make_current"], _METH_O)
         #: the counterpart of :func:`..handle.rebind`
         self.write = self._new("write(array, node, trace, /)", entry_points["write"], _METH_FASTCALL)
+        #: the counterpart of :func:`..handle.node_in`
+        self.entered = self._new("entered(array, trace, /)", entry_points["entered"], _METH_FASTCALL)
         #: gives arrays their values at the end of a trace
         self.settle = self._new("settle(trace, pairs, values, end, /)", entry_points["settle"], _METH_FASTCALL)
         self._table = (ctypes.c_size_t * (ENTRY * entries)).from_address(entry_points["entries"])

@@ -35,7 +35,7 @@ _RECENT = 4096
 #: the complaint of checked code
 _MESSAGE = "machine code of operator calls returns an object although an error is set"
 #: tables and functions whose addresses Python needs; the entry points of binary operators follow
-DIRECTORY = ("state", "entries", "call", "forget", "live_handles", "make_current", "write", "settle")
+DIRECTORY = ("state", "entries", "call", "forget", "live_handles", "make_current", "write", "settle", "entered")
 
 
 def module_text(offsets: dict[str, int], entries: int, changing: Container[int]) -> str:

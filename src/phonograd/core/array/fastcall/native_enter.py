@@ -13,6 +13,7 @@ machine code    its definition in Python
 ``slot``        ``Trace.slot``
 ``variable``    ``operators.structural.variable``
 ``enter``       ``handle.enter``, for arrays of this trace and for known values on the CPU
+``entered``     the short path of ``handle.node_in``
 ``number_key``  the key of a number in ``Trace.bind_scalar``
 ``operand``     the part of ``operands.operate`` that finds the other operand, and ``Trace.bind_scalar``
 ``owned``       ``variable(node, trace.slot(owner))`` for the variable of an array, in ``enter`` and ``rebind``
@@ -47,7 +48,7 @@ def enter_texts(offsets: dict[str, int]) -> list[str]:
     """Return the text of each function, in the order in which they need each other."""
     writers: tuple[Callable[[dict[str, int]], str], ...]
     writers = (_trace_here, _make_current, _new_leaf, _bind, _slot, _variable, _own_node, _enter, _number_key, _operand)
-    writers += (_is_plain, _hold, _assign, _change, _write, _settle)
+    writers += (_entered, _is_plain, _hold, _assign, _change, _write, _settle)
     traces = [f"@{name} = internal global ptr null, align 8" for name in ("current", "immediate")]
     return [*traces, *[write(offsets) for write in writers]]
 
@@ -244,6 +245,20 @@ def _enter(offsets: dict[str, int]) -> str:
     f.exchange("%array", "node", entered)
     f.give(entered)
     f.end("other", "null")
+    return f.text()
+
+
+def _entered(offsets: dict[str, int]) -> str:
+    """Return the function of an array and a trace that returns the node of the array there, or None."""
+    f = Code("entered", "ptr %self, ptr %arguments, i64 %count", offsets)
+    array, trace = [f.load_word("%arguments", str(k), "ptr") for k in range(2)]
+    f.leave_unless(f.is_equal(f.call("trace_here"), trace), "other")
+    node = f.call("enter", trace, array)
+    f.leave_if_null(node, "other")
+    f.api("Py_IncRef", f"ptr {node}")
+    f.give(node)
+    f.pass_errors_on("other")
+    f.give_back("none")
     return f.text()
 
 

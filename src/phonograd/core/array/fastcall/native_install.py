@@ -58,6 +58,7 @@ def install(calls: Calls, array_class: type[Any], modules: Iterable[ModuleType])
         settle=calls.settle,
         live_handles=calls.live_handles if finds_live_handles else None,
         write=calls.write,
+        entered=calls.entered,
         functions=functions,
         learn=single.learn,
     )
