@@ -488,15 +488,23 @@ class SizedRecords:
     def left_to_learn(self) -> list[tuple[str, Any]]:
         """Return the keys on disk and the messages of structures with records that no way holds for, at the end."""
         found: list[tuple[str, Any]] = []
-        for structure in sorted(self._known.values(), key=lambda each: each.spent_ns, reverse=True):
+        # other threads may still add structures
+        for structure in sorted(list(self._known.values()), key=lambda each: each.spent_ns, reverse=True):
             if structure.graph is None or structure.refusal is not None or not structure.is_sought:
                 continue
             lists = [each for each in structure.lists if structure.ways.tree.find(each, _NODES) is None]
+            if not lists or len(structure.lists) < 2 or len(found) == MOST_LEFT_BEHIND:
+                continue
+            # those that have a way tell what differs
+            lists += [each for each in structure.lists if each not in lists]
             disk, key = _place(structure.graph)
-            if lists and disk is not None and len(structure.lists) > 1 and len(found) < MOST_LEFT_BEHIND:
-                # those that have a way tell what differs
-                lists += [each for each in structure.lists if each not in lists]
-                found.append((key, (structure.graph.message(), lists)))
+            try:
+                message = structure.graph.message()
+            except TypeError:
+                # it has objects, which no other process knows
+                continue
+            if disk is not None:
+                found.append((key, (message, lists)))
         return found
 
     def clear(self) -> None:
