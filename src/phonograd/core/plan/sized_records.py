@@ -488,8 +488,7 @@ class SizedRecords:
     def left_to_learn(self) -> list[tuple[str, Any]]:
         """Return the keys on disk and the messages of structures with records that no way holds for, at the end."""
         found: list[tuple[str, Any]] = []
-        # other threads may still add structures
-        for structure in sorted(list(self._known.values()), key=lambda each: each.spent_ns, reverse=True):
+        for structure in sorted(self._known.values(), key=lambda each: each.spent_ns, reverse=True):
             if structure.graph is None or structure.refusal is not None or not structure.is_sought:
                 continue
             lists = [each for each in structure.lists if structure.ways.tree.find(each, _NODES) is None]
