@@ -63,6 +63,9 @@ def main() -> int:
         }
         for kind, rounds in found.items()
     }
+    for name in sorted(common):
+        times = {kind: min([times[name] for times, _ in rounds]) for kind, rounds in found.items()}
+        print(f"{name:40}", " ".join([f"{kind} {seconds:.3f}" for kind, seconds in times.items()]))
     for kind, seconds in best.items():
         print(f"{kind:8}{seconds['estimators']:8.2f} s for {len(common)} estimators,{seconds['process']:8.2f} s in all")
     if options.write:
