@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,6 +28,7 @@ from phonograd.core.plan import disk
 from phonograd.core.plan.disk import DiskProgram, decode, describe, encode, program_for
 from phonograd.core.plan.native_program import NativeProgram
 from phonograd.core.run import disk_cache, kernel_cache, objects
+from phonograd.core.run.kernel_cache import Kernel
 from phonograd.core.run.reference import order, resolve
 
 from .programs import RandomProgram, assert_same_bits, programs, run
@@ -168,9 +170,17 @@ def test_quick_kernels_of_a_recalled_plan_are_improved(directory: Path, monkeypa
     _make()
     _new_process(monkeypatch)
     recalled = _make()
+    improve_later, may_improve = kernel_cache._cache().improve_later, threading.Event()
+
+    def improve(kernel: Kernel) -> None:
+        assert may_improve.wait(60)
+        improve_later(kernel)
+
+    monkeypatch.setattr(kernel_cache._cache(), "improve_later", improve)
     expected = _results(recalled)
     assert all(kernel.improvable for kernel in recalled._used)
     assert_same_bits(expected, _results(recalled))
+    may_improve.set()
     kernel_cache.wait_for_tier_up()
     assert not any(kernel.improvable for kernel in recalled._used)
     assert_same_bits(expected, _results(recalled))
