@@ -195,13 +195,13 @@ class PlannerProcess:
             self._socket.close()
             self._socket = None
 
-    def close(self, requests: Iterable[bytes] = ()) -> None:
+    def close(self, request: bytes = b"") -> None:
         """End the process when it has done what it is at; a thread that waits for an answer gives up.
 
         Parameters
         ----------
-        requests
-            What it does before, without an answer. Those are left out for which it would have to make room first.
+        request
+            What it does before, without an answer; nothing if it would have to make room first.
         """
         self.is_closed = True
         with self._lock:
@@ -210,10 +210,8 @@ class PlannerProcess:
                 return
             with contextlib.closing(connection), contextlib.suppress(OSError):
                 connection.settimeout(0)
-                for request in requests if self._is_sent else ():
-                    data = len(request).to_bytes(LENGTH_BYTES, "little") + request
-                    if connection.send(data, _NO_SIGNAL) < len(data):
-                        break
+                if request and self._is_sent:
+                    connection.send(len(request).to_bytes(LENGTH_BYTES, "little") + request, _NO_SIGNAL)
 
     def forget(self) -> None:
         """Close the socket of the parent, after a fork."""
@@ -378,12 +376,13 @@ fork.register("planner process", after_in_child=_after_fork_in_child)
 
 
 def _close_at_exit() -> None:
-    """Leave what the program would have had learned: the next run of a short program finds it."""
-    records = sys.modules.get(f"{__package__}.sized_records")
-    requests: list[bytes] = []
-    if records is not None and _planner.is_running and is_used():
-        requests = [_request("record", key, record) for key, record in records.RECORDS.left_to_learn()]
-    _planner.close(requests)
+    """Leave what the program would have had learned and compiled: the next run of a short program finds it."""
+    request = b""
+    if _planner.is_running and is_used():
+        records = sys.modules.get(f"{__package__}.sized_records")
+        left = [] if records is None else records.RECORDS.left_to_learn()
+        request = _request("finish", left, kernel_cache.left_to_compile_in_full(at_end=True))
+    _planner.close(request)
 
 
 atexit.register(_close_at_exit)

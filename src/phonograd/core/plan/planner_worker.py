@@ -2,8 +2,8 @@
 
 A request has a length, and then the settings, a word and its arguments, by ``marshal``; the answer is one byte, 1 if it
 was done. ``plan`` plans a graph and compiles its kernels, ``pack`` does so for a graph that takes some inputs packed,
-``record`` for a record of any extents, and ``improve`` compiles a kernel in full. Results are left in the disk cache,
-under the keys that the other process knows.
+``record`` for a record of any extents, ``improve`` compiles a kernel in full, and ``finish`` does what a program that has
+ended leaves. Results are left in the disk cache, under the keys that the other process knows.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import gc
 import marshal
 import os
 import socket
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -33,6 +34,8 @@ __all__ = ["answer", "main", "new_graph"]
 
 #: the process ends after this time without a request
 IDLE_SECONDS = 30.0
+#: how long it goes on after the end of the program
+FINISH_SECONDS = 20.0
 #: numbers of the leaves that stand for nodes that were not sent
 _FIRST_LEAF = -(1 << 40)
 
@@ -142,7 +145,28 @@ def _record(key: str, record: Any) -> bool:
     return done
 
 
-_ANSWERS: dict[str, Callable[..., bool]] = {"plan": _plan, "pack": _pack, "record": _record, "improve": _improve}
+def _finish(records: list[tuple[str, Any]], keys: list[str]) -> bool:
+    """Learn what a program that has ended would have learned next, and compile its kernels and their own in full."""
+    end = time.monotonic() + FINISH_SECONDS
+    for key, record in records:
+        # there may be no plans for any extents: the next program finds out
+        with contextlib.suppress(Exception):
+            forget_nodes()
+            store_ways(key, record, end)
+    for key in [*keys, *kernel_cache.left_to_compile_in_full()]:
+        if time.monotonic() > end:
+            return False
+        kernel_cache.compile_in_full(key)
+    return True
+
+
+_ANSWERS: dict[str, Callable[..., bool]] = {
+    "plan": _plan,
+    "pack": _pack,
+    "record": _record,
+    "improve": _improve,
+    "finish": _finish,
+}
 
 
 def new_graph(message: Any) -> tuple[list[Node], set[Node]]:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import importlib.util
 import marshal
 import math
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -42,8 +43,10 @@ from .sizes import Pinned
 
 __all__ = ["RECORDS", "RecordProgram", "SizedRecords", "plan_for_any_extents", "store_ways"]
 
-#: structures that are known, ways of each, attempts to make them, and lists of integers that are kept
-MOST_STRUCTURES, MOST_WAYS, MOST_ATTEMPTS, MOST_LISTS = 256, 64, 96, 16
+#: structures that are known, ways of each, and attempts to make them
+MOST_STRUCTURES, MOST_WAYS, MOST_ATTEMPTS = 256, 64, 96
+#: lists of integers that are kept for each structure, integers of all of them, and lists of one request
+MOST_LISTS, MOST_INTEGERS, MOST_OF_REQUEST = 64, 1 << 14, 16
 #: attempts in a row without a way, after which a structure has none
 MOST_FAILURES = 3
 #: settings for which structures are known
@@ -230,10 +233,11 @@ def _work_of(planned: RecordDraft) -> dict[Written, int]:
 # -- on disk
 
 
-def store_ways(key: str, record: Any) -> bool:
+def store_ways(key: str, record: Any, until: float = math.inf) -> bool:
     """Learn ways of a structure, given as a message, and add them to those on disk; return whether they are there.
 
     The message has lists of integers. There will be ways for all of them, as far as possible; at least for the first.
+    No way is begun after ``until``, a time of :func:`time.monotonic`.
     """
     message, lists = record
     disk = kernel_cache.disk_cache() if kernel_cache.available() else None
@@ -241,6 +245,8 @@ def store_ways(key: str, record: Any) -> bool:
         return False
     graph = RecordGraph.of_message(message)
     for number, now in enumerate(lists):
+        if time.monotonic() > until:
+            return False
         stored = _stored(disk, key)
         if stored is not None and _tree_of(*stored).find(now, _NODES) is not None:
             continue
@@ -319,7 +325,7 @@ class _Structure:
     def note(self, sizes: list[Any]) -> list[list[Any]]:
         """Add a list of integers; return those before it that differ from it."""
         others = [each for each in self.lists if each != sizes]
-        self.lists = [sizes, *others][:MOST_LISTS]
+        self.lists = [sizes, *others][: max(2, min(MOST_LISTS, MOST_INTEGERS // max(len(sizes), 1)))]
         return others
 
     def note_failure(self, error: Exception) -> None:
@@ -473,7 +479,7 @@ class SizedRecords:
             structure.attempts -= 1
             return
         disk, key = _place(graph)
-        if disk is not None and planner_process.learn_record(key, (graph.message(), [now, *others])):
+        if disk is not None and planner_process.learn_record(key, (graph.message(), [now, *others][:MOST_OF_REQUEST])):
             stored = _stored(disk, key)
             if stored is not None:
                 structure.ways = _restored(*stored, structure.ways.ways)

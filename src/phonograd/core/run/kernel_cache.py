@@ -55,6 +55,7 @@ __all__ = [
     "finish_keeping",
     "kernel",
     "kernels",
+    "left_to_compile_in_full",
     "load_kernels",
     "precompile",
     "precompile_module",
@@ -443,6 +444,16 @@ def compile_in_full(key: str) -> bool:
     """Compile a kernel on disk in full, given its key; return whether the code is on disk."""
     objects = _cache().objects
     return objects.load(key, quick=False) is not None or objects.compile_in_full(key, None) is not None
+
+
+def left_to_compile_in_full(at_end: bool = False) -> list[str]:
+    """Return the keys of what this process has compiled quickly, for :func:`compile_in_full`.
+
+    At the end of a program, these are only the kernels that are queued for tier-up.
+    """
+    cache = _cache()
+    quick = _tier_up_thread.left() if at_end else [each for each in cache._kernels.values() if each.improvable]
+    return [*cache.objects.take_quick_modules(), *[kernel.key for kernel in quick if kernel.key is not None]]
 
 
 def wait_for_tier_up() -> None:

@@ -67,6 +67,18 @@ class TierUpThread:
                 self._waiting.get()
             self._thread = None
 
+    def left(self) -> list[Kernel]:
+        """Return the kernels that wait, and drop them: the program ends."""
+        waiting = list(self._kernels)
+        while not self._waiting.empty():
+            found = self._waiting.get()
+            if isinstance(found, weakref.ref):
+                waiting.append(found)
+            elif found is not None:
+                found.release()
+        self._kernels.clear()
+        return [kernel for each in reversed(waiting) if (kernel := each()) is not None]
+
     def finish(self) -> None:
         """Wait until all kernels that were queued before are done."""
         done = threading.Lock()
