@@ -128,6 +128,29 @@ def test_a_request_leaves_the_plan_and_its_kernels_on_disk(directory: Path) -> N
         assert found is not None
 
 
+def test_what_a_program_leaves_is_compiled_in_full(directory: Path) -> None:
+    """At its end, the process compiles what waits in the program, and what it has itself compiled quickly."""
+    program = program_for([REGISTRY["gammaln"](leaf(0, (7, 11), FLOAT32) * 3.0)], lambda node: False, True)
+    keys = [kernel.key for kernel in program.kernels.values() if kernel.improvable]
+    store = kernel_cache.disk_cache()
+    assert store is not None
+    assert keys
+    assert set(keys) <= set(kernel_cache.left_to_compile_in_full())
+    assert [key for key in keys if store.load(str(key)) is not None] == []
+    # a record that cannot be learned changes nothing
+    request = planner_process._request("finish", [("s" + "0" * 64, (b"", [[1], [2]]))], [])
+    assert planner_worker.answer(request)
+    assert [key for key in keys if store.load(str(key)) is None] == []
+
+
+def test_the_process_goes_on_for_a_limited_time(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(planner_worker, "FINISH_SECONDS", -1.0)
+    compiled: list[str] = []
+    monkeypatch.setattr(kernel_cache, "compile_in_full", compiled.append)
+    assert not planner_worker.answer(planner_process._request("finish", [], ["k" + "0" * 64]))
+    assert compiled == []
+
+
 def _step(x: nd.NDArray, w: nd.NDArray) -> float:
     with autograd.record():
         loss = (nd.tanh(nd.dot(x, w)) * 0.5 + x).sum()

@@ -114,6 +114,27 @@ def test_the_latest_kernels_are_compiled_first() -> None:
     assert improved == [0, 5, 4, 3, 2, 1]
 
 
+def test_kernels_that_wait_at_the_end_are_left() -> None:
+    began, go_on = threading.Event(), threading.Event()
+
+    class Kernel:
+        pass
+
+    def improve(kernel: object) -> None:
+        began.set()
+        assert go_on.wait(60)
+
+    kernels: list[Any] = [Kernel() for _ in range(4)]
+    thread = TierUpThread(improve, lambda: 0.0)
+    thread.submit(kernels[:1])
+    assert began.wait(60)
+    thread.submit(kernels[1:])
+    assert thread.left() == kernels[:0:-1]
+    assert thread.left() == []
+    go_on.set()
+    thread.stop()
+
+
 def test_without_threads_nothing_is_improved(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(thread: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")

@@ -2,8 +2,8 @@
 
 A request has a length, and then the settings, a word and its arguments, by ``marshal``; the answer is one byte, 1 if it
 was done. ``plan`` plans a graph and compiles its kernels, ``pack`` does so for a graph that takes some inputs packed,
-``record`` for a record of any extents, ``improve`` compiles a kernel in full, and ``finish`` does what a program that has
-ended leaves. Results are left in the disk cache, under the keys that the other process knows.
+``record`` for a record of any extents, ``improve`` compiles a kernel in full, and ``finish`` does what a program leaves
+at its end. Results are left in the disk cache, under the keys that the other process knows.
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ def _record(key: str, record: Any) -> bool:
 
 
 def _finish(records: list[tuple[str, Any]], keys: list[str]) -> bool:
-    """Learn what a program that has ended would have learned next, and compile its kernels and their own in full."""
+    """Learn what a program would have learned next, and compile its kernels and those of this process in full."""
     end = time.monotonic() + FINISH_SECONDS
     for key, record in records:
         # there may be no plans for any extents: the next program finds out
