@@ -33,6 +33,8 @@ Array = np.ndarray[Any, Any]
 _CHUNK = 1 << 14
 #: an attempt fails with a probability below 0.4, so this many failures in a row do not happen
 _ATTEMPTS = 256
+#: after the first attempt, few elements make several at once: a call of NumPy takes longer than they do
+_FEW, _AT_ONCE = 512, 4
 #: attempts from here on belong to the Poisson half of a mixture; the gamma half has those below
 _POISSON_ATTEMPT = 1 << 12
 #: smallest mean for which rejection is faster than the inversion of Poisson's distribution function
@@ -42,10 +44,10 @@ _LOW = np.uint64(0xFFFFFFFF)
 _HALF = np.uint64(32)
 
 
-def _words(counter: Array, positions: Array, attempt: int) -> Array:
+def _words(counter: Array, positions: Array, attempts: Array | int) -> Array:
     """Return four random words for each position in an attempt, as uint32 of shape (4, n)."""
     block = positions.astype(np.uint64)
-    second = (block >> _HALF) | np.uint64(attempt << 16)
+    second = (block >> _HALF) | (np.asarray(attempts, np.uint64) << np.uint64(16))
     return philox4x32((block & _LOW, second, int(counter[2]), int(counter[3])), counter[:2])
 
 
@@ -69,21 +71,29 @@ def _in_chunks(parameter: Array, draw: Callable[[Array, Array], Array]) -> Array
     return out
 
 
-def _until_accepted(positions: Array, attempt: Callable[[Array, Array, int], tuple[Array, Array]]) -> Array:
+def _until_accepted(positions: Array, attempt: Callable[[Array, Array, Array | int], tuple[Array, Array]]) -> Array:
     """Return the values of the first accepted attempt.
 
-    ``attempt(places, positions, number)`` returns values and whether they are accepted. ``places`` are the indices of
-    the elements without a value so far.
+    ``attempt(places, positions, numbers)`` returns values and whether they are accepted. ``places`` are the indices of
+    elements without a value so far, which may be there several times, with another number of the attempt each.
     """
     out = np.empty(positions.size, np.float64)
     open_places = np.arange(positions.size)
-    for number in range(_ATTEMPTS):
-        values, accepted = attempt(open_places, positions[open_places], number)
+    begun = 0
+    while open_places.size and begun < _ATTEMPTS:
+        rows = _AT_ONCE if begun and open_places.size <= _FEW else 1
+        if rows == 1:
+            values, accepted = attempt(open_places, positions[open_places], begun)
+        else:
+            places, columns = np.tile(open_places, rows), np.arange(open_places.size)
+            numbers = np.arange(begun, begun + rows).repeat(columns.size)
+            values, accepted = [each.reshape(rows, -1) for each in attempt(places, positions[places], numbers)]
+            first = accepted.argmax(0)
+            values, accepted = values[first, columns], accepted[first, columns]
         # a rejected value stays only if it was the last attempt
         out[open_places] = values
         open_places = open_places[~accepted]
-        if not open_places.size:
-            break
+        begun += rows
     return out
 
 
@@ -100,8 +110,8 @@ def _gamma(counter: Array, positions: Array, shape: Array) -> Array:
     d = np.where(small, shape + 1, shape) - 1 / 3
     c = 1 / np.sqrt(9 * d)
 
-    def attempt(places: Array, where: Array, number: int) -> tuple[Array, Array]:
-        first, second, third, _ = _words(counter, where, number)
+    def attempt(places: Array, where: Array, numbers: Array | int) -> tuple[Array, Array]:
+        first, second, third, _ = _words(counter, where, numbers)
         radius = np.sqrt(-2 * np.log(_positive(first)))
         normal = radius * np.cos(second.astype(np.float64) * (2 * math.pi * 2.0**-32))
         root = 1 + c[places] * normal
@@ -127,8 +137,12 @@ def poisson(counter: Array, mean: Array, after_gamma: bool = False) -> Array:
     usable = (mean >= 0) & np.isfinite(mean)
 
     def draw(positions: Array, part: Array) -> Array:
-        out = np.empty(part.size, np.float64)
         large = part >= _POISSON_LARGE
+        if large.all():
+            return _poisson_by_rejection(counter, positions, part, start)
+        if not large.any():
+            return _poisson_by_inversion(counter, positions, part, start)
+        out = np.empty(part.size, np.float64)
         out[~large] = _poisson_by_inversion(counter, positions[~large], part[~large], start)
         out[large] = _poisson_by_rejection(counter, positions[large], part[large], start)
         return out
@@ -164,8 +178,8 @@ def _poisson_by_rejection(counter: Array, positions: Array, mean: Array, start: 
     quick = 0.9277 - 3.6224 / (spread - 2)
     log_mean = np.log(mean)
 
-    def attempt(places: Array, where: Array, number: int) -> tuple[Array, Array]:
-        first, second, third, fourth = _words(counter, where, start + number)
+    def attempt(places: Array, where: Array, numbers: Array | int) -> tuple[Array, Array]:
+        first, second, third, fourth = _words(counter, where, start + numbers)
         offset = _fraction(first, second) - 0.5
         height = np.maximum(_fraction(third, fourth), 2.0**-54)
         edge = np.maximum(0.5 - np.abs(offset), 2.0**-54)
