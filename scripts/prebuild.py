@@ -28,10 +28,12 @@ from phonograd.core.array.fastcall import native_call, native_install
 from phonograd.core.backward import machine_code
 from phonograd.core.base import processor
 from phonograd.core.base.errors import MXNetError
+from phonograd.core.base.files import write_atomically
 from phonograd.core.derive.gradient import differentiate
 from phonograd.core.graph.node import Node
 from phonograd.core.graph.operator import REGISTRY
 from phonograd.core.kernels import selection
+from phonograd.core.kernels.elementwise_loop import ElementwiseLoop
 from phonograd.core.kernels.launch import Written
 from phonograd.core.ops.math.structural import leaf, variable
 from phonograd.core.plan import (
@@ -344,19 +346,27 @@ def collect(level: str) -> Collector:
     return collector
 
 
-def compile_for(level: str, wanted: Iterable[Written]) -> dict[bytes, bytes]:
-    """Return object files by the digests of their texts; those that the file has already are kept."""
+def compile_for(level: str, wanted: Iterable[Written]) -> tuple[dict[bytes, bytes], dict[bytes, bytes]]:
+    """Return object files by the digests of their texts, and those of loops; others that the file has are kept."""
     from llvmlite import binding
 
     binding.initialize_native_target()
     binding.initialize_native_asmprinter()
-    machine = binding.Target.from_default_triple().create_target_machine(opt=2, cpu=level, features="")
+    target = binding.Target.from_default_triple()
+    machine = target.create_target_machine(opt=2, cpu=level, features="")
+    # linked code depends on no address
+    movable = target.create_target_machine(opt=2, cpu=level, features="", reloc="pic", codemodel="small")
     before = _before(level)
     codes: dict[bytes, bytes] = {}
+    loops: dict[bytes, bytes] = {}
     for structure in wanted:
         text = structure.write(prebuilt.PLACEHOLDER)
         key = prebuilt.text_digest(text)
-        if key in codes:
+        if key in codes or key in loops:
+            continue
+        if isinstance(structure, ElementwiseLoop):
+            with binding.parse_assembly(text, binding.create_context()) as module:
+                loops[key] = movable.emit_object(module)
             continue
         is_hot = isinstance(structure, _Text) and structure.is_hot
         if key in before and not is_hot:
@@ -368,7 +378,7 @@ def compile_for(level: str, wanted: Iterable[Written]) -> dict[bytes, bytes]:
                 builder = binding.create_pass_builder(machine, binding.create_pipeline_tuning_options(speed_level=2))
                 builder.getModulePassManager().run(module, builder)
             codes[key] = machine.emit_object(module)
-    return codes
+    return codes, loops
 
 
 def descriptions(wanted: Iterable[Written], sources: Sources) -> dict[bytes, bytes]:
@@ -389,7 +399,8 @@ def _before(level: str) -> dict[bytes, bytes]:
 
     path = prebuilt.path_of(level)
     contents = path.read_bytes() if path.exists() else b""
-    return {key: zlib.decompress(contents[at : at + size]) for key, (at, size) in prebuilt._read(contents).items()}
+    index = prebuilt.read_index(contents)
+    return {key: zlib.decompress(contents[at : at + size]) for key, (at, size) in index.objects.items()}
 
 
 def main() -> int:
@@ -412,13 +423,17 @@ def main() -> int:
     of_python = modules()
     wanted = [*collect(level).wanted, *of_python]
     if options.check:
-        known = _before(level)
-        missing = sum([prebuilt.text_digest(each.write(prebuilt.PLACEHOLDER)) not in known for each in wanted])
+        path = prebuilt.path_of(level)
+        index = prebuilt.read_index(path.read_bytes() if path.exists() else b"")
+        digests = [prebuilt.text_digest(each.write(prebuilt.PLACEHOLDER)) for each in wanted]
+        missing = sum([digest not in index.objects and digest not in index.linked for digest in digests])
         if missing:
             print(f"{level}: {missing} kernels are missing: run `make prebuilt`")
         return int(missing > 0)
-    contents = prebuilt.pack(compile_for(level, wanted), descriptions(wanted, sources))
-    prebuilt.path_of(level).write_bytes(contents)
+    codes, loops = compile_for(level, wanted)
+    contents = prebuilt.pack(codes, descriptions(wanted, sources), loops)
+    # processes that run have the old file in memory
+    write_atomically(prebuilt.path_of(level), [contents])
     print(f"{level}: {len(wanted)} kernels, {len(contents)} bytes")
     return 0
 

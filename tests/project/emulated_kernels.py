@@ -33,9 +33,8 @@ class Collector:
     """The machine code for another processor, by the digests of its texts."""
 
     def __init__(self, processor: str, before: bytes) -> None:
-        self.codes = {
-            key: zlib.decompress(before[at : at + size]) for key, (at, size) in prebuilt._read(before).items()
-        }
+        index = prebuilt.read_index(before)
+        self.codes = {key: zlib.decompress(before[at : at + size]) for key, (at, size) in index.objects.items()}
         self._compiler = Compiler()
         self._compiler._processor, self._compiler._features, self._compiler._machines = processor, "", {}
         self._compiler._converts_halves = True
@@ -71,6 +70,7 @@ class Collector:
             mock.patch.object(ObjectCache, "_obtain", obtain),
             mock.patch.object(ObjectCache, "_obtain_module", of_module),
             mock.patch.object(ObjectCache, "_prebuilt", return_value=None),
+            mock.patch.object(ObjectCache, "linked", return_value=None),
         ]
 
 

@@ -6,6 +6,7 @@ import ctypes
 import gc
 import random
 import weakref
+from pathlib import Path
 
 import pytest
 
@@ -112,3 +113,39 @@ def test_damage_is_noticed_or_harmless(compiler: Compiler) -> None:
         for _ in range(chance.randrange(1, 6)):
             damaged[chance.randrange(len(code))] = chance.randrange(256)
         elf_loader.load({"main": bytes(damaged)})
+
+
+MOVABLE = """
+@table = internal constant [2 x double] [double 2.0, double 3.0]
+define double @main(i64 %which, double %x) {
+  %place = getelementptr double, ptr @table, i64 %which
+  %factor = load double, ptr %place
+  %y = fmul double %factor, %x
+  ret double %y
+}
+"""
+
+
+def test_linked_code_runs_from_a_file(tmp_path: Path) -> None:
+    from llvmlite import binding
+
+    target = binding.Target.from_default_triple()
+    objects = {}
+    for name, text in {"constants": MOVABLE, "memory of its own": TEXT}.items():
+        for model in ("small", "large"):
+            machine = target.create_target_machine(reloc="pic", codemodel=model)
+            with binding.parse_assembly(text, binding.create_context()) as module:
+                objects[name, model] = machine.emit_object(module)
+    objects["damaged", "small"] = b"\x7fELF"
+    code, places = elf_loader.link(objects, "main")
+    assert list(places) == [("constants", "small")]
+    path = tmp_path / "code"
+    path.write_bytes(bytes(elf_loader.MAPPED_IN) + code)
+    with path.open("rb") as file:
+        mapped = elf_loader.map_code(file.fileno(), elf_loader.MAPPED_IN, len(code))
+        assert elf_loader.map_code(file.fileno(), elf_loader.MAPPED_IN, 0) is None
+        assert elf_loader.map_code(file.fileno(), 1, len(code)) is None
+    assert mapped is not None
+    place = mapped.address + places["constants", "small"]
+    main = ctypes.CFUNCTYPE(ctypes.c_double, ctypes.c_int64, ctypes.c_double)(place)
+    assert (main(0, 7.0), main(1, 7.0)) == (14.0, 21.0)

@@ -52,11 +52,12 @@ def _loop(declared: Operator, lanes: int) -> ElementwiseLoop:
 
 @pytest.mark.parametrize(("level", "lanes"), [("x86-64-v3", 8), ("x86-64-v4", 16)])
 def test_the_package_has_the_kernels_of_its_operators(level: str, lanes: int) -> None:
+    linked = prebuilt.read_index(prebuilt.path_of(level).read_bytes()).linked
     missing = [
         declared.name
         for declared in PLAIN
         if "logical" not in declared.name
-        and prebuilt.find(_loop(declared, lanes).write(prebuilt.PLACEHOLDER), FEATURES[level]) is None
+        and prebuilt.text_digest(_loop(declared, lanes).write(prebuilt.PLACEHOLDER)) not in linked
     ]
     assert not missing, f"{len(missing)} kernels are missing: run `make prebuilt`"
 
@@ -71,41 +72,78 @@ def test_the_package_has_the_hot_functions_of_its_sources() -> None:
     assert found.stdout == "True\n"
 
 
+V3 = FEATURES["x86-64-v3"]
+
+
 def test_other_text_is_not_found() -> None:
-    text = _loop(REGISTRY["tanh"], 8).write(prebuilt.PLACEHOLDER)
-    assert prebuilt.find(text, FEATURES["x86-64-v3"]) is not None
-    assert prebuilt.find(text.replace("fmul", "fadd", 1), FEATURES["x86-64-v3"]) is None
+    text = PACKING.write(prebuilt.PLACEHOLDER)
+    assert prebuilt.find(text, V3) is not None
+    assert prebuilt.find(f"{text}\n", V3) is None
     assert prebuilt.find(text, FEATURES["x86-64-v2"]) is None
-    assert prebuilt.find(text.replace(prebuilt.PLACEHOLDER, "short"), FEATURES["x86-64-v3"], "short") is None
+    assert prebuilt.find(text.replace(prebuilt.PLACEHOLDER, "short"), V3, "short") is None
 
 
 def test_names_are_replaced() -> None:
     name = "k" + "5" * (len(prebuilt.PLACEHOLDER) - 1)
-    code = prebuilt.find(_loop(REGISTRY["tanh"], 8).write(name), FEATURES["x86-64-v3"], name)
+    code = prebuilt.find(PACKING.write(name), V3, name)
     assert code is not None
     assert name.encode() in code
     assert prebuilt.PLACEHOLDER.encode() not in code
 
 
+def test_another_loop_is_not_found() -> None:
+    text = LOOP.write(prebuilt.PLACEHOLDER)
+    assert prebuilt.find_linked(prebuilt.text_digest(text), V3)
+    assert prebuilt.find_linked(prebuilt.text_digest(text.replace("fmul", "fadd", 1)), V3) is None
+    assert prebuilt.find_linked(prebuilt.text_digest(text), FEATURES["x86-64-v2"]) is None
+
+
+def test_loops_are_compiled_where_no_file_may_be_executed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*arguments: object, **options: object) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(elf_loader.mmap, "mmap", refuse)
+    file = prebuilt._open(prebuilt.path_of("x86-64-v3"))
+    assert file.linked is None
+    assert file.places.linked
+    monkeypatch.setattr(prebuilt, "_file", lambda features: file)
+    assert prebuilt.find_linked(prebuilt.text_digest(LOOP.write(prebuilt.PLACEHOLDER)), V3) is None
+
+
 @pytest.fixture
 def described(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[objects.ObjectCache]:
-    """Return a cache of code for which the package brings two kernels along, found by their descriptions alone."""
+    """Return a cache of code for which the package brings a kernel and a loop along, found by their descriptions."""
     features = kernel_cache.description().features
     if not prebuilt.has_kernels(features):
         pytest.skip("this processor has no prebuilt kernels")
     writers = "the sources"
-    codes, texts = {}, {}
+    codes, loops, texts = {}, {}, {}
     for structure in (LOOP, PACKING):
         text = structure.write(prebuilt.PLACEHOLDER)
         key, description = prebuilt.text_digest(text), disk_cache.describe(structure)
         assert description is not None
-        codes[key] = kernel_cache._cache().objects._compile(text, FULL)
+        code = _movable(text) if structure is LOOP else kernel_cache._cache().objects._compile(text, FULL)
+        (loops if structure is LOOP else codes)[key] = code
         texts[prebuilt.structure_digest(description, writers)] = key
-    contents = prebuilt.pack(codes, texts)
-    monkeypatch.setattr(prebuilt, "_file", lambda _: (contents, prebuilt._read(contents)))
+    path = tmp_path / "kernels.bin"
+    path.write_bytes(prebuilt.pack(codes, texts, loops))
+    file = prebuilt._open(path)
+    monkeypatch.setattr(prebuilt, "_file", lambda _: file)
     monkeypatch.setattr(objects, "source_digests", lambda *_: disk_cache.Sources("whole", writers))
     with mx.settings.override(cache_directory=str(tmp_path)):
         yield objects.ObjectCache(background.Gate())
+
+
+def _movable(text: str) -> bytes:
+    """Return a module as code that depends on no address."""
+    from llvmlite import binding
+
+    # it initializes LLVM
+    Compiler()
+    target = binding.Target.from_default_triple()
+    machine = target.create_target_machine(opt=2, cpu="x86-64-v3", reloc="pic", codemodel="small")
+    with binding.parse_assembly(text, binding.create_context()) as module:
+        return bytes(machine.emit_object(module))
 
 
 LOOP = _loop(REGISTRY["tanh"], 8)
@@ -125,10 +163,9 @@ def test_kernels_are_found_by_their_descriptions(
         return text(structure, name)
 
     monkeypatch.setattr(objects, "write", write)
-    loop, packing = described.obtain([(LOOP, False), (PACKING, True)])
-    assert not loop.compiled
+    assert described.linked(LOOP) is not None
+    (packing,) = described.obtain([(PACKING, True)])
     assert not packing.compiled
-    assert loop.name.encode() in loop.code
     # the text, from which a later process compiles it in full, is stored by a helper
     described.finish_keeping()
     assert written == [packing.key]
@@ -150,7 +187,10 @@ def test_descriptions_are_not_found_when_sources_have_changed(
     described: objects.ObjectCache, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     described._writers = "other sources"
+    assert described.linked(LOOP) is None
+    assert described.linked(LOOP, by_text=True) is not None
     monkeypatch.setattr(prebuilt, "text_digest", lambda text: b"another text")
+    assert described.linked(LOOP, by_text=True) is None
     assert [code.compiled for code in described.obtain([(LOOP, False), (PACKING, True)])] == [True, True]
 
 
@@ -184,17 +224,16 @@ def test_same_bits_as_compiled_code(declared: Operator) -> None:
         pytest.skip("this processor has no prebuilt kernels")
     loop = _loop(declared, 8)
     name = "k" * len(prebuilt.PLACEHOLDER)
-    text = loop.write(name)
-    ready = prebuilt.find(text, FEATURES["x86-64-v3"], name)
-    assert ready is not None
+    place = prebuilt.find_linked(prebuilt.text_digest(loop.write(prebuilt.PLACEHOLDER)), V3)
+    assert place is not None
+    memory = elf_loader.load({name: kernel_cache._cache().objects._compile(loop.write(name), FULL)})
+    assert memory is not None
+    ufuncs._kept.append(memory)
     results = []
     arrays = [np.random.default_rng(number).normal(size=1000).astype(FLOAT) * 3 for number in range(len(loop.sources))]
-    for code in (ready, kernel_cache._cache().objects._compile(text, FULL)):
-        memory = elf_loader.load({name: code})
-        assert memory is not None
+    for function in (place, memory.addresses[name]):
         with np.errstate(all="ignore"):
-            results.append(ufuncs._make(memory.addresses[name], declared.name, loop.sources, loop.dtype)(*arrays))
-        ufuncs._kept.append(memory)
+            results.append(ufuncs._make(function, declared.name, loop.sources, loop.dtype)(*arrays))
     assert results[0].tobytes() == results[1].tobytes()
 
 

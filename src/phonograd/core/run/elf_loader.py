@@ -8,6 +8,8 @@ anything else :func:`load` returns None, and the caller uses LLVM.
 
 The memory begins with the code, which is read-only after loading; the data follow. It is freed with its
 :class:`LoadedCode`.
+
+Code that depends on no address can be linked in advance (:func:`link`), and mapped from a file (:func:`map_code`).
 """
 
 from __future__ import annotations
@@ -17,13 +19,16 @@ import mmap
 import platform
 import struct
 import sys
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Hashable, Mapping, Sequence
+from typing import NamedTuple, TypeVar
+
+import numpy as np
 
 from ..base.assumptions import assumption_holds
+from . import pointers
 from .object_bundle import object_files as files_of
 
-__all__ = ["LoadedCode", "is_supported", "load"]
+__all__ = ["MAPPED_IN", "LoadedCode", "MappedCode", "is_supported", "link", "load", "map_code"]
 
 _X86_64, _RELOCATABLE = 62, 1
 #: kinds of sections
@@ -31,11 +36,18 @@ _PROGRAM, _SYMBOLS, _RELOCATIONS, _ZEROS = 1, 2, 4, 8
 #: kinds that can be ignored: none, string tables, and stack unwinding (kernels raise no exceptions)
 _HARMLESS = {0, 3, 0x70000001}
 #: flags of sections: in memory at run time, executable, thread-local
-_LOADED, _CODE, _THREAD = 0x2, 0x4, 0x400
+_WRITABLE, _LOADED, _CODE, _THREAD = 0x1, 0x2, 0x4, 0x400
 #: kinds of relocations: the address itself, and its distance from where it is written
 _ABSOLUTE, _RELATIVE, _RELATIVE_CALL, _RELATIVE_LONG = 1, 2, 4, 24
 _UNDEFINED = 0
+#: linked functions begin at lines of the cache
+_LINE = 64
 _PAGE = mmap.PAGESIZE
+#: the unit in which parts of files are mapped
+MAPPED_IN = mmap.ALLOCATIONGRANULARITY
+
+
+Key = TypeVar("Key", bound=Hashable)
 
 
 class _Section(NamedTuple):
@@ -118,6 +130,52 @@ def _load(code_by_name: Mapping[str, bytes]) -> LoadedCode | None:
     return LoadedCode(memory, addresses)
 
 
+def link(codes: Mapping[Key, bytes], name: str) -> tuple[bytes, dict[Key, int]]:
+    """Return the code of functions that depend on no address, one after the other, and their places in it.
+
+    Each object file defines a function of the same name. Those that need the address of their code or of another
+    library's function, or memory of their own, are left out.
+    """
+    memory = bytearray()
+    places: dict[Key, int] = {}
+    for key, code in codes.items():
+        try:
+            file = _File(name, code)
+            if not file.is_movable():
+                continue
+            size = _arrange([file], _arrange([file], 0, is_code=True), is_code=False)
+            part = bytearray(-(-size // _LINE) * _LINE)
+            file.place(part, 0, [file])
+            found = file.find_function(name, 0)
+        except (_UnsupportedError, struct.error, IndexError, ValueError):
+            continue
+        if found is not None:
+            places[key] = len(memory) + found
+            memory += part
+    return bytes(memory), places
+
+
+class MappedCode:
+    """Linked code in executable memory, as long as this object lives."""
+
+    __slots__ = ("_memory", "address")
+
+    def __init__(self, memory: mmap.mmap) -> None:
+        self._memory = memory
+        self.address = pointers.address(np.frombuffer(memory, np.uint8))
+
+
+def map_code(descriptor: int, place: int, size: int) -> MappedCode | None:
+    """Return the linked code in an open file; None if the system does not run code from there."""
+    if size <= 0:
+        return None
+    try:
+        memory = mmap.mmap(descriptor, size, mmap.MAP_PRIVATE, mmap.PROT_READ | mmap.PROT_EXEC, offset=place)
+    except (OSError, ValueError):
+        return None
+    return MappedCode(memory)
+
+
 def _address(name: str, files: Sequence[_File], start: int) -> int:
     """Return the address of a function in one of some files."""
     for file in files:
@@ -160,7 +218,7 @@ class _File:
             elif section.kind not in _HARMLESS | {_PROGRAM, _SYMBOLS, _RELOCATIONS}:
                 raise _UnsupportedError
 
-    def place(self, memory: mmap.mmap, start: int, files: Sequence[_File]) -> None:
+    def place(self, memory: mmap.mmap | bytearray, start: int, files: Sequence[_File]) -> None:
         """Copy the sections to memory at an address and relocate them; symbols may be defined in other files."""
         for number, place in self.places.items():
             section = self.sections[number]
@@ -169,6 +227,22 @@ class _File:
         for section in self.sections:
             if section.kind == _RELOCATIONS and section.info in self.places:
                 self._relocate(section, memory, start, files)
+
+    def is_movable(self) -> bool:
+        """Return whether the code is the same at any address, and all its memory is constant."""
+        for section in self.sections:
+            if section.is_loaded and (section.flags & _WRITABLE or section.kind == _ZEROS):
+                return False
+            if section.kind == _RELOCATIONS and self.sections[section.info].is_loaded:
+                symbols = self.sections[section.link]
+                for offset in range(section.offset, section.offset + section.size, _RELOCATION.size):
+                    _, kind_and_symbol, _ = _RELOCATION.unpack_from(self._code, offset)
+                    place = symbols.offset + _SYMBOL.size * (kind_and_symbol >> 32)
+                    target = _SYMBOL.unpack_from(self._code, place)[3]
+                    is_inside = target < len(self.sections) and self.sections[target].is_loaded
+                    if kind_and_symbol & 0xFFFFFFFF == _ABSOLUTE or not is_inside:
+                        return False
+        return True
 
     def find_function(self, wanted: str, start: int) -> int | None:
         """Return the address of a function; None if this file does not define it."""
@@ -184,7 +258,7 @@ class _File:
         begin = self.sections[table.link].offset + place
         return self._code[begin : self._code.index(b"\0", begin)].decode()
 
-    def _relocate(self, table: _Section, memory: mmap.mmap, start: int, files: Sequence[_File]) -> None:
+    def _relocate(self, table: _Section, memory: mmap.mmap | bytearray, start: int, files: Sequence[_File]) -> None:
         symbols, place, code = self.sections[table.link], self.places[table.info], self._code
         room = self.sections[table.info].size
         for offset in range(table.offset, table.offset + table.size, _RELOCATION.size):

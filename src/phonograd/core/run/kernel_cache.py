@@ -56,6 +56,7 @@ __all__ = [
     "kernel",
     "kernels",
     "left_to_compile_in_full",
+    "linked",
     "load_kernels",
     "precompile",
     "precompile_module",
@@ -398,6 +399,20 @@ def kernels(wanted: Mapping[Written, int]) -> dict[Written, Kernel]:
 def kernel(structure: Written) -> Kernel:
     """Return the kernel of a structure."""
     return kernels({structure: 0})[structure]
+
+
+def linked(loop: Written) -> int | None:
+    """Return the address of a loop that the package brings along; None if it has to be compiled.
+
+    It is valid as long as the process lives.
+    """
+    objects = _cache().objects
+    found = objects.linked(loop)
+    if found is None:
+        found = run_apart(lambda: objects.linked(loop, by_text=True))
+    if found is not None:
+        statistics.kernels_loaded += 1
+    return found
 
 
 def load_kernels(wanted: Iterable[tuple[str, int]]) -> list[Kernel] | None:

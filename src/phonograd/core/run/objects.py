@@ -18,7 +18,6 @@ from typing import Any, NamedTuple
 
 from ..base import settings
 from ..base.pace import is_paced
-from ..kernels.elementwise_loop import ElementwiseLoop
 from ..kernels.launch import Written
 from . import elf_loader, prebuilt
 from .background import Gate, Queue, Task, TaskPool
@@ -169,14 +168,24 @@ class ObjectCache:
     def _task(self, disk: DiskCache | None, structure: Written, quick: bool) -> Task[ObjectCode]:
         return Task(lambda: self._obtain(disk, structure, quick))
 
+    def linked(self, loop: Written, by_text: bool = False) -> int | None:
+        """Return the address of a loop that the package brings along; None if it is not found.
+
+        To find it by its text takes milliseconds, and is left to helpers.
+        """
+        if not elf_loader.is_supported():
+            return None
+        if by_text:
+            key = prebuilt.text_digest(write(loop, prebuilt.PLACEHOLDER))
+        else:
+            description = describe(loop)
+            if description is None or self._writers is None:
+                return None
+            key = prebuilt.structure_digest(description, self._writers)
+        return prebuilt.find_linked(key, self.description().features)
+
     def _obtain(self, disk: DiskCache | None, structure: Written, quick: bool) -> ObjectCode:
         description = None if disk is None else describe(structure)
-        if isinstance(structure, ElementwiseLoop):
-            # no plan on disk refers to it
-            name = self._new_name()
-            code = self._described(description, name) or self._prebuilt(write(structure, name), name)
-            if code is not None:
-                return ObjectCode(name, None, code, quick=False, compiled=False)
         key = None if disk is None or description is None else disk.key(description)
         if key is not None:
             found = self.load(key, quick, disk)

@@ -1,6 +1,7 @@
 """Ufuncs of machine code: elementwise operators on arrays of any shapes and strides, without a plan.
 
-Takes :class:`~phonograd.core.kernels.elementwise_loop.ElementwiseLoop` structures, which the kernel cache compiles;
+Takes :class:`~phonograd.core.kernels.elementwise_loop.ElementwiseLoop` structures, which the package
+brings along or the kernel cache compiles;
 hands NumPy ufuncs to :mod:`phonograd.core.plan.eager`. NumPy does everything else in C: broadcasting, the arrays of
 results, the order of iteration. A call on small arrays takes less than a microsecond.
 """
@@ -64,10 +65,13 @@ def ufunc_of(loop: ElementwiseLoop) -> Callable[..., Any] | None:
     """Return the ufunc of an elementwise loop; None if there are too many of them."""
     found = _made.get(loop)
     if found is None and len(_made) < MOST_UFUNCS:
-        # in full: quick code takes twice as long, and there is one loop for all graphs
-        kernel = kernel_cache.kernels({loop: kernel_cache.MUCH_WORK + 1})[loop]
-        _kept.append(kernel)
-        made = _make(kernel.address, loop.operator, tuple(map(_word, loop.sources)), _word(loop.dtype))
+        place = kernel_cache.linked(loop)
+        if place is None:
+            # in full: quick code takes twice as long, and there is one loop for all graphs
+            kernel = kernel_cache.kernels({loop: kernel_cache.MUCH_WORK + 1})[loop]
+            _kept.append(kernel)
+            place = kernel.address
+        made = _make(place, loop.operator, tuple(map(_word, loop.sources)), _word(loop.dtype))
         found = _made.setdefault(loop, _of_words(made, loop) if BFLOAT16 in (*loop.sources, loop.dtype) else made)
     return found
 
