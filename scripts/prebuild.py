@@ -1,7 +1,7 @@
 """Compile the kernels that come with the package: ``python -m scripts.prebuild`` (or ``make prebuilt``).
 
 Runs every sample of every operator with its gradient, in several dtypes and shapes, through eager programs whose
-kernels are only noted. The noted kernels are compiled for each level of processors and written to
+kernels are only noted. The noted kernels are compiled for each level of processors, and for aarch64, and written to
 ``src/phonograd/core/run/prebuilt-LEVEL.bin``. Kernels are found there by their text, so a file is never wrong, but it
 misses kernels whose writers have changed: run this again after changes to the text of kernels. Kernels are found sooner
 by their descriptions, if no source has changed that texts depend on: run this last before a release.
@@ -10,12 +10,14 @@ by their descriptions, if no source has changed that texts depend on: run this l
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib
 import os
 import pkgutil
+import platform
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 from unittest import mock
 
@@ -47,7 +49,7 @@ from phonograd.core.plan import (
 )
 from phonograd.core.plan.cache import forget_nodes
 from phonograd.core.plan.native_program import NativeProgram
-from phonograd.core.run import kernel_cache, objects, prebuilt
+from phonograd.core.run import host, kernel_cache, objects, prebuilt
 from phonograd.core.run.compiler import Description
 from phonograd.core.run.cpu_levels import FEATURES
 from phonograd.core.run.disk_cache import Sources, describe, source_digests
@@ -55,9 +57,25 @@ from phonograd.core.run.hot.installation import module_text
 from phonograd.core.run.hot.interface import Layout
 from phonograd.core.run.program import RecipeProgram
 from phonograd.core.run.reference import resolve
+from phonograd.core.run.thread_pool_ir import thread_pool_text
 
 _FLOAT32 = np.dtype(np.float32)
+_ARM = "aarch64"
 DTYPES = ("float32", "float64", "int32", "int64", "uint8", "bool")
+
+
+@contextlib.contextmanager
+def written_for(level: str) -> Iterator[None]:
+    """Let the writers of texts see a processor of a level."""
+    if level != _ARM:
+        yield
+        return
+    host._machine.cache_clear()
+    try:
+        with mock.patch.object(platform, "machine", return_value=level):
+            yield
+    finally:
+        host._machine.cache_clear()
 
 
 class Collector:
@@ -65,7 +83,7 @@ class Collector:
 
     def __init__(self, level: str) -> None:
         self.wanted: dict[Written, None] = {}
-        self._description = Description("", FEATURES[level])
+        self._description = Description("", FEATURES.get(level, prebuilt.NEEDED[level]))
         # kernels of fused plans (of compiled functions) are not noted: there is no end of them
         self._is_noting = False
 
@@ -285,14 +303,16 @@ def of_other_versions(write: Callable[..., str], arguments: Any) -> list[Any]:
     return [other for other in found if other != arguments]
 
 
-def modules() -> list[_Text]:
+def modules(level: str) -> list[_Text]:
     """Return the modules that run kernels and calls."""
-    texts: dict[str, str] = {}
+    machine = level if level == _ARM else "x86_64"
+    texts = {thread_pool_text(machine): objects.module_description(thread_pool_text, (machine,))}
     obtain = objects.ObjectCache._obtain_module
 
     def note(self: Any, write: Callable[..., str], arguments: Any, quick: bool) -> bytes:
-        for other in (arguments, *of_other_versions(write, arguments)):
-            texts[write(*other)] = objects.module_description(write, other)
+        if write is not thread_pool_text:
+            for other in (arguments, *of_other_versions(write, arguments)):
+                texts[write(*other)] = objects.module_description(write, other)
         return obtain(self, write, arguments, quick)
 
     with mock.patch.object(objects.ObjectCache, "_obtain_module", note):
@@ -350,12 +370,15 @@ def compile_for(level: str, wanted: Iterable[Written]) -> tuple[dict[bytes, byte
     """Return object files by the digests of their texts, and those of loops; others that the file has are kept."""
     from llvmlite import binding
 
-    binding.initialize_native_target()
-    binding.initialize_native_asmprinter()
-    target = binding.Target.from_default_triple()
-    machine = target.create_target_machine(opt=2, cpu=level, features="")
-    # linked code depends on no address
-    movable = target.create_target_machine(opt=2, cpu=level, features="", reloc="pic", codemodel="small")
+    binding.initialize_all_targets()
+    binding.initialize_all_asmprinters()
+    is_arm = level == _ARM
+    triple = "aarch64-unknown-linux-gnu" if is_arm else binding.get_default_triple()
+    target = binding.Target.from_triple(triple)
+    processor = {"opt": 2, "cpu": "generic" if is_arm else level, "features": ""}
+    # linked code depends on no address; on aarch64, other code is shorter like that, too
+    movable = target.create_target_machine(**processor, reloc="pic", codemodel="small")
+    machine = movable if is_arm else target.create_target_machine(**processor)
     before = _before(level)
     codes: dict[bytes, bytes] = {}
     loops: dict[bytes, bytes] = {}
@@ -366,6 +389,7 @@ def compile_for(level: str, wanted: Iterable[Written]) -> tuple[dict[bytes, byte
             continue
         if isinstance(structure, ElementwiseLoop):
             with binding.parse_assembly(text, binding.create_context()) as module:
+                module.triple = triple
                 loops[key] = movable.emit_object(module)
             continue
         is_hot = isinstance(structure, _Text) and structure.is_hot
@@ -373,6 +397,7 @@ def compile_for(level: str, wanted: Iterable[Written]) -> tuple[dict[bytes, byte
             codes[key] = before[key]
             continue
         with binding.parse_assembly(text, binding.create_context()) as module:
+            module.triple = triple
             if is_hot:
                 # translated functions keep variables in memory and call helpers; kernels need no passes
                 builder = binding.create_pass_builder(machine, binding.create_pipeline_tuning_options(speed_level=2))
@@ -407,22 +432,27 @@ def main() -> int:
     """Write the files of all levels, or of one."""
     parser = argparse.ArgumentParser(prog="python -m scripts.prebuild", description=__doc__.partition("\n")[0])
     parser.add_argument("--check", action="store_true", help="only tell whether kernels are missing")
-    parser.add_argument("--level", choices=prebuilt.LEVELS, help="only this level of processors")
+    parser.add_argument("--level", choices=list(prebuilt.NEEDED), help="only this level of processors")
     options = parser.parse_args()
     if options.level is None:
         # each in its own process: programs remember functions of kernels for one level
         given = ["--check"] if options.check else []
         command = [sys.executable, "-m", "scripts.prebuild", *given, "--level"]
-        codes = [subprocess.run([*command, level], check=False).returncode for level in prebuilt.LEVELS]
+        codes = [subprocess.run([*command, level], check=False).returncode for level in prebuilt.NEEDED]
         if min(codes) < 0:
             print("a process was ended by a signal: its file is as before", file=sys.stderr)
         return int(any(codes))
     level, sources = options.level, source_digests()
     if sources is None:
         parser.error("the sources are being edited")
-    of_python = modules()
-    wanted = [*collect(level).wanted, *of_python]
-    if options.check:
+    of_python = modules(level)
+    with written_for(level):
+        return write_file(level, [*collect(level).wanted, *of_python], sources, options.check)
+
+
+def write_file(level: str, wanted: Sequence[Written], sources: Sources, only_check: bool) -> int:
+    """Write the file of a level, or tell whether it lacks kernels; return the code of the process."""
+    if only_check:
         path = prebuilt.path_of(level)
         index = prebuilt.read_index(path.read_bytes() if path.exists() else b"")
         digests = [prebuilt.text_digest(each.write(prebuilt.PLACEHOLDER)) for each in wanted]

@@ -40,6 +40,9 @@ TESTS = (
     "tests/core/run/test_compiler.py",
     "tests/core/run/test_cpu_levels.py",
     "tests/core/run/test_disk_cache.py",
+    "tests/core/run/test_elf_loader.py",
+    "tests/core/run/test_prebuilt.py",
+    "tests/core/run/test_ufuncs.py",
     "tests/core/run/test_private_directory.py",
 )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import platform
 import random
 import weakref
 from pathlib import Path
@@ -97,8 +98,12 @@ def test_what_is_not_known_is_left_to_llvm(compiler: Compiler) -> None:
     assert elf_loader.load({"main": b""}) is None
     assert elf_loader.load({"main": code[: len(code) // 2]}) is None
     assert elf_loader.load({"main": code.replace(b"fmod\0", b"fmox\0")}) is None, "there is no such function"
-    # a file for another machine
-    assert elf_loader.load({"main": code[:18] + b"\xb7\x00" + code[20:]}) is None
+    for machine in (3, 62, 183):
+        if machine != code[18]:
+            assert elf_loader.load({"main": code[:18] + bytes([machine, 0]) + code[20:]}) is None
+    if platform.machine() == "aarch64":
+        # LLVM writes no code for the model that loaded code has
+        return
     one_per_thread = (
         "@own = thread_local global i64 5\ndefine i64 @main() {\n  %x = load i64, ptr @own\n  ret i64 %x\n}\n"
     )
@@ -138,7 +143,8 @@ def test_linked_code_runs_from_a_file(tmp_path: Path) -> None:
                 objects[name, model] = machine.emit_object(module)
     objects["damaged", "small"] = b"\x7fELF"
     code, places = elf_loader.link(objects, "main")
-    assert list(places) == [("constants", "small")]
+    # the large model of some machines depends on no address, either
+    assert {("constants", "small")} <= places.keys() <= {("constants", "small"), ("constants", "large")}
     path = tmp_path / "code"
     path.write_bytes(bytes(elf_loader.MAPPED_IN) + code)
     with path.open("rb") as file:
@@ -146,6 +152,6 @@ def test_linked_code_runs_from_a_file(tmp_path: Path) -> None:
         assert elf_loader.map_code(file.fileno(), elf_loader.MAPPED_IN, 0) is None
         assert elf_loader.map_code(file.fileno(), 1, len(code)) is None
     assert mapped is not None
-    place = mapped.address + places["constants", "small"]
-    main = ctypes.CFUNCTYPE(ctypes.c_double, ctypes.c_int64, ctypes.c_double)(place)
-    assert (main(0, 7.0), main(1, 7.0)) == (14.0, 21.0)
+    for place in places.values():
+        main = ctypes.CFUNCTYPE(ctypes.c_double, ctypes.c_int64, ctypes.c_double)(mapped.address + place)
+        assert (main(0, 7.0), main(1, 7.0)) == (14.0, 21.0)

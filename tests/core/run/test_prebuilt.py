@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -50,7 +51,7 @@ def _loop(declared: Operator, lanes: int) -> ElementwiseLoop:
     return ElementwiseLoop(declared.name, (), (FLOAT,) * len(declared.input_names), FLOAT, lanes)
 
 
-@pytest.mark.parametrize(("level", "lanes"), [("x86-64-v3", 8), ("x86-64-v4", 16)])
+@pytest.mark.parametrize(("level", "lanes"), [("x86-64-v3", 8), ("x86-64-v4", 16), ("aarch64", 4)])
 def test_the_package_has_the_kernels_of_its_operators(level: str, lanes: int) -> None:
     linked = prebuilt.read_index(prebuilt.path_of(level).read_bytes()).linked
     missing = [
@@ -72,20 +73,22 @@ def test_the_package_has_the_hot_functions_of_its_sources() -> None:
     assert found.stdout == "True\n"
 
 
-V3 = FEATURES["x86-64-v3"]
+#: a level whose kernels this machine can run, unless its processor is old
+LEVEL, LANES = ("aarch64", 4) if platform.machine() == "aarch64" else ("x86-64-v3", 8)
+NEEDED = prebuilt.NEEDED[LEVEL]
 
 
 def test_other_text_is_not_found() -> None:
     text = PACKING.write(prebuilt.PLACEHOLDER)
-    assert prebuilt.find(text, V3) is not None
-    assert prebuilt.find(f"{text}\n", V3) is None
+    assert prebuilt.find(text, NEEDED) is not None
+    assert prebuilt.find(f"{text}\n", NEEDED) is None
     assert prebuilt.find(text, FEATURES["x86-64-v2"]) is None
-    assert prebuilt.find(text.replace(prebuilt.PLACEHOLDER, "short"), V3, "short") is None
+    assert prebuilt.find(text.replace(prebuilt.PLACEHOLDER, "short"), NEEDED, "short") is None
 
 
 def test_names_are_replaced() -> None:
     name = "k" + "5" * (len(prebuilt.PLACEHOLDER) - 1)
-    code = prebuilt.find(PACKING.write(name), V3, name)
+    code = prebuilt.find(PACKING.write(name), NEEDED, name)
     assert code is not None
     assert name.encode() in code
     assert prebuilt.PLACEHOLDER.encode() not in code
@@ -93,8 +96,8 @@ def test_names_are_replaced() -> None:
 
 def test_another_loop_is_not_found() -> None:
     text = LOOP.write(prebuilt.PLACEHOLDER)
-    assert prebuilt.find_linked(prebuilt.text_digest(text), V3)
-    assert prebuilt.find_linked(prebuilt.text_digest(text.replace("fmul", "fadd", 1)), V3) is None
+    assert prebuilt.find_linked(prebuilt.text_digest(text), NEEDED)
+    assert prebuilt.find_linked(prebuilt.text_digest(text.replace("fmul", "fadd", 1)), NEEDED) is None
     assert prebuilt.find_linked(prebuilt.text_digest(text), FEATURES["x86-64-v2"]) is None
 
 
@@ -103,11 +106,11 @@ def test_loops_are_compiled_where_no_file_may_be_executed(monkeypatch: pytest.Mo
         raise PermissionError
 
     monkeypatch.setattr(elf_loader.mmap, "mmap", refuse)
-    file = prebuilt._open(prebuilt.path_of("x86-64-v3"))
+    file = prebuilt._open(prebuilt.path_of(LEVEL))
     assert file.linked is None
     assert file.places.linked
     monkeypatch.setattr(prebuilt, "_file", lambda features: file)
-    assert prebuilt.find_linked(prebuilt.text_digest(LOOP.write(prebuilt.PLACEHOLDER)), V3) is None
+    assert prebuilt.find_linked(prebuilt.text_digest(LOOP.write(prebuilt.PLACEHOLDER)), NEEDED) is None
 
 
 @pytest.fixture
@@ -141,13 +144,15 @@ def _movable(text: str) -> bytes:
     # it initializes LLVM
     Compiler()
     target = binding.Target.from_default_triple()
-    machine = target.create_target_machine(opt=2, cpu="x86-64-v3", reloc="pic", codemodel="small")
+    machine = target.create_target_machine(
+        opt=2, cpu="generic" if LEVEL == "aarch64" else LEVEL, reloc="pic", codemodel="small"
+    )
     with binding.parse_assembly(text, binding.create_context()) as module:
         return bytes(machine.emit_object(module))
 
 
-LOOP = _loop(REGISTRY["tanh"], 8)
-PACKING = Packing(FLOAT, 8, 3, FLOAT)
+LOOP = _loop(REGISTRY["tanh"], LANES)
+PACKING = Packing(FLOAT, LANES, 3, FLOAT)
 
 
 def test_kernels_are_found_by_their_descriptions(
@@ -222,9 +227,9 @@ def test_same_bits_as_compiled_code(declared: Operator) -> None:
     features = kernel_cache.description().features
     if not prebuilt.has_kernels(features):
         pytest.skip("this processor has no prebuilt kernels")
-    loop = _loop(declared, 8)
+    loop = _loop(declared, LANES)
     name = "k" * len(prebuilt.PLACEHOLDER)
-    place = prebuilt.find_linked(prebuilt.text_digest(loop.write(prebuilt.PLACEHOLDER)), V3)
+    place = prebuilt.find_linked(prebuilt.text_digest(loop.write(prebuilt.PLACEHOLDER)), NEEDED)
     assert place is not None
     memory = elf_loader.load({name: kernel_cache._cache().objects._compile(loop.write(name), FULL)})
     assert memory is not None
@@ -237,6 +242,7 @@ def test_same_bits_as_compiled_code(declared: Operator) -> None:
     assert results[0].tobytes() == results[1].tobytes()
 
 
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="the features of other processors are not read")
 def test_features_without_llvm() -> None:
     found = reported_features("native")
     assert found is not None
@@ -247,6 +253,7 @@ def test_features_without_llvm() -> None:
     assert not limited & {"avx", "avx2", "fma"}
 
 
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="the features of other processors are not read")
 def test_features_of_newer_processors_have_their_names_in_llvm(monkeypatch: pytest.MonkeyPatch) -> None:
     flags = "fpu sse4_2 avx2 fma avx512f avx512bw avx512vl avx512_vnni avx512_bf16 avx_vnni amx_tile amx_bf16 amx_int8"
     monkeypatch.setattr(compiler, "_processor", lambda text: [f"flags: {flags}"])

@@ -39,7 +39,13 @@ __all__ = [
 QUICK, FULL = 0, 2
 
 #: the constant facts that the system reports about a processor
-_PROCESSOR_FACTS = ("vendor_id", "cpu family", "model", "model name", "stepping", "flags")
+_PROCESSOR_FACTS = (
+    *("vendor_id", "cpu family", "model", "model name", "stepping", "flags"),
+    *("CPU implementer", "CPU architecture", "CPU variant", "CPU part", "CPU revision", "Features"),
+)
+
+#: what each aarch64 processor has that runs Linux, by LLVM's names
+_ARM_FEATURES = frozenset({"fp-armv8", "neon"})
 
 
 class Description(NamedTuple):
@@ -103,9 +109,10 @@ class Compiler:
 
     def description(self) -> Description:
         """Return the versions of the compiler and the features of the processor."""
-        usable = [name[1:] for name in self._features.split(",") if name.startswith("+")]
-        facts = [*self._versions, self.binding.get_default_triple(), self._processor, self._features]
-        return Description("\n".join(facts), frozenset(usable))
+        usable = frozenset([name[1:] for name in self._features.split(",") if name.startswith("+")])
+        triple = self.binding.get_default_triple()
+        facts = [*self._versions, triple, self._processor, self._features]
+        return Description("\n".join(facts), usable | _ARM_FEATURES if _is_arm(triple) else usable)
 
     def emit(self, text: str, level: int) -> bytes:
         """Return the object file of a module."""
@@ -222,12 +229,15 @@ def _llvm_name(flag: str) -> str:
 
 
 def reported_features(cpu_level: str) -> frozenset[str] | None:
-    """Return the features of an x86-64 processor that Linux reports, by LLVM's names, without importing llvmlite.
+    """Return the features of a processor that Linux reports, by LLVM's names, without importing llvmlite.
 
-    None is returned on other systems. Features above a level are left out.
+    None is returned on other systems. Features above a level are left out, and so are those that only some processors
+    with aarch64 have.
     """
-    if sys.platform != "linux" or platform.machine() != "x86_64":
+    if sys.platform != "linux" or platform.machine() not in ("x86_64", "aarch64"):
         return None
+    if platform.machine() == "aarch64":
+        return _ARM_FEATURES
     try:
         with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as lines:
             facts = _processor(lines.read().partition("\n\n")[0])

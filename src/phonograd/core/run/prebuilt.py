@@ -1,11 +1,11 @@
 """Prebuilt kernels: machine code that comes with the package, so that a new computer need not compile it.
 
 Takes the LLVM text of a kernel from :mod:`~phonograd.core.run.objects` and returns its object file, if the package has
-one. ``python -m scripts.prebuild`` compiles the kernels that eager programs need most for each level of processors
-(:mod:`~phonograd.core.run.cpu_levels`). An entry is found by the digest of its text, so it can never be stale: where
-the sources have changed, the text has no entry and is compiled. Writing a text takes milliseconds. So kernels also have
-entries under their descriptions and the digest of all sources that texts depend on. If one of these sources has
-changed, no description is found, and texts are written as before.
+one. ``python -m scripts.prebuild`` compiles the kernels that eager programs need most for two levels of x86-64
+(:mod:`~phonograd.core.run.cpu_levels`), and for aarch64. An entry is found by the digest of its text, so it can never
+be stale: where the sources have changed, the text has no entry and is compiled. Writing a text takes milliseconds. So
+kernels also have entries under their descriptions and the digest of all sources that texts depend on. If one of these
+sources has changed, no description is found, and texts are written as before.
 
 A file is an index of digests, places and sizes, followed by object files, each compressed, and by *linked* code: the
 loops of elementwise operators, which new programs need one after the other. They depend on no address, so this part of
@@ -26,6 +26,7 @@ from . import elf_loader
 from .cpu_levels import FEATURES
 
 __all__ = [
+    "NEEDED",
     "PLACEHOLDER",
     "Index",
     "find",
@@ -39,8 +40,15 @@ __all__ = [
     "text_digest",
 ]
 
-#: levels that have a file, the highest first
-LEVELS = ("x86-64-v4", "x86-64-v3")
+#: the features that code of each file needs, the highest levels first; those that only name a mode, or that all
+#: processors of the level have, are not always reported
+NEEDED = {
+    **{
+        level: FEATURES[level] - {"64bit", "crc32", "cx8", "fxsr", "mmx", "sahf", "xsave"}
+        for level in ("x86-64-v4", "x86-64-v3")
+    },
+    "aarch64": frozenset({"neon"}),
+}
 #: stands for the name of the function in texts and object files; names of the same length replace it
 PLACEHOLDER = "prebuilt" * 8 + "k"
 
@@ -158,9 +166,8 @@ def _code(key: bytes, features: frozenset[str], name: str) -> bytes | None:
 @functools.cache
 def _file(features: frozenset[str]) -> _File:
     """Return the file for the highest level that has all its features here."""
-    for level in LEVELS:
-        # the features that only name a mode, or that no processor of the level lacks, are not always reported
-        if FEATURES[level] - {"64bit", "crc32", "cx8", "fxsr", "mmx", "sahf", "xsave"} <= features:
+    for level, needed in NEEDED.items():
+        if needed <= features:
             try:
                 return _open(path_of(level))
             except OSError:
