@@ -7,9 +7,9 @@ address.
 
 from __future__ import annotations
 
-import mmap
 import struct
 from collections.abc import Callable
+from typing import Any
 
 __all__ = ["AARCH64", "STUB", "X86_64", "Memory", "UnsupportedError", "is_absolute", "is_branch", "relocate", "width"]
 
@@ -22,8 +22,8 @@ X86_64, AARCH64 = 62, 183
 #:     br x16
 STUB = bytes.fromhex("50000058 00021fd6")
 
-#: memory that code is written to
-Memory = mmap.mmap | bytearray
+#: memory that code is written to: a mapping, or bytes
+Memory = Any
 
 _PAGE_BITS = 12
 _LOW_BITS = (1 << _PAGE_BITS) - 1
