@@ -450,7 +450,7 @@ class Operator:
 
     def accepted(self, rule: Callable[..., Any], attributes: tuple[Any, ...]) -> dict[str, Any]:
         """Return those of the attributes that a rule names among its keyword arguments."""
-        places = self._accepted.get(rule)
+        places = self._accepted.get(rule) if attributes else ()
         if places is None:
             arguments = inspect.signature(rule).parameters.values()
             takes_all = any([argument.kind is argument.VAR_KEYWORD for argument in arguments])
