@@ -136,7 +136,8 @@ KERNELS = {
         {"code that is written to memory": "LLVM loads all code"},
     ),
     "relocations": (
-        "from phonograd.core.run import elf_loader as image; image._ABSOLUTE = 99",
+        "from phonograd.core.run import elf_relocations as image\n"
+        "image._WRITERS = {machine: {} for machine in image._WRITERS}",
         {"code that is written to memory": "LLVM loads all code"},
     ),
     "llvmlite": (
