@@ -164,6 +164,10 @@ def test_small_images_are_multiplied_where_they_are(
         ((3, 40, 3, 3), 64, 2),
         ((1, 17, 14, 14), 80, 1),
         ((5, 800, 7, 7), 160, 1),
+        # filters that do not fill the last vector
+        ((2, 21, 7, 7), 125, 1),
+        ((3, 40, 3, 3), 62, 2),
+        ((2, 800, 6, 6), 79, 1),
     ],
 )
 def test_vectors_of_filters_have_the_sums_of_products(
