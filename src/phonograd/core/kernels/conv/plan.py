@@ -46,7 +46,7 @@ _LEAST_CHANNELS = 16
 #: number of channels and filters for which the sums of products have small errors
 _LARGE_KERNEL, _LARGE_CHANNELS = 5, 192
 #: the smallest kernel; outputs of the smallest tile along an axis, and the number of such images that have tiles
-_LEAST_KERNEL, _TINY, _MANY_TINY = 3, 2, 16
+_LEAST_KERNEL, _TINY, _MANY_TINY = 3, 2, 8
 #: time of a product of one vector relative to two; share of the lanes below which images are joined; number of
 #: panels of columns that joined images should have, and maximum number of images
 _NARROW, _JOINED_SHARE, _JOINED_PANELS, _JOINED_MOST = 0.6, 0.85, 6, 64

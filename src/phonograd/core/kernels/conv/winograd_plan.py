@@ -51,9 +51,9 @@ _CACHED_BYTES, _WEIGHT_TILES = 1 << 22, 96
 _FEW_BYTES = 1 << 21
 #: the cost in tiles of transforming weights in the cache, the minimum factor of saved multiplications that pays for
 #: all transforms then, the maximum number of tiles that share the weights, and the number of tiles multiplied at once
-_TRANSFORM_TILES, _FEW_SAVING, _MOST_FEW, _FEW_ROWS = 14, 1.5, 128, 8
+_TRANSFORM_TILES, _FEW_SAVING, _MOST_FEW, _FEW_ROWS = 4, 1.5, 128, 8
 #: the cost in tiles of transforming products back, and the minimum number of items in blocks of weights
-_BACK_TILES, _BLOCK_ITEMS = 12, 32
+_BACK_TILES, _BLOCK_ITEMS = 4, 32
 #: the cost of a call of a product in steps of a sum
 _CALL_STEPS = 32
 _FLOAT = FLOAT32.itemsize
