@@ -12,8 +12,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from phonograd.core.kernels.conv import Convolution
+from phonograd.core.kernels.conv.im2col import Im2colForward
 from phonograd.core.kernels.conv.phases import Split
 from phonograd.core.kernels.conv.planes import Unfold
+from phonograd.core.kernels.conv.weights import PackWeights
+from phonograd.core.kernels.conv.winograd_few import block_size
 from phonograd.core.kernels.conv.winograd_transforms import Tiling, matrices
 from phonograd.core.kernels.launch import Plan
 from phonograd.core.kernels.target import Machine
@@ -224,6 +227,28 @@ def test_chosen_convolutions(case: Case, machine: Machine) -> None:
 )
 def test_winograd(case: Case, tile: int, machine: Machine) -> None:
     case.check(machine, winograd=tile, bound={8: 1e-5, 6: 5e-6, 4: 1e-6}[tile])
+
+
+@pytest.mark.parametrize("batch", [1, 16])
+def test_winograd_reads_weights_without_gathers_and_spreads_them_over_the_cache(batch: int) -> None:
+    case = Case((batch, 128, 14, 14), (128, 128, 3, 3), pad=(1, 1))
+    for machine in MACHINES:
+        for which in ("forward", "data"):
+            for launch in case.plan(which, Convolution(machine)).launches:
+                assert "masked.gather" not in launch.structure.write("kernel")
+        lanes = machine.lanes(FLOAT32)
+        assert block_size(lanes) % (2 * lanes) == lanes
+
+
+def test_packed_weights_are_prefetched() -> None:
+    case = Case((1, 64, 7, 7), (64, 64, 3, 3), pad=(1, 1))
+    launches = case.plan("forward", Convolution(host(), winograd=0)).launches
+    (product,) = [launch.structure for launch in launches if isinstance(launch.structure, Im2colForward)]
+    assert "llvm.prefetch" in product.write("kernel")
+    # the weights of a data gradient are short runs
+    launches = case.plan("data", Convolution(host(), winograd=0)).launches
+    (packing,) = [launch.structure for launch in launches if isinstance(launch.structure, PackWeights)]
+    assert "llvm.prefetch" in packing.write("kernel")
 
 
 def test_winograd_is_for_single_precision_and_many_channels() -> None:

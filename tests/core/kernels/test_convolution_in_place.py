@@ -124,10 +124,16 @@ def test_strided_images_are_multiplied_after_subsampling() -> None:
         launches = case.plan("forward", Convolution(MACHINES[0], slots=2)).launches
         assert [type(launch.structure) for launch in launches] == [Subsample, Gemm]
         case.check(MACHINES[0])
-    case = Case((4, 24, 13, 13), (48, 24, 1, 1), stride=(2, 2))
-    launches = case.plan("forward", Convolution(MACHINES[0], slots=2)).launches
-    assert [type(launch.structure) for launch in launches] == [Subsample, Clear, Packing, FilterVectors]
-    case.check(MACHINES[0])
+    for batch in (1, 4):
+        case = Case((batch, 24, 13, 13), (48, 24, 1, 1), stride=(2, 2))
+        plan = case.plan("forward", Convolution(MACHINES[0], slots=2))
+        steady = plan.for_steady or plan
+        assert [type(launch.structure) for launch in steady.launches] == [Subsample, Clear, Packing, FilterVectors]
+        ((number, operand, *_),) = steady.prepared
+        assert (number, operand) == (2, "weight")
+        case.check(MACHINES[0])
+        found = [run(each, case.out.shape, data=case.data, weight=case.weight) for each in (plan, steady)]
+        assert found[0].tobytes() == found[1].tobytes()
 
 
 @pytest.mark.parametrize(
@@ -164,6 +170,10 @@ def test_small_images_are_multiplied_where_they_are(
         ((3, 40, 3, 3), 64, 2),
         ((1, 17, 14, 14), 80, 1),
         ((5, 800, 7, 7), 160, 1),
+        # filters that do not fill the last vector
+        ((2, 21, 7, 7), 125, 1),
+        ((3, 40, 3, 3), 62, 2),
+        ((2, 800, 6, 6), 79, 1),
     ],
 )
 def test_vectors_of_filters_have_the_sums_of_products(

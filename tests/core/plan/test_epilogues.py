@@ -75,6 +75,8 @@ CONVOLUTIONS: dict[str, tuple[Shape, Shape, dict[str, Any]]] = {
     "images of one element": ((3, 20, 1, 1), (24, 20, 1, 1), {}),
     "vectors of filters": ((3, 40, 7, 7), (48, 40, 1, 1), {}),
     "vectors of filters, many images": ((5, 40, 7, 7), (48, 40, 1, 1), {}),
+    "vectors of filters, the last one partial": ((3, 40, 7, 7), (125, 40, 1, 1), {}),
+    "vectors of filters, after subsampling": ((1, 40, 13, 13), (48, 40, 1, 1), {"stride": (2, 2)}),
     "vectors of filters in groups": ((2, 800, 5, 5), (64, 400, 1, 1), {"num_group": 2}),
     "two blocks of terms": ((2, 400, 5, 5), (10, 400, 1, 1), {}),
     "columns": ((2, 3, 19, 18), (8, 3, 3, 3), {"pad": (1, 1), "stride": (2, 2)}),

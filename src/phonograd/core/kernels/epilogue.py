@@ -114,10 +114,11 @@ class Finish:
             values[number + 1] = e.get(there, at) if mask is None else e.get_where(there, mask, at)
         return self.steps(values)
 
-    def lanes_of_rows(self, index: Index) -> dict[int, Value]:
-        """Return the operands of as many rows as a vector has lanes; each lane belongs to a row."""
-        loads = enumerate(self.epilogue.loads)
-        return {**self._numbers, **{n + 1: self.e.get(self._pointers[n], index) for n, kind in loads if kind == ROW}}
+    def lanes_of_rows(self, index: Index, mask: Value | None = None) -> dict[int, Value]:
+        """Return the operands of as many rows as a vector has lanes; each lane that exists belongs to a row."""
+        e, places = self.e, [(n, place) for n, place in enumerate(self._pointers) if self.epilogue.loads[n] == ROW]
+        found = {n + 1: e.get(at, index) if mask is None else e.get_where(at, mask, index) for n, at in places}
+        return {**self._numbers, **found}
 
     def elements(self, target: str) -> dict[int, str]:
         """Return the addresses of operands that belong to the element at an address in the memory of the result."""

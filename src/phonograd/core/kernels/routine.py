@@ -119,6 +119,16 @@ class Routine(Emitter):
             f"call void {name}({self._with_type(value)}, {pointers} {places}, i32 {size}, {self._with_type(mask)})"
         )
 
+    def prefetch(self, pointer: str, offset: Index = "0") -> None:
+        """Fetch the cache line of an element that is read soon.
+
+        ::
+
+            call void @llvm.prefetch.p0(ptr %v1, i32 0, i32 3, i32 1)
+        """
+        self.declare("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
+        self.line(f"call void @llvm.prefetch.p0(ptr {self.at(pointer, offset)}, i32 0, i32 3, i32 1)")
+
     def tail(self, width: Index) -> tuple[Index, Value]:
         """Return the start of the last vector of a row, and the mask of its lanes (at least one is true)."""
         whole = self.shift_down(self.minus(width, "1"), self.lanes.bit_length() - 1)

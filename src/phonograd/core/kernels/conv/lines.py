@@ -138,8 +138,12 @@ def _product(name: str, lanes: int, dtype: DType, rows: int, width: int, epilogu
         def tap(index: Index, found: list[Value]) -> list[Value]:
             place = e.at(here, e.load_word("%places", index))
             windows = [e.get(place, e.times(str(vector), "%beside")) for vector in vectors]
-            factors = [e.get_splat(e.at(numbers, e.times(index, str(rows))), str(row)) for row in range(rows)]
-            return [e.fma(factors[n // width], windows[n % width], total) for n, total in enumerate(found)]
+            factors, totals = e.at(numbers, e.times(index, str(rows))), []
+            for row in range(rows):
+                # loaded where it is used: earlier, all factors would take the registers of sums
+                factor = e.get_splat(factors, str(row))
+                totals += [e.fma(factor, windows[vector], found[row * width + vector]) for vector in vectors]
+            return totals
 
         return e.loop("0", "%taps", "1", sums, tap)
 

@@ -23,6 +23,8 @@ __all__ = ["WIDTH", "DotTile", "dot_tile", "dots", "most_rows", "product"]
 
 #: vectors side by side in the result of a product
 WIDTH = 2
+#: steps of a sum after which a line of weights is read that is prefetched: they often come from memory
+_AHEAD = 64
 
 
 def most_rows(machine: Machine) -> int:
@@ -87,6 +89,8 @@ def product(
         line = e.at("%second", e.times(index, "%second_line"))
         numbers = "" if lines else e.at("%first", e.times(index, "%first_line"))
         vectors = [get(line, vector, width == 1) for vector in range(width)]
+        if not lines:
+            e.prefetch(numbers, str(_AHEAD * rows))
         found = []
         for row in range(rows):
             number = e.get_splat(row_lines[row], index) if lines else e.get_splat(numbers, str(row))

@@ -46,7 +46,7 @@ _LEAST_CHANNELS = 16
 #: number of channels and filters for which the sums of products have small errors
 _LARGE_KERNEL, _LARGE_CHANNELS = 5, 192
 #: the smallest kernel; outputs of the smallest tile along an axis, and the number of such images that have tiles
-_LEAST_KERNEL, _TINY, _MANY_TINY = 3, 2, 16
+_LEAST_KERNEL, _TINY, _MANY_TINY = 3, 2, 8
 #: time of a product of one vector relative to two; share of the lanes below which images are joined; number of
 #: panels of columns that joined images should have, and maximum number of images
 _NARROW, _JOINED_SHARE, _JOINED_PANELS, _JOINED_MOST = 0.6, 0.85, 6, 64
@@ -429,10 +429,7 @@ def _product(machine: Machine, slots: int, shape: Geometry, dtype: DType) -> Pla
         # the elements that are read become images of their own
         seen = dataclasses.replace(shape, extent=shape.counts, stride=(1, 1, 1))
         size = align_up(shape.batch * shape.groups * shape.channels * shape.windows * dtype.itemsize)
-        plan = _product(machine, slots, seen, dtype)
-        launches = [_after(launch, size) for launch in plan.launches]
-        first = subsampling(shape, dtype, Reference("scratch"))
-        return Plan((first, *launches), size + plan.scratch_bytes)
+        return _behind(_product(machine, slots, seen, dtype), subsampling(shape, dtype, Reference("scratch")), size)
     filters, channels, windows = shape.filters, shape.channels, shape.windows
     kernel, size = gemm_for(dtype, machine), filters * channels
     if windows == 1:
@@ -521,6 +518,14 @@ def _sum_of_products(machine: Machine, shape: Geometry, dtype: DType) -> Plan:
     sizes, count, names = (filters, windows, channels), (shape.batch, 1), ("out_grad", "data")
     out = Matrices(channels, 1)
     return product(sizes, count, out_grad, data, out, gemm_for(dtype, machine), names=names, summed=True)
+
+
+def _behind(plan: Plan, first: Launch, size: int) -> Plan:
+    """Return a plan that runs behind a launch, which makes the plan's data in the first bytes of scratch memory."""
+    launches = [_after(launch, size) for launch in plan.launches]
+    prepared = [each._replace(number=each.number + 1, start=each.start + size) for each in plan.prepared]
+    steady = None if plan.for_steady is None else _behind(plan.for_steady, first, size)
+    return Plan((first, *launches), size + plan.scratch_bytes, tuple(prepared), steady)
 
 
 def _after(launch: Launch, size: int) -> Launch:

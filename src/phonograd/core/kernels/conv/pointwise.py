@@ -22,7 +22,7 @@ from ..matmul.tiles import WIDTH
 from ..routine import Routine, module
 from ..scratch import SLOT_WORDS, Scratch, in_slot
 from ..target import Machine
-from .geometry import Geometry
+from .geometry import Geometry, round_up
 
 __all__ = ["FilterVectors", "plan", "suits"]
 
@@ -32,6 +32,8 @@ PIXELS = 4
 MOST_PIXELS, MOST_BYTES = 256, 1 << 19
 #: pixels below which vectors along an image are badly filled; filters from which on copies of larger images pay
 FEW_PIXELS, LEAST_FILTERS = 64, 64
+#: share of the lanes that filters fill; half vectors take half of the multipliers
+_LEAST_FILLED = 0.9
 #: channels that are copied at once
 _CHANNELS = 4
 #: elements by which tiles are apart, so that they do not compete for the same sets of a cache
@@ -52,9 +54,11 @@ def suits(machine: Machine, shape: Geometry, dtype: DType) -> bool:
 
 
 def _lanes(machine: Machine, shape: Geometry, dtype: DType) -> int:
-    """Return the number of lanes that filters fill: those of a vector, or of half of one; 0 if there is none."""
+    """Return the number of lanes that filters fill: nearly those of vectors, or those of halves; 0 if there is none."""
     whole = machine.lanes(dtype)
-    return next((lanes for lanes in (whole, whole // 2) if lanes >= PIXELS and shape.filters % lanes == 0), 0)
+    if whole >= PIXELS and shape.filters >= _LEAST_FILLED * round_up(shape.filters, whole):
+        return whole
+    return whole // 2 if whole // 2 >= PIXELS and shape.filters % (whole // 2) == 0 else 0
 
 
 def plan(machine: Machine, slots: int, shape: Geometry, dtype: DType, adjoint: bool = False) -> Plan:
@@ -68,7 +72,7 @@ def plan(machine: Machine, slots: int, shape: Geometry, dtype: DType, adjoint: b
     packer = Packing(dtype, lanes, WIDTH, dtype)
     area = scratch.reserve(packing(packer, sizes, count, 1, source, Reference("scratch")).size)
     packed = packing(packer, sizes, count, 1, source, area)
-    pairs, panels = shape.batch * shape.groups, -(-(filters // lanes) // WIDTH)
+    pairs, panels = shape.batch * shape.groups, -(-filters // (lanes * WIDTH))
     parts = 1 if slots == 1 else min(panels, -(-2 * slots // pairs))
     distance = PIXELS * channels + _GAP
     values: dict[str, int | Reference] = {"groups": shape.groups, "channels": channels, "filters": filters}
@@ -77,7 +81,8 @@ def plan(machine: Machine, slots: int, shape: Geometry, dtype: DType, adjoint: b
     values.update(packed_columns=packed.columns, packed_group=packed.inner)
     values.update(tiles=tiles, tile_distance=distance, sums_at=tiles * distance)
     values.update(scratch.slots(tiles * (distance + PIXELS * WIDTH * lanes) * dtype.itemsize))
-    launch = Launch(FilterVectors(dtype, lanes), POINTWISE.fill(values), pairs * parts, work=shape.work)
+    kernel = FilterVectors(dtype, lanes, filters % lanes > 0)
+    launch = Launch(kernel, POINTWISE.fill(values), pairs * parts, work=shape.work)
     prepared = Prepared(1, "weight", area.offset, packed.size)
     return Plan((scratch.clear(), packed.launch, launch), scratch.size, (prepared,))
 
@@ -88,6 +93,8 @@ class FilterVectors:
 
     dtype: DType
     lanes: int
+    partial: bool
+    """True if filters do not fill the last vector."""
     epilogue: Epilogue | None = None
 
     def finished(self, epilogue: Epilogue) -> FilterVectors | None:
@@ -114,7 +121,8 @@ class _Items:
         self.context = "" if kernel.epilogue is None else kernel.epilogue.context(e)
         self.number = {word: POINTWISE.index(e, word) for word in _SIZES}
         self.data, self.packed, self.out = [POINTWISE.pointer(e, word) for word in ("data", "packed", "out")]
-        units = e.quotient(self.number["filters"], str(e.lanes))
+        self.partial = kernel.partial
+        units = e.quotient(e.plus(self.number["filters"], str(e.lanes - 1)), str(e.lanes))
         panels = e.quotient(e.plus(units, str(WIDTH - 1)), str(WIDTH))
 
         def item(index: Index, slot: str) -> None:
@@ -142,9 +150,9 @@ class _Items:
         out = e.at(self.out, e.times(row, number["windows"]))
         weights = e.at(self.packed, e.times(group, number["packed_group"]))
         width = e.times(vectors, str(e.lanes))
-        finishing = []
+        finishing = [f"i64 {e.minus(number['filters'], filters)}"] if self.partial else []
         if self.context:
-            finishing = [f"ptr {self.context}", f"i64 {e.plus(e.times(group, number['filters']), filters)}"]
+            finishing += [f"ptr {self.context}", f"i64 {e.plus(e.times(group, number['filters']), filters)}"]
 
         def block(first: Index) -> None:
             depth = e.least(number["block_terms"], e.minus(number["channels"], first))
@@ -207,12 +215,13 @@ def _copy_tiles(dtype: DType, name: str) -> Routine:
 def _tile(kernel: FilterVectors, name: str, width: int) -> Routine:
     """Return the routine of a tile: four pixels and some vectors of filters.
 
-    ``%sums`` is memory for sums of the blocks of terms before.
+    ``%sums`` is memory for sums of the blocks of terms before. ``%existing`` filters are those from the first one on.
     """
     arguments = (
         "i64 %terms, ptr noalias %pixels, ptr noalias %weights, ptr noalias %sums, ptr noalias %out, i64 %windows, "
         "ptr %soon, i64 %soon_term, i64 %first, i64 %complete"
     )
+    arguments += ", i64 %existing" if kernel.partial else ""
     arguments += "" if kernel.epilogue is None else ", ptr noalias %context, i64 %channel"
     e = Routine(name, kernel.lanes, kernel.dtype, arguments, inner=True)
     e.declare("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
@@ -254,30 +263,45 @@ def _store(kernel: FilterVectors, e: Routine, width: int, totals: Sequence[Value
     for vector in range(width):
         first = str(vector * e.lanes)
         target = e.at("%out", e.times(first, "%windows"))
+        existing = e.minus("%existing", first) if kernel.partial and vector == width - 1 else None
         values = [totals[pixel * width + vector] for pixel in range(PIXELS)]
         if finish is not None:
-            row = finish.lanes_of_rows(e.plus("%channel", first))
-            elements = {number: _load_turned(e, place) for number, place in finish.elements(target).items()}
+            row = finish.lanes_of_rows(e.plus("%channel", first), None if existing is None else e.below(existing))
+            elements = {number: _load_turned(e, place, existing) for number, place in finish.elements(target).items()}
             values = [
                 finish.steps({**row, **{number: found[pixel] for number, found in elements.items()}, 0: value})
                 for pixel, value in enumerate(values)
             ]
         for number, turned in enumerate(_turn(e, values)):
             for block in range(e.lanes // PIXELS):
-                order = ", ".join([f"i32 {PIXELS * block + pixel}" for pixel in range(PIXELS)])
-                kind = e.vector_type(e.dtype)
-                part = e.assign(f"shufflevector {kind} {turned.text}, {kind} poison, <{PIXELS} x i32> <{order}>")
-                place = e.at(target, e.times(str(PIXELS * block + number), "%windows"))
-                e.line(f"store <{PIXELS} x {e.scalar}> {part}, ptr {place}, align {e.dtype.itemsize}")
+                _store_filter(e, turned, block, PIXELS * block + number, target, existing)
 
 
-def _load_turned(e: Routine, source: str) -> list[Value]:
-    """Return the elements of a tile as vectors of filters, one for each pixel."""
+def _store_filter(e: Routine, turned: Value, block: int, number: int, target: str, existing: Index | None) -> None:
+    """Write the store of a block of four lanes, the pixels of a filter."""
+    order = ", ".join([f"i32 {PIXELS * block + pixel}" for pixel in range(PIXELS)])
+    kind = e.vector_type(e.dtype)
+
+    def store() -> None:
+        part = e.assign(f"shufflevector {kind} {turned.text}, {kind} poison, <{PIXELS} x i32> <{order}>")
+        place = e.at(target, e.times(str(number), "%windows"))
+        e.line(f"store <{PIXELS} x {e.scalar}> {part}, ptr {place}, align {e.dtype.itemsize}")
+
+    if existing is None:
+        store()
+    else:
+        e.when(e.test("slt", str(number), existing), store)
+
+
+def _load_turned(e: Routine, source: str, existing: Index | None) -> list[Value]:
+    """Return the elements of a tile as vectors of filters, one for each pixel; missing filters repeat the last one."""
     lines = []
     for number in range(PIXELS):
         parts = []
         for block in range(e.lanes // PIXELS):
-            place = e.at(source, e.times(str(PIXELS * block + number), "%windows"))
+            line = str(PIXELS * block + number)
+            line = line if existing is None else e.least(line, e.minus(existing, "1"))
+            place = e.at(source, e.times(line, "%windows"))
             parts.append(e.assign(f"load <{PIXELS} x {e.scalar}>, ptr {place}, align {e.dtype.itemsize}"))
         size = PIXELS
         while len(parts) > 1:

@@ -14,6 +14,8 @@ __all__ = ["PackWeights"]
 
 #: packed elements worth a call
 _CHUNK_ELEMENTS = 1 << 14
+#: short runs are far apart, and processors do not foresee them
+_RUNS_AHEAD = 8
 
 _WORDS = Words(
     *("blocks", "tiles", "block_rows", "all_rows", "depth"),
@@ -140,6 +142,9 @@ class PackWeights:
 
         def run(first: Index) -> None:
             place = e.at(source, e.times(e.quotient(first, length), stride["depth"]))
+            soon = e.at(place, e.times(str(_RUNS_AHEAD), stride["depth"]))
+            for row in range(self.rows):
+                e.prefetch(soon, e.times(str(row), stride["row"]))
             e.for_each("0", length, lambda index: square(place, first, index), str(lanes))
 
         e.for_each("0", depth, run, length)

@@ -218,7 +218,7 @@ class WinogradForward:
             sums = e.at(slot, walk["sums_at"])
             pairs = e.quotient(e.plus(walk["filters"], str(WIDTH * self.lanes - 1)), str(WIDTH * self.lanes))
             pair_size = e.times(walk["channels"], str(WIDTH * self.lanes))
-            step = e.times(pairs, pair_size)
+            step = e.plus(e.times(pairs, pair_size), lanes)
             weights = e.at(weight, e.times(group, e.times(step, str(self.tiling.size**2))))
 
             def pair(filters: Index) -> None:

@@ -7,8 +7,8 @@ time as stay in the cache, and multiplies all tiles by them.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 
-from ...base.dtypes import FLOAT32
 from ...lower.ir.function_builder import Index, Value
 from ..launch import Words
 from ..routine import module
@@ -16,16 +16,25 @@ from ..scratch import SLOT_WORDS, in_slot
 from .microkernels import WIDTH
 from .winograd import SHAPE_WORDS, WinogradWriter, mix, put
 from .winograd_channels_last import turn_in, turn_out
-from .winograd_transforms import Tiling, matrices, transform_in, transform_out, two_sided
+from .winograd_transforms import Tiling, transform_in, transform_out
+from .winograd_weights import Kernels, buffer_of, reader, transform_kernels
 
-__all__ = ["BLOCK", "FEW", "FEW_TILES", "FewTilesForward", "TransformFewTiles"]
+__all__ = ["FEW", "FEW_TILES", "FewTilesForward", "TransformFewTiles", "block_size"]
 
 #: vectors of channels whose weights are transformed at once
-BLOCK = 2
+_BLOCK = 2
 
 FEW_TILES = Words(*SHAPE_WORDS, "tiles", *SLOT_WORDS, "data*", "products*")
 _WEIGHTS = ("depth_stride", "filter_stride", "group_stride", "weights_at")
 FEW = Words(*SHAPE_WORDS, *_WEIGHTS, "tiles", *SLOT_WORDS, "products*", "weight*", "out*")
+
+
+def block_size(lanes: int) -> int:
+    """Return the distance of the elements of a tile in a block of transformed weights.
+
+    At a multiple of 4096 bytes, all elements would compete for the same few sets of the L1 cache.
+    """
+    return (_BLOCK * lanes * WIDTH + 1) * lanes
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,7 +74,8 @@ class TransformFewTiles:
 class FewTilesForward:
     """The kernel that multiplies; an item of its range is a pair of vectors of filters of a group.
 
-    ``rows`` tiles are multiplied at once. ``flipped`` means that kernels are flipped.
+    ``rows`` tiles are multiplied at once. ``flipped`` means that kernels are flipped; those of filters are adjacent
+    then, otherwise those of channels.
     """
 
     lanes: int
@@ -79,6 +89,8 @@ class FewTilesForward:
         e, lanes, width = walk.e, str(self.lanes), str(WIDTH * self.lanes)
         walk.number.update({word: FEW.index(e, word) for word in (*_WEIGHTS, "tiles")})
         products, weight, out = [FEW.pointer(e, operand) for operand in ("products", "weight", "out")]
+        taps = self.tiling.kernel**2
+        buffer = buffer_of(e, taps)
         group_size = e.times(walk["data_step"], str(self.tiling.size**2))
         pairs = e.quotient(e.plus(walk["filters"], str(WIDTH * self.lanes - 1)), width)
 
@@ -91,15 +103,16 @@ class FewTilesForward:
             data = e.at(products, e.times(group, group_size))
 
             def block(first: Index) -> None:
-                count = e.least(str(BLOCK * self.lanes), e.minus(walk["channels"], first))
+                count = e.least(str(_BLOCK * self.lanes), e.minus(walk["channels"], first))
                 here = e.at(kernels, e.times(first, walk["depth_stride"]))
                 numbers = e.at(slot, walk["weights_at"])
-                self._transform(walk, numbers, here, count, left)
+                strides = walk["depth_stride"], walk["filter_stride"]
+                self._transform(walk, buffer, numbers, Kernels(here, *strides, count, left))
                 source = e.at(data, e.times(first, walk["tiles"]))
                 adding = e.assign(f"zext i1 {e.test('sgt', first, '0')} to i64")
                 self._multiply(walk, source, numbers, sums, count, adding)
 
-            e.for_each("0", walk["channels"], block, str(BLOCK * self.lanes))
+            e.for_each("0", walk["channels"], block, str(_BLOCK * self.lanes))
             band = walk.band("0")
 
             def image(number: Index) -> None:
@@ -115,34 +128,25 @@ class FewTilesForward:
             turn_out(f"{name}_turn_out", self.lanes),
             transform_out(f"{name}_transform_out", self.lanes, self.tiling),
             mix(f"{name}_mix", self.lanes, self.rows, WIDTH, adding=True),
+            reader(f"{name}_read", self.lanes, taps, adjacent=self.flipped),
             e,
         )
 
-    def _transform(self, walk: WinogradWriter, target: str, kernels: str, channels: Index, filters: Index) -> None:
+    def _transform(self, walk: WinogradWriter, buffer: str, target: str, kernels: Kernels) -> None:
         """Write the transform of weights, to (elements of a tile, channels, two vectors of filters)."""
-        e, size, kernel = walk.e, self.tiling.size, self.tiling.kernel
+        e, size, element = walk.e, self.tiling.size, block_size(self.lanes)
 
         def vector(lane: Index) -> None:
-            mask = e.below(e.minus(filters, lane))
-            source = e.at(kernels, e.times(lane, walk["filter_stride"]))
+            source = e.at(kernels.source, e.times(lane, kernels.filter_stride))
 
-            def channel(at: Index) -> None:
-                here = e.at(source, e.times(at, walk["depth_stride"]))
-                place = e.at(target, e.times(at, str(WIDTH * self.lanes)), lane)
+            def store(channel: Index) -> Callable[[int, int, Value], None]:
+                place = e.at(target, e.times(channel, str(WIDTH * self.lanes)), lane)
+                return lambda row, column, value: e.store(place, str((row * size + column) * element), value)
 
-                def load(row: int, column: int) -> Value:
-                    tap = row * kernel + column
-                    tap = kernel * kernel - 1 - tap if self.flipped else tap
-                    return e.gather(here, str(tap), walk["filter_stride"], FLOAT32, mask)
+            some = kernels._replace(source=source, filters=e.minus(kernels.filters, lane))
+            transform_kernels(e, f"{walk.name}_read", self.tiling, self.flipped, buffer, some, store)
 
-                def store(row: int, column: int, value: Value) -> None:
-                    e.store(place, str((row * size + column) * BLOCK * self.lanes * WIDTH * self.lanes), value)
-
-                two_sided(e, matrices(self.tiling).kernel, load, store)
-
-            e.for_each("0", channels, channel)
-
-        # masked lanes are zeros, so missing filters are zeros
+        # missing filters are zeros
         e.for_each("0", str(WIDTH * self.lanes), vector, str(self.lanes))
 
     def _multiply(
@@ -155,7 +159,7 @@ class FewTilesForward:
         def element(number: Index) -> None:
             source = e.at(data, e.times(number, walk["data_step"]))
             target = e.at(sums, e.times(number, walk["sums_step"]))
-            factors = e.at(numbers, e.times(number, str(BLOCK * self.lanes * WIDTH * self.lanes)))
+            factors = e.at(numbers, e.times(number, str(block_size(self.lanes))))
 
             def some(tile: Index) -> None:
                 place = e.times(tile, str(self.lanes))

@@ -13,7 +13,7 @@ from ..target import Machine
 from .geometry import Geometry, evenly, round_up
 from .microkernels import WIDTH, most_rows
 from .winograd import FORWARD, WinogradForward
-from .winograd_few import BLOCK, FEW, FEW_TILES, FewTilesForward, TransformFewTiles
+from .winograd_few import FEW, FEW_TILES, FewTilesForward, TransformFewTiles, block_size
 from .winograd_transforms import Tiling
 from .winograd_weight_grad import (
     BLOCKS,
@@ -51,9 +51,9 @@ _CACHED_BYTES, _WEIGHT_TILES = 1 << 22, 96
 _FEW_BYTES = 1 << 21
 #: the cost in tiles of transforming weights in the cache, the minimum factor of saved multiplications that pays for
 #: all transforms then, the maximum number of tiles that share the weights, and the number of tiles multiplied at once
-_TRANSFORM_TILES, _FEW_SAVING, _MOST_FEW, _FEW_ROWS = 14, 1.5, 128, 8
+_TRANSFORM_TILES, _FEW_SAVING, _MOST_FEW, _FEW_ROWS = 4, 1.5, 128, 8
 #: the cost in tiles of transforming products back, and the minimum number of items in blocks of weights
-_BACK_TILES, _BLOCK_ITEMS = 12, 32
+_BACK_TILES, _BLOCK_ITEMS = 4, 32
 #: the cost of a call of a product in steps of a sum
 _CALL_STEPS = 32
 _FLOAT = FLOAT32.itemsize
@@ -168,7 +168,7 @@ def _forward(
     elements = tiling.size**2
     scratch = Scratch(slots)
     pairs = -(-shape.filters // (WIDTH * lanes))
-    packed_bytes = shape.groups * elements * pairs * shape.channels * WIDTH * lanes * _FLOAT
+    packed_bytes = shape.groups * elements * (pairs * shape.channels * WIDTH + 1) * lanes * _FLOAT
     packed = scratch.reserve(packed_bytes)
     # at a distance of a multiple of 4096 bytes, all elements of a tile would compete for the same few cache sets
     data_step, sums_step = odd_stride(channels * tiles, lanes), odd_stride(WIDTH * lanes * tiles, lanes)
@@ -180,7 +180,11 @@ def _forward(
     packing.update(depth_stride=depth, filter_stride=lane, group_stride=group)
     launches = (
         scratch.clear(),
-        Launch(TransformWeights(lanes, tiling, flipped), TRANSFORM.fill(packing), *_vectors(shape, lanes)),
+        Launch(
+            TransformWeights(lanes, tiling, flipped, flipped or adjoint),
+            TRANSFORM.fill(packing),
+            *_vectors(shape, lanes),
+        ),
         Launch(
             WinogradForward(lanes, tiling, rows, adjoint),
             FORWARD.fill(values),
@@ -231,7 +235,7 @@ def _few(
     data_step, sums_step = odd_stride(channels * tiles, lanes), odd_stride(WIDTH * lanes * tiles, lanes)
     scratch = Scratch(slots)
     products = scratch.reserve(shape.groups * elements * data_step * _FLOAT)
-    weights = elements * BLOCK * lanes * WIDTH * lanes
+    weights = elements * block_size(lanes)
     values = walk.values(data_step, weights, sums_step, weights + elements * sums_step)
     values.update(tiles=tiles, weights_at=0, products=products)
     values.update(scratch.slots((weights + elements * sums_step + walk.picture) * _FLOAT))

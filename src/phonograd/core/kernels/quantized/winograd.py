@@ -96,7 +96,9 @@ class TransformWords:
         weight, packed = _WEIGHTS.pointer(e, "weight"), _WEIGHTS.pointer(e, "packed")
         width, pair_bytes = str(WIDTH * self.lanes), str(2 * TILING.kernel**2)
         pair = e.times(depth, width)
-        step = e.times(e.quotient(e.plus(filters, str(WIDTH * self.lanes - 1)), width), pair)
+        pairs = e.quotient(e.plus(filters, str(WIDTH * self.lanes - 1)), width)
+        # as in TransformWeights
+        step = e.plus(e.times(pairs, pair), str(self.lanes))
         line = e.times(depth, pair_bytes)
 
         def item(block: Index) -> None:
@@ -315,7 +317,7 @@ def launches(
     rows = tiles_at_once(machine, shape.channels, walk.usual_tiles)
     tiles, channels = round_up(walk.tiles, rows), round_up(shape.channels, lanes)
     pairs = -(-shape.filters // (WIDTH * lanes))
-    packed_bytes = elements * pairs * shape.channels * WIDTH * lanes * _WORD
+    packed_bytes = elements * (pairs * shape.channels * WIDTH + 1) * lanes * _WORD
     packed = scratch.reserve(packed_bytes)
     data_step, sums_step = odd_stride(channels * tiles, lanes), odd_stride(WIDTH * lanes * tiles, lanes)
     values = walk.values(data_step, elements * data_step, sums_step, elements * (data_step + sums_step))
