@@ -410,6 +410,7 @@ class Trace(Recorder):
         if end:
             PLANS.trim()
 
+    @hot
     def _without_held(self, live: Pairs) -> Pairs:
         """Return the pairs without gradients that are held as rows: their values are not computed."""
         held = [handle for handle in self.held_rows if handle._trace is self and holds_rows(handle, handle._node)]
