@@ -9,6 +9,7 @@ import pytest
 
 import phonograd as mx
 from phonograd import autograd, gluon, nd
+from phonograd.core.backward import backward
 
 ROWS, WIDTH = 50, 3
 
@@ -180,3 +181,25 @@ def test_batches_of_one_size_store_each_row_once() -> None:
     for numbers in ([[1, 1], [1, 1]], [[1, 2], [3, 4]], [[5, 5], [6, 6]]):
         assert step(numbers).indices.asnumpy().tolist() == sorted({n for row in numbers for n in row})
         assert step(numbers).data.shape == (len({n for row in numbers for n in row}), WIDTH)
+
+
+def test_rows_are_written_without_collecting(monkeypatch: pytest.MonkeyPatch) -> None:
+    passes: list[str] = []
+
+    class Collecting(backward._BackwardPass):
+        def run(self) -> None:
+            passes.append(name)
+            super().run()
+
+    monkeypatch.setattr(backward, "_BackwardPass", Collecting)
+    weight = table("row_sparse")
+    for name in ("known", "again", "recording"):
+        with autograd.record():
+            loss = (embedded(weight) ** 2).sum()
+            if name == "recording":
+                loss.backward()
+        if name != "recording":
+            loss.backward()
+        assert weight.grad.indices.asnumpy().tolist() == [2, 4, 7]
+    # what is written while recording may be recorded
+    assert passes == ["recording"]

@@ -11,9 +11,10 @@ import pytest
 import phonograd as mx
 from phonograd.core.base.dtypes import FLOAT32, INT64
 from phonograd.core.graph.node import Node
+from phonograd.core.kernels.fused.body import FAR_BYTES
 from phonograd.core.kernels.launch import Launch, Plan, Reference
 from phonograd.core.kernels.positions import merge
-from phonograd.core.kernels.structure import SPLAT, UNIT, Load, Store, Structure, Take
+from phonograd.core.kernels.structure import ANY, SPLAT, UNIT, Load, Store, Structure, Take
 from phonograd.core.run import called
 from phonograd.core.run.reference import numpy_function
 
@@ -111,3 +112,23 @@ def test_rows_are_copied(count: int) -> None:
     for pieces in (1, 3):
         found = run(plan, (count, 11), pieces, 1, np.float32, index=index, data=data)
         assert found.tobytes() == data[index].tobytes()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "uint8"])
+@pytest.mark.parametrize("is_far", [False, True])
+@pytest.mark.parametrize("is_same", [False, True], ids=["other indices", "same indices"])
+def test_columns_are_copied(dtype: str, is_far: bool, is_same: bool) -> None:
+    # large arrays prefetch the next line, which is no other result
+    take = Take(np.dtype(dtype), ANY, 0, is_plain=True)
+    structure = Structure("KK", 8, (Load(INT64, UNIT),), (), (take,), (Store(1, UNIT),))
+    assert structure.write("columns").count("call void @llvm.prefetch") == 8
+    rows, count = 16, 21
+    columns = FAR_BYTES // (rows * np.dtype(dtype).itemsize) - (not is_far)
+    data = np.arange(rows * columns, dtype=dtype).reshape(rows, columns)
+    index = np.random.default_rng(0).integers(0, columns, (1 if is_same else rows, count))
+    # two extents, index, data with the stride of its index, out
+    words = (rows, count, Reference("index"), 0 if is_same else count, 1, Reference("data"), columns, 0, 1)
+    plan = Plan((Launch(structure, (*words, Reference("out"), count, 1), rows),))
+    for pieces in (1, 3):
+        found = run(plan, (rows, count), pieces, 1, np.dtype(dtype), index=index, data=data)
+        assert found.tobytes() == np.take_along_axis(data, np.broadcast_to(index, (rows, count)), 1).tobytes()

@@ -16,7 +16,7 @@ from phonograd.core.graph.node import statistics
 from phonograd.core.plan import promotion
 from phonograd.core.trace import evaluation
 from phonograd.core.trace.evaluation import fill
-from phonograd.core.trace.trace import LOCAL
+from phonograd.core.trace.trace import LOCAL, Trace
 
 from ...autograd.arrays import NOT_RECORDED, close, values, variable
 from ..array import machine_code
@@ -431,3 +431,27 @@ def test_a_graph_whose_plan_is_being_made_goes_the_short_way():
     with settings.override(tiers="blocking"):
         plan.promotion = promotion.queue()
         assert evaluation._run_known(plan, program, [1]) is None
+
+
+@pytest.mark.parametrize("by_rows", [False, True], ids=["a weight is written over", "a gradient is held as rows"])
+def test_steps_of_training_go_the_short_way(by_rows, monkeypatch):
+    machine_code.install()
+    weight = variable(np.ones((80, 64)))
+    rows, data = nd.array([3, 70]), nd.ones((2, 80))
+    long_way = []
+    flush = Trace._flush
+    monkeypatch.setattr(Trace, "_flush", lambda *given: [long_way.append(given), flush(*given)][1])
+    with settings.override(tiers="plan", executor="native"):
+        for _ in range(4):
+            long_way.clear()
+            with autograd.record():
+                loss = (
+                    nd.Embedding(rows, weight, input_dim=80, output_dim=64) if by_rows else nd.dot(data, weight)
+                ).sum()
+            loss.backward()
+            weight -= 0.25 * weight.grad
+            weight.wait_to_read()
+        assert not long_way
+    expected = np.ones((80, 64))
+    expected[[3, 70] if by_rows else slice(None)] = 0 if by_rows else -1
+    assert values(weight) == expected.tolist()

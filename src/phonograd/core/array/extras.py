@@ -36,6 +36,7 @@ __all__ = [
 _FEW_VIEWS = 16
 
 
+@slotted
 class RowsHeld:
     """The parts of a gradient that is zero outside of some rows, from which its value is made if it is read.
 

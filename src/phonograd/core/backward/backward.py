@@ -297,7 +297,12 @@ def _gather(arrays: list[NDArray]) -> NDArray | RowGradient | None:
     """Return one gradient: an array, or pairs of positions and rows."""
     if len(arrays) < 2:
         return arrays[0] if arrays else None
-    return RowGradient(list(zip(arrays[::2], arrays[1::2], strict=True)))
+    return RowGradient(_pairs(arrays))
+
+
+def _pairs(arrays: list[NDArray]) -> list[tuple[NDArray, NDArray]]:
+    """Return pairs of positions and rows, given one after the other."""
+    return list(zip(arrays[::2], arrays[1::2], strict=True))
 
 
 def _link(array: NDArray, node: Node, trace: Trace) -> Node:
@@ -384,26 +389,38 @@ def _write_at_once(head: NDArray, retain_graph: bool) -> bool:
     result = differentiate((node,), (None,))
     if not result.plain:
         return False
-    owners: list[Any] = []
-    for slot, _ in result.plain:
+    owners: list[tuple[Any, list[Node] | None]] = []
+    for (slot, _), grad in zip(result.plain, result.targets.values(), strict=True):
         owner = trace.targets[slot]
-        if not _is_plain(owner):
+        pieces = _pieces_for(owner, grad)
+        if not _is_plain(owner, pieces is not None):
             return False
-        owners.append(owner)
-    for owner, (_, grad) in zip(owners, result.plain, strict=True):
-        write_gradient(owner.grad, grad, trace)
-        owner.fresh = 1
+        owners.append((owner, pieces))
+    for (owner, pieces), (_, grad) in zip(owners, result.plain, strict=True):
+        if pieces is None:
+            write_gradient(owner.grad, grad, trace)
+            owner.fresh = 1
+        else:
+            owner.take(owner.from_rows(RowGradient(_pairs([make(detach(piece), trace) for piece in pieces]))))
     if not retain_graph:
         trace.tape.clear(result.visited)
     return True
 
 
-def _is_plain(owner: Target) -> bool:
+def _is_plain(owner: Target, takes_rows: bool = False) -> bool:
     """Return whether a gradient is just written into the buffer of a variable, which nothing else depends on."""
-    if type(owner) is not Variable or owner.request != "write" or owner.hooks.functions or owner.grad._takes_rows:
+    if type(owner) is not Variable or owner.request != "write" or owner.hooks.functions:
         return False
+    if takes_rows or owner.grad._takes_rows:
+        return takes_rows and not FLAGS.get() & RECORDING
     before = owner.grad._node
     return stands_alone(owner.grad) and (before is None or not before.marked)
+
+
+def _pieces_for(owner: Target, grad: Node | None) -> list[Node] | None:
+    """Return the positions and rows of a gradient if it is made of rows, and the buffer of a variable takes them."""
+    takes_rows = type(owner) is Variable and owner.grad._takes_rows
+    return row_pieces(grad) if takes_rows and grad is not None else None
 
 
 @functools.cache

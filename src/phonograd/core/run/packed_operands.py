@@ -73,8 +73,10 @@ class _Watched(weakref.ref[Array]):
 
     def forget(self) -> None:
         """Drop all packed forms."""
-        for packed in list(self.packed.values()):
-            packed.array = None
+        # a weight that is updated in place is told at each step, and most are not packed
+        if self.packed:
+            for packed in list(self.packed.values()):
+                packed.array = None
 
 
 #: all watched arrays by identity

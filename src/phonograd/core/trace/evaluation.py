@@ -43,7 +43,7 @@ from ..plan.cache import (
     waits,
 )
 from ..run import memory_pool
-from ..run.donation import donate
+from ..run.donation import Donation, donate
 from ..run.programs import Program, Progress
 from ..run.reference import resolve
 from .novelty import NOVELTY
@@ -178,28 +178,53 @@ def is_calm() -> bool:
 def compute_known(trace: Trace, plan: CachedPlan, is_last: bool) -> list[Array] | None:
     """Return the values of the nodes of a plan as :func:`compute` does; None if that cannot do it.
 
-    Evaluations must be calm. The trace has not changed if the result is None: an error is raised by :func:`compute`,
-    which repeats the evaluation, and so is the one of a plan that is to be promoted or that writes over its inputs.
+    Evaluations must be calm. The result is None where :func:`compute` repeats the evaluation and raises its error, and
+    for a plan that is to be promoted. The trace has not changed then, unless an array was lost that was written over.
     """
     program, leaves, values = plan.program, trace.leaves, trace.values
     if program is None:
         plan.used = PLANS.tick
         return [values[node] if index is None else leaves[index] for index, node in plan.places]
-    if is_last and (plan.donatable or plan.results is None):
+    if is_last and (plan.is_provisional if plan.donatable else plan.results is None):
         return None
     inputs = [values[node] if index is None else leaves[index] for index, node in plan.inputs]
+    if is_last and plan.donatable:
+        donated = donate(leaves, plan.donatable, plan.inputs)
+        if donated is not None:
+            return _run_donated(trace, plan, inputs, donated)
+        if plan.results is None:
+            return None
     results = _run_known(plan, program, inputs)
     if results is None:
         return None
-    statistics.evaluations += 1
-    NOVELTY.note_known()
-    plan.used = PLANS.tick
+    _note_evaluation(plan)
     if is_last:
         # there are results: see above
         places: Any = plan.results
         return [results[number] if index is None else leaves[index] for index, number in places]
     values.update(zip(plan.kept, results))
     trace.position = plan.following
+    return [values[node] if index is None else leaves[index] for index, node in plan.places]
+
+
+@hot
+def _note_evaluation(plan: CachedPlan) -> None:
+    statistics.evaluations += 1
+    NOVELTY.note_known()
+    plan.used = PLANS.tick
+
+
+def _run_donated(trace: Trace, plan: CachedPlan, inputs: list[Any], donated: Donation) -> list[Array] | None:
+    """Return the values of the nodes of a plan whose program writes over some of its inputs; None if it fails."""
+    program: Any = plan.program
+    try:
+        donated.run(program, partial(program.run, inputs, donated), partial(_keep, trace, plan))
+    except Exception as error:
+        if is_from_outside(error):
+            raise
+        return None
+    _note_evaluation(plan)
+    values, leaves = trace.values, trace.leaves
     return [values[node] if index is None else leaves[index] for index, node in plan.places]
 
 

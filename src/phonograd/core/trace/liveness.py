@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ..base.assumptions import HAS_GIL, assumption_holds
+from ..base.hot import hot
 from .owner import Pairs
 
 if TYPE_CHECKING:
@@ -108,6 +109,7 @@ def each_once(pairs: Pairs) -> Pairs:
     return list({id(pair[0]): pair for pair in pairs}.values())
 
 
+@hot
 def holds_rows(handle: Any, node: Any) -> bool:
     """Return whether a node is a gradient that its handle holds as rows."""
     extras = handle._extras

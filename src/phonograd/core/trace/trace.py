@@ -328,11 +328,12 @@ class Trace(Recorder):
 
         Nothing has changed if it was not. Observers, errors and unusual arrays are left to :meth:`_flush`.
         """
-        if MACHINE_CODE.settle is None or self.ended or self.failed or self.held_rows or not is_calm():
+        if MACHINE_CODE.settle is None or self.ended or self.failed or not is_calm():
             return False
-        live = (MACHINE_CODE.live_handles or referenced)(self, self.handles)
-        if self.repeats and len(live) > 1:
-            live = each_once(live)
+        every = (MACHINE_CODE.live_handles or referenced)(self, self.handles)
+        if self.repeats and len(every) > 1:
+            every = each_once(every)
+        live = self._without_held(every) if self.held_rows else every
         # not of an iterator: tuples of unknown length are cut, and memory of their first length is taken anew each time
         nodes = tuple([node for _, node in live])
         plan = self.position.following.get((nodes, settings.active.executor))
@@ -350,9 +351,9 @@ class Trace(Recorder):
         self.flushes += 1
         if not end:
             end = not waiting or (self.flushes >= _FLUSHES_WITH_RECORD and not self._is_being_recorded())
-        if plan is not None and plan.single_runs >= 0 and end:
+        if plan is not None and plan.single_runs >= 0 and end and not plan.donatable and live is every:
             self._note_single(plan, live)
-        self._forget_dead(live)
+        self._forget_dead(every)
         self._give(live, values, end, number)
         if end:
             PLANS.trim()
@@ -409,6 +410,7 @@ class Trace(Recorder):
         if end:
             PLANS.trim()
 
+    @hot
     def _without_held(self, live: Pairs) -> Pairs:
         """Return the pairs without gradients that are held as rows: their values are not computed."""
         held = [handle for handle in self.held_rows if handle._trace is self and holds_rows(handle, handle._node)]

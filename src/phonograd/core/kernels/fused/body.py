@@ -20,6 +20,9 @@ __all__ = ["Body", "LoopPosition", "Strip"]
 
 #: distance of the row whose beginning is prefetched; rows are in no order, so no processor foresees them
 ROWS_AHEAD = 8
+#: size of an array from which on the elements that a line takes are prefetched for the next one. With 128 lines in no
+#: order and 2,048 or 4,096 elements of each, arrays of 20 MB take half of the time, those of 10 MB a fifth more (Zen 5)
+FAR_BYTES = 1 << 24
 
 
 class Strip(NamedTuple):
@@ -63,6 +66,8 @@ class Body:
         self.first_partial = self.first_store + len(structure.stores)
         takes = [n for n in range(len(schedule.rows)) if isinstance(schedule.value(n), Take)]
         self._take_places = {number: self.first_take + place for place, number in enumerate(takes)}
+        #: by operand of a take: the bytes to the next line, while a version of a line is written that prefetches it
+        self.next_lines: dict[int, Index] = {}
         self._read_table()
 
     def _read_table(self) -> None:
@@ -159,6 +164,24 @@ class Body:
             first = e.address(operand.pointer, e.times(row, str(take.dtype.itemsize)), "i8")
             e.declare("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
             e.line(f"call void @llvm.prefetch.p0(ptr {first}, i32 0, i32 3, i32 1)")
+
+    def far_lines(self, axis: int) -> tuple[str, dict[int, Index]]:
+        """Return whether to prefetch the elements that takes read in the next line on an axis, and its distances.
+
+        That line must have the same indices, and the array must be too large for a cache. Distances are in bytes, by
+        operand; there is none if no take has its indices in memory.
+        """
+        e, is_far, distances = self.emitter, "false", dict[int, Index]()
+        for number, position in self._take_places.items():
+            take = self.schedule.value(number)
+            assert isinstance(take, Take), take
+            if take.access != ANY or take.at >= self.first_draw:
+                continue
+            distances[position] = line = e.times(self.operands[position].strides[axis], str(take.dtype.itemsize))
+            is_large = e.assign(f"icmp sge i64 {e.times(line, self.extents[axis])}, {FAR_BYTES}")
+            is_same = e.assign(f"icmp eq i64 {self.operands[take.at].strides[axis]}, 0")
+            is_far = e.assign(f"or i1 {is_far}, {e.logical_and(is_large, is_same)}")
+        return is_far, distances
 
     def strip(self, index: Index, stop: Index) -> Strip:
         """Return the vector that begins at a position on the last axis."""
@@ -376,11 +399,28 @@ class Body:
             offsets = e.multiply(index, e.splat(operand.index_stride, INT64))
             offsets = e.add(offsets, e.multiply(e.steps(INT64), e.splat(operand.strides[self.last], INT64)))
         start = e.address(operand.pointer, e.times(moved, str(take.dtype.itemsize)), "i8")
-        return self._whole_or_part(
-            strip,
-            lambda: [e.load_each(start, self._lane_offsets(take, place, strip, offsets), take.dtype)],
-            lambda mask: [e.gather_at(start, offsets, take.dtype, mask)],
-        )[0]
+
+        def whole() -> list[Value]:
+            each = self._lane_offsets(take, place, strip, offsets)
+            if position in self.next_lines:
+                self._prefetch_each(e.address(start, self.next_lines[position], "i8"), each, take.dtype)
+            return [e.load_each(start, each, take.dtype)]
+
+        return self._whole_or_part(strip, whole, lambda mask: [e.gather_at(start, offsets, take.dtype, mask)])[0]
+
+    def _prefetch_each(self, start: str, offsets: list[Index], dtype: DType) -> None:
+        """Write prefetches of the elements at some offsets.
+
+        ::
+
+            %v1 = getelementptr i8, ptr %start, i64 %offset
+            call void @llvm.prefetch.p0(ptr %v1, i32 0, i32 2, i32 1)
+        """
+        e = self.emitter
+        e.declare("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
+        for offset in offsets:
+            element = e.address(start, e.times(offset, str(dtype.itemsize)), "i8")
+            e.line(f"call void @llvm.prefetch.p0(ptr {element}, i32 0, i32 2, i32 1)")
 
     def _lane_offsets(self, take: Take, place: LoopPosition, strip: Strip, offsets: Value) -> list[Index]:
         """Return the offsets of the elements of a full vector, read one by one from an index in memory."""

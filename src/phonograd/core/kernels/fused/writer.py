@@ -85,7 +85,22 @@ class _Writer:
             apart = self.structure.tile, self.last
             self._outer([axis for axis in self.kept if axis not in apart], place, self._tiles)
         else:
-            self._outer([axis for axis in self.kept if axis != self.last], place, self._lines)
+            self._write_near_or_far([axis for axis in self.kept if axis != self.last], place)
+
+    def _write_near_or_far(self, axes: list[int], place: LoopPosition) -> None:
+        """Write all lines, and a version of them that prefetches the next line if elements are taken in no order."""
+        body = self.body
+        far, distances = body.far_lines(axes[-1]) if axes else ("false", {})
+        if not distances:
+            self._outer(axes, place, self._lines)
+            return
+
+        def prefetching() -> None:
+            body.next_lines = distances
+            self._outer(axes, place, self._lines)
+            body.next_lines = {}
+
+        self.emitter.when(far, prefetching, lambda: self._outer(axes, place, self._lines))
 
     def _write_parts(self, place: LoopPosition) -> None:
         """Write the loop over parts of the outermost reduced axis."""
