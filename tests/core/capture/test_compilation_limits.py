@@ -14,7 +14,6 @@ import pytest
 import phonograd as mx
 from phonograd import autograd, nd, settings
 
-from ..array import machine_code
 from .capturing import array, bits, counted, each_executor  # noqa: F401 - pytest finds fixtures by name
 
 pytestmark = pytest.mark.usefixtures("each_executor")
@@ -292,11 +291,3 @@ def test_forgetting_nodes_forgets_captures() -> None:
 def test_only_functions() -> None:
     with pytest.raises(TypeError, match="only functions"):
         mx.compile(3)  # type: ignore[arg-type]
-
-
-def test_a_list_that_contains_itself_is_too_deep() -> None:
-    machine_code.install()
-    endless: list[Any] = []
-    endless.append(endless)
-    with pytest.raises(RecursionError):
-        mx.compile(lambda x, _: x * 2)(mx.nd.ones((2,)), endless)

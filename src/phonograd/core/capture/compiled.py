@@ -28,7 +28,6 @@ from typing import Any, Generic, ParamSpec, TypeVar
 from ..array.handle import DENSE, SharedMemory, assign, make, make_concrete, node_in, variable_of
 from ..base.devices import CPU, Context
 from ..base.errors import user_line
-from ..base.hot import hot, slotted
 from ..base.settings import active
 from ..events import FUNCTION, begin
 from ..graph.node import FORGOTTEN, Node
@@ -280,7 +279,6 @@ _CHANGED = object()
 _SHARED = object()
 
 
-@slotted
 class _Repeatable:
     """The effects of a function on arrays, for one structure of its arguments."""
 
@@ -352,7 +350,6 @@ class _Repeatable:
         replace_arrays(self._result, note)
         return max(numbers, default=-1)
 
-    @hot
     def fits(self, arrays: dict[int, Any]) -> bool:
         """Return whether no argument is an array, or a variable, that the function also refers to by another name."""
         if not self._is_exclusive:
@@ -362,7 +359,6 @@ class _Repeatable:
         owners = self._owners
         return not (self._differentiates and owners) or all([variable_of(a) not in owners for a in arrays.values()])
 
-    @hot
     def repeat(self, arrays: list[Any]) -> Any:
         """Repeat the effects on other arrays and return the result.
 
@@ -379,7 +375,7 @@ class _Repeatable:
             return _SHARED
         trace = ready_trace()
         if self._begins_record and not FLAGS.get() & RECORDING and (trace.handles or trace.leaves):
-            trace.flush(True)
+            trace.flush(end=True)
             trace = LOCAL.trace
         template = self._template
         actual = self._actual(arrays, trace)
@@ -388,9 +384,13 @@ class _Repeatable:
         key = actual, template.slots(trace, arrays)
         filled = self._filled.get(key)
         if filled is None or not trace.made.keys().isdisjoint(filled.made):
-            filled = self._fill(key, trace, arrays)
-            if filled is None:
+            if not all([_is_alike(place.node, node) for place, node in zip(template.places, actual)]):
                 return _CHANGED
+            filled = template.fill(actual, trace, arrays)
+            if not filled.repeats:
+                self._filled[key] = filled
+                while len(self._filled) > _MOST_FILLED:
+                    self._filled.popitem(last=False)
         else:
             trace.made.update(filled.made)
             trace.tape.siblings.update(filled.siblings)
@@ -401,19 +401,6 @@ class _Repeatable:
             assign(array, node, trace)
         return self._return_arrays(arrays, made)
 
-    def _fill(self, key: tuple[Any, ...], trace: Trace, arrays: list[Any]) -> Filled | None:
-        """Return the template with actual nodes in its places; None if one of them is not alike."""
-        template, actual = self._template, key[0]
-        if not all([_is_alike(place.node, node) for place, node in zip(template.places, actual)]):
-            return None
-        filled = template.fill(actual, trace, arrays)
-        if not filled.repeats:
-            self._filled[key] = filled
-            while len(self._filled) > _MOST_FILLED:
-                self._filled.popitem(last=False)
-        return filled
-
-    @hot
     def _are_outside_variables_unchanged(self) -> bool:
         """Return whether outside arrays are the variables that they were, and no hooks see the gradients computed."""
         for handle, owner in self._expected:
@@ -497,7 +484,6 @@ class _Repeatable:
         if kinds is not None and self._template.nodes[0].context is CPU:
             self._native = direct.native(kinds, self._classes[0] or DENSE[0], self._native)
 
-    @hot
     def _actual(self, arrays: list[Any], trace: Trace) -> tuple[Node, ...] | None:
         """Return the actual nodes of the places in this call; None if an outside array is not the variable it was.
 
@@ -523,7 +509,6 @@ class _Repeatable:
             found = [trace.counter() if node is None else node for node in found]
         return tuple(found)
 
-    @hot
     def _finish_directly(self, arrays: Sequence[Any], values: list[Array]) -> Any:
         nodes, count = self._template.nodes, len(self._changed)
         made = [

@@ -16,7 +16,6 @@ import numpy as np
 
 from ..array.handle import Handle
 from ..base.devices import CPU
-from ..base.hot import hot
 from ..ops.math.structural import VARIABLE
 
 __all__ = ["ArgumentNumber", "ArrayNumber", "add_gradients", "kind_of", "outline", "owns_node", "replace_arrays"]
@@ -34,24 +33,12 @@ class ArgumentNumber(NamedTuple):
     number: int
 
 
-#: the first numbers of arrays: most calls have few
-_NUMBERS = [ArrayNumber(number) for number in range(16)]
-_KNOWN_NUMBERS = len(_NUMBERS)
-
-
-@hot
 def outline(value: Any, arrays: dict[int, Any]) -> Any:
     """Return the structure of an argument without its arrays, which are numbered in ``arrays``."""
     if isinstance(value, Handle):
         count = len(arrays)
         arrays.setdefault(id(value), value)
-        number = count if len(arrays) > count else list(arrays).index(id(value))
-        return _NUMBERS[number] if number < _KNOWN_NUMBERS else ArrayNumber(number)
-    return _outline_without_arrays(value, arrays)
-
-
-def _outline_without_arrays(value: Any, arrays: dict[int, Any]) -> Any:
-    """Return the structure of an argument that is no array; a Python function, whose frames Python counts."""
+        return ArrayNumber(count if len(arrays) > count else list(arrays).index(id(value)))
     if isinstance(value, (tuple, list)):
         return type(value), *[outline(part, arrays) for part in value]
     if isinstance(value, dict):
@@ -60,7 +47,6 @@ def _outline_without_arrays(value: Any, arrays: dict[int, Any]) -> Any:
     return type(value), repr(value) if isinstance(value, (float, complex, np.inexact)) else value
 
 
-@hot
 def add_gradients(arrays: dict[int, Any]) -> tuple[Any, ...] | None:
     """Add the gradient buffers of variables to the arrays of a call, and return which belongs to which.
 
@@ -87,7 +73,6 @@ def add_gradients(arrays: dict[int, Any]) -> tuple[Any, ...] | None:
     return tuple(found) if found else None
 
 
-@hot
 def owns_node(array: Any, node: Any, trace: Any) -> bool:
     """Return whether a node of a trace is that of a variable: its own value, and no record that leads to it."""
     if node.operator is not VARIABLE or array._extras is None:
@@ -100,7 +85,6 @@ def owns_node(array: Any, node: Any, trace: Any) -> bool:
 _PLAIN, _VARIABLE, _RECORDED = range(3)
 
 
-@hot
 def kind_of(array: Any) -> tuple[Any, ...]:
     """Return the properties of an array that are part of the structure of a call."""
     node, extras = array._node, array._extras
