@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
+from collections.abc import Iterator
+
 import numpy as np
 import pytest
 
@@ -10,7 +13,8 @@ from phonograd.core.graph.operator import REGISTRY
 from phonograd.core.kernels.elementwise_loop import CHUNK, ElementwiseLoop
 from phonograd.core.ops.math.structural import leaf
 from phonograd.core.plan.native_program import NativeProgram
-from phonograd.core.run import kernel_cache, ufuncs
+from phonograd.core.run import kernel_cache, pointers, shared_loop, thread_pool, ufuncs
+from phonograd.core.run.thread_pool_words import FIRST_WORKER, LAUNCH_WORDS, PARALLEL, REGION_WORDS
 
 pytestmark = pytest.mark.skipif(not kernel_cache.available(), reason="kernels need llvmlite")
 
@@ -83,6 +87,59 @@ def test_truth_values_and_integers() -> None:
     truth = np.arange(40) % 3 == 0
     negated = ufunc_for("logical_not", (BOOL,), BOOL)
     assert np.array_equal(negated(truth), ~truth)
+
+
+@pytest.fixture
+def shares() -> Iterator[list[tuple[int, int]]]:
+    """Run the chunks of long loops here, the last ones first; return the list of their bounds."""
+    found: list[tuple[int, int]] = []
+    run = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 2, *[ctypes.c_int64] * 2)
+
+    def parallel(pool: int, region: int, bases: int | None) -> None:
+        launches, count, _, _ = pointers.words_at(region, REGION_WORDS)
+        assert count == 1
+        cell, table, extent, chunk, chunks = pointers.words_at(launches, LAUNCH_WORDS)
+        kernel = run(pointers.words_at(cell, 1)[0])
+        assert chunks == -(-extent // chunk)
+        for number in reversed(range(chunks)):
+            bounds = number * chunk, min(number * chunk + chunk, extent)
+            kernel(table, bases, *bounds)
+            found.append(bounds)
+
+    function = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 3)(parallel)
+    words = np.zeros(FIRST_WORKER, np.int64)
+    words[PARALLEL] = ctypes.cast(function, ctypes.c_void_p).value
+    before = thread_pool.CELL[0]
+    thread_pool.CELL[0] = pointers.address(words)
+    yield found
+    thread_pool.CELL[0] = before
+
+
+@pytest.mark.parametrize("name", ["broadcast_hypot", "broadcast_sub"])
+def test_threads_share_long_loops(name: str, shares: list[tuple[int, int]]) -> None:
+    function = ufunc_for(name, (FLOAT32, FLOAT32), FLOAT32)
+    least, chunk = shared_loop.facts_of(name, 0, 3).tolist()[2:4]
+    for length in (least - 1, least, 3 * chunk + 77):
+        x, y = numbers((2 * length,), FLOAT32), numbers((length,), FLOAT32, 1)
+        for one, two in ((x[:length], y), (x[::2], y[::-1]), (y[:1], x[:length])):
+            shares.clear()
+            found = function(one, two)
+            whole = [np.ascontiguousarray(np.broadcast_to(array, length)) for array in (one, two)]
+            assert bool(shares) == (length >= least)
+            assert sorted(shares) == [(at, min(at + chunk, length)) for at in range(0, length, chunk)][: len(shares)]
+            shares.clear()
+            parts = [function(*[array[at : at + 1000] for array in whole]) for at in range(0, length, 1000)]
+            assert not shares
+            assert found.tobytes() == np.concatenate(parts).tobytes()
+
+
+def test_results_of_shared_loops_may_be_arguments(shares: list[tuple[int, int]]) -> None:
+    function = ufunc_for("broadcast_sub", (FLOAT32, FLOAT32), FLOAT32)
+    x, y = numbers((100_003,), FLOAT32), numbers((100_003,), FLOAT32, 1)
+    expected = x - y
+    function(x, y, out=x)
+    assert shares
+    assert np.array_equal(x, expected)
 
 
 def test_there_is_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:

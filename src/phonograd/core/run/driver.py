@@ -28,7 +28,7 @@ from ..base.hot import hot, slotted
 from ..graph.node import Shape
 from ..graph.operator import Array
 from ..lower.ir.function_builder import FunctionBuilder, Index, Value
-from . import launcher, object_layout, pointers, single_launch, thread_pool
+from . import launcher, object_layout, pointers, shared_loop, single_launch, thread_pool
 from .kernel_cache import Kernel, available, compile_module, precompile_module, statistics
 from .launcher import Launcher
 from .object_layout import items
@@ -165,6 +165,7 @@ def precompile() -> None:
         precompile_module(driver_text, _ARGUMENTS)
         launcher.precompile()
         single_launch.precompile()
+        shared_loop.precompile()
         thread_pool.precompile()
 
 

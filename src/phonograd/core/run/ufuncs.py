@@ -3,7 +3,8 @@
 Takes :class:`~phonograd.core.kernels.elementwise_loop.ElementwiseLoop` structures, which the package
 brings along or the kernel cache compiles;
 hands NumPy ufuncs to :mod:`phonograd.core.plan.eager`. NumPy does everything else in C: broadcasting, the arrays of
-results, the order of iteration. A call on small arrays takes less than a microsecond.
+results, the order of iteration. A call on small arrays takes less than a microsecond; the threads of the pool share the
+elements of large ones (:mod:`~phonograd.core.run.shared_loop`).
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import numpy as np
 from ..base.assumptions import assumption_holds
 from ..base.dtypes import BFLOAT16, DType
 from ..kernels.elementwise_loop import ElementwiseLoop
-from . import kernel_cache, pointers
+from . import kernel_cache, pointers, shared_loop
 from .object_layout import numpy_table, object_address
 
 __all__ = ["are_supported", "ufunc_of"]
@@ -71,7 +72,10 @@ def ufunc_of(loop: ElementwiseLoop) -> Callable[..., Any] | None:
             kernel = kernel_cache.kernels({loop: kernel_cache.MUCH_WORK + 1})[loop]
             _kept.append(kernel)
             place = kernel.address
-        made = _make(place, loop.operator, tuple(map(_word, loop.sources)), _word(loop.dtype))
+        facts = shared_loop.facts_of(loop.operator, place, len(loop.sources) + 1)
+        _kept.append(facts)
+        sources = tuple(map(_word, loop.sources))
+        made = _make(shared_loop.address(), loop.operator, sources, _word(loop.dtype), pointers.address(facts))
         found = _made.setdefault(loop, _of_words(made, loop) if BFLOAT16 in (*loop.sources, loop.dtype) else made)
     return found
 
@@ -93,9 +97,11 @@ def _of_words(ufunc: Callable[..., Any], loop: ElementwiseLoop) -> Callable[...,
     return call
 
 
-def _make(place: int, name: str, sources: tuple[np.dtype[Any], ...], dtype: np.dtype[Any]) -> Any:
-    """Return the ufunc of the inner loop at an address."""
-    functions, data = (ctypes.c_void_p * 1)(place), (ctypes.c_void_p * 1)()
+def _make(
+    place: int, name: str, sources: tuple[np.dtype[Any], ...], dtype: np.dtype[Any], facts: int | None = None
+) -> Any:
+    """Return the ufunc of the inner loop at an address, which is given the address of some facts."""
+    functions, data = (ctypes.c_void_p * 1)(place), (ctypes.c_void_p * 1)(facts)
     types = (ctypes.c_char * (len(sources) + 1))(*[bytes([kind.num]) for kind in (*sources, dtype)])
     text = ctypes.create_string_buffer(name.encode())
     memory = (functions, data, types, text, text)

@@ -22,6 +22,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container
 
 from ...lower.ir.function_builder import Index, Value
+from .native_change import change_text
 from .native_enter import enter_texts, is_recording
 from .native_immediate import arrays_of_call, immediate_texts, shifted_place
 from .native_text import API, CALL_WITH, NO_PLACE, OBJECTS, Code
@@ -59,6 +60,7 @@ def module_text(offsets: dict[str, int], entries: int, changing: Container[int])
         _forget(offsets),
         *enter_texts(offsets),
         *immediate_texts(offsets),
+        change_text(offsets),
         _living(offsets),
         _look_up(offsets),
         _binary(offsets, "binary", in_place=False),
@@ -271,7 +273,11 @@ def _binary(offsets: dict[str, int], name: str, in_place: bool) -> str:
     f.give(result)
     f.label("immediate")
     if in_place:
-        f.line("br label %slow")
+        trace = f.call("immediate_here")
+        f.leave_if_null(trace, "slow")
+        changed = f.assign(f"call ptr @change_value(ptr {trace}, ptr %record, ptr %self, ptr %other)")
+        f.leave_if_null(changed, "slow")
+        f.give(changed)
     else:
         _compute_immediately(f, "compute_binary", "ptr %record, ptr %self, ptr %other")
     f.pass_errors_on("slow")

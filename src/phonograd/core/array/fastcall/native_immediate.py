@@ -41,7 +41,7 @@ from ..kinds import COST_BITS, FACTOR, KIND_MASK, MOST_COST, NUMBERS_PER_CALL
 from .native_enter import is_of_this_thread, is_recording
 from .native_text import CALL_WITH, NO_PLACE, Code
 
-__all__ = ["arrays_of_call", "immediate_texts", "shifted_place"]
+__all__ = ["arrays_of_call", "axes_of", "immediate_texts", "shifted_place"]
 
 #: the numbers of sequences: see ``immediate._note_number``
 #: larger sizes are no different: the largest that two of them can be multiplied by each other
@@ -156,7 +156,7 @@ def _describe(offsets: dict[str, int]) -> str:
     """Return the function that puts shape and dtype of memory into a key, from a place on; the key, or null."""
     f = Code("describe", "ptr %key, i64 %place, ptr %memory", offsets)
     extents = f.field("%memory", "memory_extents")
-    axes = _axes_of(f, "%memory")
+    axes = axes_of(f, "%memory")
     shape = f.api("PyTuple_New", f"i64 {axes}", "error")
 
     def extent(axis: Index, _: list[Value]) -> tuple[()]:
@@ -175,7 +175,7 @@ def _describe(offsets: dict[str, int]) -> str:
     return f.text()
 
 
-def _axes_of(f: Code, memory: str) -> str:
+def axes_of(f: Code, memory: str) -> str:
     """Return the number of axes of memory."""
     axes = f.assign(f"load i32, ptr {f.address(memory, str(f.offset('memory_axes')), 'i8')}, align 8")
     return f.assign(f"sext i32 {axes} to i64")
@@ -190,7 +190,7 @@ def _broadcast_size(offsets: dict[str, int]) -> str:
     largest, one = Value("0", INT64), Value("1", INT64)
 
     def more_axes(index: Index, found: list[Value]) -> list[Value]:
-        axes = _axes_of(f, f.load_word("%memories", index, "ptr"))
+        axes = axes_of(f, f.load_word("%memories", index, "ptr"))
         return [Value(f.minus("0", f.least(f.minus("0", axes), f.minus("0", found[0].text))), INT64)]
 
     (axes,) = f.loop("0", "%count", "1", [largest], more_axes)
@@ -198,7 +198,7 @@ def _broadcast_size(offsets: dict[str, int]) -> str:
     def axis(index: Index, total: list[Value]) -> list[Value]:
         def more(number: Index, found: list[Value]) -> list[Value]:
             memory = f.load_word("%memories", number, "ptr")
-            place = f.minus(_axes_of(f, memory), f.plus(index, "1"))
+            place = f.minus(axes_of(f, memory), f.plus(index, "1"))
 
             def extent() -> list[Value]:
                 own = f.least(f.load_word(f.field(memory, "memory_extents"), place), str(_MOST_SIZE))
@@ -237,7 +237,7 @@ def _note_call(offsets: dict[str, int]) -> str:
                 scaled = f.plus(f.times(mixed[0].text, str(FACTOR)), f.load_word(extents, place))
                 return [Value(f.assign(f"and i64 {scaled}, {KIND_MASK}"), INT64)]
 
-            return f.loop("0", _axes_of(f, memory), "1", mixed, axis)
+            return f.loop("0", axes_of(f, memory), "1", mixed, axis)
 
         (mixed,) = f.loop("0", "%count", "1", [Value(kinds[1], INT64)], argument)
         quotient = f.quotient(_size_of(f, "%value"), str(NUMBERS_PER_CALL))
@@ -265,7 +265,7 @@ def _size_of(f: Code, memory: str) -> str:
         def axis(place: Index, size: list[Value]) -> list[Value]:
             return [Value(f.times(size[0].text, f.load_word(extents, place)), INT64)]
 
-        return f.loop("0", _axes_of(f, memory), "1", [Value("1", INT64)], axis)
+        return f.loop("0", axes_of(f, memory), "1", [Value("1", INT64)], axis)
 
     is_memory = f.same(f.field(memory, "type"), "memory")
     (size,) = f.choose(is_memory, elements, lambda: [Value("1", INT64)])
