@@ -346,12 +346,15 @@ class Structures:
 
 def is_much(recipe: Recipe, kernels: Sequence[kernel_cache.Kernel]) -> bool:
     """Return whether kernels that were compiled quickly would get much work."""
+    quick = [kernel.improvable for kernel in kernels]
+    if True not in quick:
+        return False
     work = [0] * len(kernels)
     for step in recipe.steps:
         if isinstance(step, RowStep):
             for kernel, _, extent, chunk in step.launches:
                 work[kernel] += extent // chunk
-    return any([each > kernel_cache.MUCH_WORK and kernel.improvable for each, kernel in zip(work, kernels)])
+    return any([each > kernel_cache.MUCH_WORK and is_quick for each, is_quick in zip(work, quick)])
 
 
 def sized_plan(

@@ -15,6 +15,7 @@ import marshal
 import math
 import operator
 import re
+import struct
 from collections.abc import Callable, Iterable, Sequence
 from types import CodeType, FunctionType
 from typing import Any, NamedTuple, Protocol
@@ -240,11 +241,21 @@ def _integers(nodes: Iterable[Node]) -> frozenset[int]:
     return frozenset([size for size in found if type(size) is int and size > 1])
 
 
+#: how floating numbers are written, by the number of their dtype: a tenth of the time of an array
+_PACKERS: dict[int, struct.Struct] = {FLOAT32.num: struct.Struct("f"), FLOAT64.num: struct.Struct("d")}
+
+
 def _bytes_of(value: float, kind: int) -> bytes:
+    packer = _PACKERS.get(kind)
+    if packer is not None and -LARGEST < value < LARGEST:
+        return packer.pack(value)
     return convert_scalar(value, DTYPES[kind]).tobytes()
 
 
 def _number_in(data: bytes, kind: int) -> float:
+    packer = _PACKERS.get(kind)
+    if packer is not None:
+        return packer.unpack(data)[0]  # type: ignore[no-any-return]
     return float(np.frombuffer(data, DTYPES[kind])[0])
 
 

@@ -23,6 +23,7 @@ import numpy as np
 from ..base import collector, processor, settings
 from ..base.dtypes import DType
 from ..base.errors import MXNetError
+from ..base.hot import hot, slotted
 from ..graph.node import Node, Shape
 from ..graph.operator import Array
 from ..kernels.launch import Written
@@ -85,6 +86,7 @@ class _NoNodes:
 _NODES: Any = _NoNodes()
 
 
+@slotted
 class RecordProgram:
     """The plan of a record: its recipe, which runs once or a few times, so that little is prepared for it."""
 
@@ -94,24 +96,27 @@ class RecordProgram:
         self._recipe, self._way = recipe, way
         self._numbers = np.frombuffer(recipe.numbers, np.uint8)
 
+    @hot
     def compute(self, outside: Sequence[Any]) -> list[Array]:
         """Return the values that are wanted, and the gradients of the variables, given the values from outside."""
         recipe, way, numbers = self._recipe, self._way, self._numbers
-        given = [as_contiguous(outside[number]) for number in way.inputs]
+        given: Any = [as_contiguous(outside[number]) for number in way.inputs]
+        values: Any = [*given]
+        values.append(numbers)
         # the slot of an unused arena still needs an object with a data address
-        arena = _empty((recipe.arena_bytes,), _BYTE) if recipe.arena_bytes else numbers
-        values: list[Any] = [*given, numbers, arena, _FLAG]
-        values += [None] * (recipe.width - len(values))
+        values.append(_empty((recipe.arena_bytes,), _BYTE) if recipe.arena_bytes else numbers)
+        values.append(_FLAG)
+        values += _NOTHING * (recipe.width - len(values))
         for number, slot, shape in recipe.begun:
             values[slot] = given[number].reshape(shape).copy()
         for step, row in zip(recipe.steps, way.rows):
-            if isinstance(step, RowStep):
+            if step.__class__ is RowStep:
                 for slot, shape, dtype in step.made:
                     values[slot] = _empty(shape, dtype)
                 kernels: Any = way.kernels
                 launches = [(kernels[kernel], words, extent, chunk) for kernel, words, extent, chunk in step.launches]
                 row.run(launches, step.regions, tuple([values[slot] for slot in step.slots]))
-            elif isinstance(step, AliasStep):
+            elif step.__class__ is AliasStep:
                 values[step.target] = values[step.source].reshape(step.shape)
             for slot in step.done:
                 values[slot] = None
@@ -119,8 +124,16 @@ class RecordProgram:
         return [kept[place] if place >= 0 else given[-1 - place] for place in way.results]
 
 
+#: a list of nothing, which is repeated
+_NOTHING: list[Any] = [None]
+
+
+@hot
 def _empty(shape: Shape, dtype: DType) -> Array:
-    return memory_pool.allocate(shape, dtype, memory_pool.room_for(math.prod(shape) * dtype.itemsize))
+    size = math.prod(shape) * dtype.itemsize
+    if size < memory_pool.SMALLEST_BLOCK:
+        return np.empty(shape, dtype)
+    return memory_pool.allocate(shape, dtype, memory_pool.room_for(size))
 
 
 class _Way:

@@ -210,14 +210,19 @@ def _cell_address() -> int:
     return pointers.address(thread_pool.CELL)
 
 
+@hot
 def _scaled(chunk: int, extent: int) -> int:
     """Return the size of a chunk on this processor; any size that is a multiple of 64 if the given one is."""
     scale = processor.choices().chunk_scale
     if scale != 1.0:
-        # random numbers are drawn for groups of 64 elements
-        unit = 1 if chunk % 64 else 64
-        chunk = max(1, int(chunk * scale) // unit) * unit
-    return max(chunk, -(-extent // MOST_CHUNKS))
+        chunk = _scaled_by(chunk, scale)
+    return chunk if chunk * MOST_CHUNKS >= extent else -(-extent // MOST_CHUNKS)
+
+
+def _scaled_by(chunk: int, scale: float) -> int:
+    # random numbers are drawn for groups of 64 elements
+    unit = 1 if chunk % 64 else 64
+    return max(1, int(chunk * scale) // unit) * unit
 
 
 @slotted
@@ -258,37 +263,45 @@ class Row:
         self._reads_addresses = driver.reads_addresses
         self.write(launches, arrays, sizes, flag)
 
+    @hot
     def write(
-        self, launches: Sequence[tuple[Kernel, list[int], int, int]], arrays: int, sizes: Sequence[int], flag: int = -1
+        self, launches: Sequence[tuple[Kernel, list[int], int, int]], arrays: int, sizes: Sequence[int], flag: int
     ) -> None:
         """Write the words of the row: launches of the same kernels as before, in as many regions."""
         words, start = self._keep[0], self.record
         # one array holds the record, the regions, the launches and their tables, in this order
-        entries_at = _RECORD_WORDS + REGION_WORDS * len(sizes)
-        tables_at = entries_at + LAUNCH_WORDS * len(launches)
+        place = start + 8 * (_RECORD_WORDS + REGION_WORDS * len(sizes))
+        table_start = place + 8 * LAUNCH_WORDS * len(launches)
         scale = processor.choices().chunk_scale
-        content: list[int] = []
-        counts: list[int] = []
-        table_start = start + 8 * tables_at
-        for kernel, table, extent, chunk in launches:
-            chunk = _scaled(chunk, extent)
-            counts.append(-(-extent // chunk))
-            content += (kernel.cell, table_start, extent, chunk, counts[-1])
-            table_start += 8 * len(table)
-        place, first, region_list, shared = start + 8 * entries_at, 0, list[int](), 0
+        regions: Any = []
+        entries: Any = []
+        tables: Any = []
+        first = shared = 0
         for size in sizes:
-            chunks = sum(counts[first : first + size])
+            count, work = 0, 0.0
+            for kernel, table, extent, chunk in launches[first : first + size]:
+                own = _scaled(chunk, extent)
+                chunks = -(-extent // own)
+                entries += (kernel.cell, table_start, extent, own, chunks)
+                tables += table
+                table_start += 8 * len(table)
+                count += chunks
+                work += extent / chunk
             # less than one chunk in total is not worth sharing
-            if chunks > 1 and sum([extent / chunk for _, _, extent, chunk in launches[first : first + size]]) < scale:
-                chunks = 1
-            region_list += (place, size, chunks, 0)
-            shared += chunks if chunks > 1 else 0
+            if count > 1 and work < scale:
+                count = 1
+            regions += (place, size, count, 0)
+            if count > 1:
+                shared += count
             place += 8 * LAUNCH_WORDS * size
             first += size
-        for _, table, _, _ in launches:
-            content += table
-        record = [start + 8 * _RECORD_WORDS, len(sizes), arrays, _cell_address()]
-        _packer(len(words)).pack_into(words, 0, *record, int(shared >= MUCH_WORK), flag, *region_list, *content)
+        content = [words, 0, start + 8 * _RECORD_WORDS, len(sizes), arrays, _cell_address()]
+        content += (1 if shared >= MUCH_WORK else 0, flag)
+        content += regions
+        content += entries
+        content += tables
+        write = _packer(len(words)).pack_into
+        write(*content)
 
     @classmethod
     def of_one(
@@ -346,27 +359,28 @@ class Row:
             self._driver.call_indirectly(self.record, arrays)
 
 
+@slotted
 class SizedRow:
     """Launches of the same kernels whose sizes are given with each run. Several threads may run it at once."""
 
     __slots__ = ("_free",)
 
     def __init__(self) -> None:
-        #: rows that no thread is running
-        self._free: list[Row] = []
+        #: a row that no thread is running, under the number 0: it is taken out, and put back, in one step each
+        self._free: dict[int, Row] = {}
 
+    @hot
     def run(
         self, launches: list[tuple[Kernel, list[int], int, int]], regions: Sequence[int], arrays: tuple[Array, ...]
     ) -> None:
         """Run launches on arrays; there are as many regions as in earlier runs."""
-        try:
-            row = self._free.pop()
-        except IndexError:
+        row = self._free.pop(0, None)
+        if row is None:
             row = Row(launches, len(arrays), regions)
         else:
-            row.write(launches, len(arrays), regions)
+            row.write(launches, len(arrays), regions, -1)
         row.run(arrays)
-        self._free.append(row)
+        self._free[0] = row
 
 
 @slotted

@@ -145,7 +145,7 @@ def numbers(first: int, second: int) -> Any:
     """Return results of arithmetic."""
     total = first * second - first
     total += 3
-    bits = first // second, second // first, second << first | 1, second >> first
+    bits = first // second, second / first, second << first | 1, second >> first, second // first
     return total, -first, -1, first & second, first < second, first >= second, bits
 
 

@@ -40,6 +40,7 @@ API = {
     "PyNumber_And": ("ptr", "ptr, ptr"),
     "PyNumber_Or": ("ptr", "ptr, ptr"),
     "PyNumber_FloorDivide": ("ptr", "ptr, ptr"),
+    "PyNumber_TrueDivide": ("ptr", "ptr, ptr"),
     "PyNumber_Lshift": ("ptr", "ptr, ptr"),
     "PyNumber_Rshift": ("ptr", "ptr, ptr"),
     "PyNumber_InPlaceAdd": ("ptr", "ptr, ptr"),

@@ -30,6 +30,7 @@ _OPERATIONS = {
     ast.Mult: "PyNumber_Multiply",
     ast.BitAnd: "PyNumber_And",
     ast.BitOr: "PyNumber_Or",
+    ast.Div: "PyNumber_TrueDivide",
     ast.FloorDiv: "PyNumber_FloorDivide",
     ast.LShift: "PyNumber_Lshift",
     ast.RShift: "PyNumber_Rshift",
