@@ -224,6 +224,18 @@ def test_zeros_in_used_memory(pool: memory_pool.Pool) -> None:
     assert memory_pool.allocate((3,), FLOAT32, memory_pool.room_for(12), is_zero=True).tolist() == [0, 0, 0]
 
 
+def test_large_zeros_leave_used_memory_to_others(pool: memory_pool.Pool) -> None:
+    size = memory_pool.LEAST_MAPPED_BYTES
+    used = memory_pool.allocate((size,), np.dtype("uint8"), size)
+    used[:] = 7
+    place = used.ctypes.data
+    del used
+    zeros = memory_pool.allocate((size,), np.dtype("uint8"), size, is_zero=True)
+    assert zeros.ctypes.data != place
+    assert not zeros.any()
+    assert memory_pool.allocate((size,), np.dtype("uint8"), size).ctypes.data == place
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the system cannot copy processes")
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 def test_zeros_are_not_shared_with_copies_of_the_process() -> None:

@@ -43,7 +43,7 @@ from ..run.background import run_apart
 from ..run.called import function_of_node
 from ..run.host import host
 from ..run.programs import STEP_BYTES, Note, Part, Progress
-from ..run.reference import ReferenceProgram, locate_error, numpy_function, order, resolve
+from ..run.reference import ReferenceProgram, depended_on, locate_error, numpy_function, order, resolve
 from ..run.ufuncs import ufunc_of
 from .assembly import parameters_of
 from .disk import program_for
@@ -89,7 +89,7 @@ SIMPLE: dict[Any, Callable[[tuple[Any, ...]], Function]] = {}
 
 
 class EagerProgram:
-    """A :class:`~phonograd.core.run.programs.Program` that computes nodes operator by operator."""
+    """A program that computes nodes one by one, and keeps the values that ``recorded`` targets depend on."""
 
     __slots__ = (
         "_are_asked",
@@ -113,7 +113,7 @@ class EagerProgram:
         self,
         targets: Iterable[Node],
         available: Callable[[Node], bool],
-        keep_all: bool = False,
+        recorded: Iterable[Node] = (),
         ordered: tuple[tuple[Node, ...], list[Node]] | None = None,
     ) -> None:
         wanted = [resolve(node) for node in targets]
@@ -123,11 +123,12 @@ class EagerProgram:
         self.nbytes = STEP_BYTES * self.size
         asked = set(wanted)
         asked.difference_update(self.inputs)
+        returned = asked | depended_on(recorded, self._computed)
         #: (node, number) of every value that a run returns
         self.kept = [
             (node, number)
             for number, node in enumerate(self._computed, len(self.inputs))
-            if (keep_all or node in asked) and node.outputs is None and node.operator is not _ABSENT
+            if node in returned and node.outputs is None and node.operator is not _ABSENT
         ]
         self._numbers = [number for _, number in self.kept]
         #: whether each of them is a target, and not only kept for later

@@ -308,7 +308,8 @@ class Pool:
                     # a loop frees a result and makes the next one: its memory just stays in use
                     return _returned.popleft().view(_Block)  # type: ignore[no-any-return]
                 self._sort_in()
-            waiting = self._free.get(room)
+            # new pages are zeros that take no memory before they are written, which most gradients never are
+            waiting = None if is_zero and room >= LEAST_MAPPED_BYTES else self._free.get(room)
             if waiting:
                 self._free.move_to_end(room)
                 memory = waiting.pop()
