@@ -308,8 +308,7 @@ class Pool:
                     # a loop frees a result and makes the next one: its memory just stays in use
                     return _returned.popleft().view(_Block)  # type: ignore[no-any-return]
                 self._sort_in()
-            # new pages are zeros that take no memory before they are written, which most gradients never are
-            waiting = None if is_zero and room >= LEAST_MAPPED_BYTES else self._free.get(room)
+            waiting = self._free.get(room)
             if waiting:
                 self._free.move_to_end(room)
                 memory = waiting.pop()
@@ -324,6 +323,9 @@ class Pool:
                 self._made_again_bytes += room
             if memory is None:
                 self._make_room(room)
+        if memory is not None and is_zero and room >= LEAST_MAPPED_BYTES:
+            # new pages take no memory before they are written, which most gradients never are
+            memory = None
         if memory is not None:
             if is_zero:
                 memory.fill(0)
