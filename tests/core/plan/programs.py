@@ -63,7 +63,7 @@ def run(
     ``keep_all`` is the argument of the program that tells which other values to keep.
     """
     wanted = list(targets)
-    program = make(wanted, bindings.__contains__, keep_all)
+    program = make(wanted, bindings.__contains__, *([keep_all] if keep_all else []))
     results = program.run([bindings[node] for node in program.inputs])
     found = dict(zip([node for node, _ in program.kept], results, strict=True))
     found.update({node: bindings[node] for node in map(resolve, wanted) if node in bindings})

@@ -26,7 +26,7 @@ from phonograd.core.graph.node import statistics
 from phonograd.core.graph.operator import REGISTRY
 from phonograd.core.ops.math.structural import leaf
 from phonograd.core.ops.vision.regions import assign_step
-from phonograd.core.plan import cache, disk, eager, eager_batches, promotion
+from phonograd.core.plan import cache, disk, eager, promotion
 from phonograd.core.plan.eager import EagerProgram
 from phonograd.core.plan.native_program import NativeProgram
 from phonograd.core.run import background, donation, kernel_cache
@@ -419,40 +419,6 @@ def test_results_have_memory_of_their_own() -> None:
         assert value.flags.c_contiguous
         assert value.flags.writeable
         assert not any([np.shares_memory(value, other) for other in (data, *values[:number])])
-
-
-def test_values_are_kept_for_gradients_of_recorded_targets_alone() -> None:
-    x = leaf(0, (3,), FLOAT32)
-    before = REGISTRY["exp"](x)
-    recorded = REGISTRY["square"](REGISTRY["negative"](before))
-    other = REGISTRY["tanh"](REGISTRY["sin"](before))
-    kept = {node for node, _ in EagerProgram([recorded, other], lambda node: False, [recorded]).kept}
-    assert kept == {before, recorded, other, recorded.inputs[0]}
-    assert {node for node, _ in EagerProgram([recorded, other], lambda node: False).kept} == {recorded, other}
-
-
-def test_updates_keep_no_values_while_a_loss_is_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
-    programs: list[EagerProgram] = []
-
-    class Noted(EagerProgram):
-        __slots__ = ()
-
-        def __init__(self, *arguments: Any) -> None:
-            super().__init__(*arguments)
-            programs.append(self)
-
-    monkeypatch.setattr(eager_batches, "EagerProgram", Noted)
-    weight = nd.ones((3,))
-    weight.attach_grad()
-    with autograd.record():
-        loss = (nd.sin(weight) * 2).sum()
-    moved = nd.tanh(nd.exp(weight.detach()) + 1)
-    assert loss.asscalar() != moved[0].asscalar()
-    if not programs:
-        pytest.skip("new graphs are planned")
-    names = {node.operator.name for program in programs for node, _ in program.kept}
-    assert {"sin", "tanh"} <= names
-    assert "exp" not in names
 
 
 def test_values_are_freed_after_their_last_use() -> None:

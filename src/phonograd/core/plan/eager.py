@@ -50,7 +50,7 @@ from .disk import program_for
 from .eager_expansion import Expansions, copy_of
 from .eager_folds import folds_of
 from .eager_launch import Products, draw, launch
-from .eager_results import in_place, own_all, repeated
+from .eager_results import Steps, in_place, own_all, repeated
 from .eager_selection import selections_of
 from .eager_stacks import WithNumbers
 from .expansion import Order, lowerings_of
@@ -168,7 +168,7 @@ class EagerProgram:
     @property
     def parts(self) -> list[Part]:
         """The operators in order."""
-        return [_part(node) for node in self._computed]
+        return list(map(_part, self._computed))
 
     def run(self, inputs: list[Any], donated: Container[int] = (), note: Note | None = None) -> list[Array]:
         """Return the values of the kept nodes (see :class:`..run.programs.Program`); no input is written over."""
@@ -185,14 +185,14 @@ class EagerProgram:
 
     def _compute(self, values: list[Any], note: Note | None) -> None:
         """Compute all nodes and add their values."""
-        steps, step = self._steps, -1
+        steps, step, known = self._steps, -1, Steps(len(self.inputs), self._steps, self._places, self._dead)
         asked = self._asked_steps() if isinstance(note, Progress) else {}
         with np.errstate(all="ignore"):
             try:
                 for step, (places, last) in enumerate(zip(self._places, self._dead)):
                     function = steps[step]
                     if function is None:
-                        function = steps[step] = in_place(self.function(step), self._computed[step])
+                        function = steps[step] = in_place(self.function(step), self._computed[step], known, step)
                     if note is None:
                         values.append(function(*[values[place] for place in places]))
                     else:
