@@ -10,8 +10,7 @@ once and works for every graph:
 * an operator that expands to others is the sequence of their functions;
 * anything else is a small plan of this one operator, made for its shapes and shared by all graphs.
 
-Fusion never changes a bit, so only the time differs from a planned graph. The plan cache gives a graph that is
-evaluated again another program. See docs/decisions/0018.
+Fusion never changes a bit, so only the time differs. A graph that comes back gets another program: docs/decisions/0018.
 """
 
 from __future__ import annotations
@@ -50,7 +49,8 @@ from .disk import program_for
 from .eager_expansion import Expansions, copy_of
 from .eager_folds import folds_of
 from .eager_launch import Products, draw, launch
-from .eager_results import Steps, in_place, own_all, repeated
+from .eager_results import own_all, repeated
+from .eager_reuse import Steps, in_place
 from .eager_selection import selections_of
 from .eager_stacks import WithNumbers
 from .expansion import Order, lowerings_of

@@ -23,7 +23,7 @@ from ..ops.math.structural import leaf
 from ..run.reference import resolve
 from .eager_folds import folds_of
 from .eager_launch import FEW_CALLS
-from .eager_results import LEAST_REUSED, reuse
+from .eager_reuse import LEAST_REUSED, reuse
 from .eager_rows import Rows, Step, rows_of
 from .expansion import Order
 
