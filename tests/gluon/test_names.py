@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import subprocess
+import sys
 from typing import Any
 
 import numpy as np
@@ -218,3 +220,27 @@ def test_cells_of_other_libraries() -> None:
     outputs, _ = cell.unroll(2, nd.ones((3, 2, 5)), merge_outputs=True)
     assert outputs.shape == (3, 2, 4)
     assert cell.i2h_weight.shape == (12, 10)
+
+
+_IMPORTS = """
+import sys
+import phonograd as mx
+net = mx.gluon.nn.Dense(2)
+net.initialize()
+net.hybridize()
+net(mx.nd.ones((1, 3))).asnumpy()
+print(*sys.modules)
+mx.gluon.Trainer(net.collect_params(), "sgd")
+print(*sys.modules)
+"""
+
+
+def test_modules_are_imported_when_they_are_needed() -> None:
+    command = [sys.executable, "-c", _IMPORTS]
+    lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    predicting, training = [set(line.split()) for line in lines]
+    others = {f"phonograd.{name}" for name in ("gluon.data", "gluon.contrib", "gluon.model_zoo", "image", "profiler")}
+    others |= {"ssl", "http.client", "multiprocessing.pool"}
+    assert not others & training
+    assert not {"phonograd.gluon.trainer", "phonograd.optimizer", "phonograd.kvstore"} & predicting
+    assert "phonograd.optimizer" in training

@@ -11,12 +11,14 @@ given.
 
 from __future__ import annotations
 
-from . import elastic
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from ..core.base.foreign_names import unknown_name
 from .agreement import Disagreement, MissingRanks
 from .communicator import Communicator, LocalCommunicator
 from .observation import Statistics, statistics
 from .sockets import RankLost
-from .traces import export_trace
 from .world import is_main, local_rank, local_size, rank, size, use, world
 
 __all__ = [
@@ -37,3 +39,17 @@ __all__ = [
     "use",
     "world",
 ]
+
+
+if TYPE_CHECKING:
+    from . import elastic as elastic
+    from .traces import export_trace as export_trace
+else:
+
+    def __getattr__(name: str) -> Any:
+        # loaded at first use: trainers import this package, and need no profiler
+        if name == "elastic":
+            return importlib.import_module(f"{__name__}.elastic")
+        if name == "export_trace":
+            return importlib.import_module(f"{__name__}.traces").export_trace
+        raise unknown_name(__name__, name, __all__)

@@ -6,10 +6,7 @@ import functools
 import hashlib
 import operator
 import os
-import ssl
 import tempfile
-import urllib.error
-import urllib.request
 import warnings
 from collections.abc import Sequence
 from typing import Any
@@ -235,6 +232,9 @@ def download(
     OSError
         If the download fails. The message contains the address, the target and the reason.
     """
+    # the readers of addresses and certificates take 2 MB, which only downloads need
+    from urllib.error import URLError
+
     assert retries >= 0, f"Number of retries should be at least 0, currently it's {retries}"
     name = url.split("/")[-1]
     if path is None:
@@ -256,7 +256,7 @@ def download(
         try:
             _fetch(url, target, sha1_hash, verify_ssl)
             return target
-        except (urllib.error.URLError, TimeoutError, ConnectionError) as error:
+        except (URLError, TimeoutError, ConnectionError) as error:
             if attempt == retries or _is_hopeless(error):
                 reason = getattr(error, "reason", error)
                 raise OSError(
@@ -268,16 +268,21 @@ def download(
 
 def _is_hopeless(error: Exception) -> bool:
     """Return whether a retry is pointless: the address is wrong, or there is no network."""
-    if isinstance(error, urllib.error.HTTPError):
+    from urllib.error import HTTPError
+
+    if isinstance(error, HTTPError):
         return 400 <= error.code < 500
     return isinstance(getattr(error, "reason", None), OSError) and not isinstance(error, TimeoutError)
 
 
 def _fetch(url: str, target: str, sha1_hash: str | None, verify_ssl: bool) -> None:
+    import ssl
+    from urllib import request
+
     context = None if verify_ssl else ssl._create_unverified_context()
     handle, partial = tempfile.mkstemp(dir=os.path.dirname(os.path.abspath(target)))
     try:
-        with os.fdopen(handle, "wb") as file, urllib.request.urlopen(url, context=context, timeout=60) as source:
+        with os.fdopen(handle, "wb") as file, request.urlopen(url, context=context, timeout=60) as source:
             while block := source.read(_BLOCK_BYTES):
                 file.write(block)
         if sha1_hash and not check_sha1(partial, sha1_hash):

@@ -30,6 +30,7 @@ from ..core.array.handle import (
     record_or_detach,
     variable_of,
 )
+from ..core.array.handover import LEAST_BYTES, given_memory
 from ..core.array.numpy_scalar import as_number
 from ..core.array.observed import LISTENERS, NamedAction, observe_call
 from ..core.array.values import values_of
@@ -46,6 +47,7 @@ from ..core.graph.shapes import infer_reshape
 from ..core.observe.allocations import hold
 from ..core.ops.math.primitives import cast
 from ..core.ops.math.structural import copy_to_context, detach
+from ..core.trace.liveness import is_temporary
 from ..core.trace.recorder import CAPTURES
 from ..core.trace.trace import LOCAL, ready_trace
 from . import protocols
@@ -242,7 +244,14 @@ class NDArray(_Base, dense=True):
 
     def asnumpy(self) -> np.ndarray[Any, Any]:
         """Return a NumPy copy of the values; one element also converts to a number (``"%f" % x.asnumpy()``)."""
-        return as_number(np.array(read(self), order="C"))
+        value = read(self)
+        if value.nbytes >= LEAST_BYTES and is_temporary(self):
+            del value
+            given = given_memory(self)
+            if given is not None:
+                return given
+            value = read(self)
+        return as_number(np.array(value, order="C"))
 
     def asscalar(self) -> Any:
         """Return the value of an array with one element."""

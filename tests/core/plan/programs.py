@@ -56,11 +56,14 @@ EXACT_PAIRS += [f"broadcast_{word}" for word in ("maximum", "minimum", "logical_
 
 
 def run(
-    targets: Iterable[Node], bindings: dict[Node, Array], keep_all: bool = False, make: Any = NativeProgram
+    targets: Iterable[Node], bindings: dict[Node, Array], keep_all: Any = False, make: Any = NativeProgram
 ) -> dict[Node, Array]:
-    """Return the values of the targets (and of whatever else is kept), computed in one program."""
+    """Return the values of the targets (and of whatever else is kept), computed in one program.
+
+    ``keep_all`` is the argument of the program that tells which other values to keep.
+    """
     wanted = list(targets)
-    program = make(wanted, bindings.__contains__, keep_all)
+    program = make(wanted, bindings.__contains__, *([keep_all] if keep_all else []))
     results = program.run([bindings[node] for node in program.inputs])
     found = dict(zip([node for node, _ in program.kept], results, strict=True))
     found.update({node: bindings[node] for node in map(resolve, wanted) if node in bindings})

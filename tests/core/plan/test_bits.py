@@ -28,7 +28,8 @@ def test_fused_equals_one_node_at_a_time(program: RandomProgram, keep_all: bool)
 @many
 @given(programs(), st.booleans())
 def test_fused_equals_by_pieces(program: RandomProgram, keep_all: bool) -> None:
-    pieces = run(program.targets, program.bindings, keep_all, make=EagerProgram)
+    recorded = [resolve(node) for node in program.targets] if keep_all else []
+    pieces = run(program.targets, program.bindings, recorded, make=EagerProgram)
     assert_same_bits(pieces, {**program.bindings, **run_singly(program.targets, program.bindings)})
     assert {resolve(node) for node in program.targets} <= {*pieces}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,7 +18,7 @@ from phonograd.core.ops.math.structural import leaf
 from phonograd.core.plan import eager_expansion
 from phonograd.core.plan.eager import EagerProgram
 from phonograd.core.plan.eager_expansion import Expansions
-from phonograd.core.plan.expansion import Order
+from phonograd.core.plan.expansion import Order, lowerings_of
 from phonograd.core.run.reference import resolve
 
 from ..graph.test_generic import OTHERS, without_repeats
@@ -112,3 +113,70 @@ def test_new_shapes_have_the_bits_of_plans(name: str) -> None:
                 loss.backward()
                 results.append((y.asnumpy().tobytes(), x.grad.asnumpy().tobytes()))
         assert results[0] == results[1], (name, rows, columns)
+
+
+def _gelu(x: nd.NDArray) -> nd.NDArray:
+    return nd.LeakyReLU(x, act_type="gelu")
+
+
+_LARGE = {
+    "FullyConnected": lambda x: nd.FullyConnected(x, x[:300], x[:300, 0], num_hidden=300),
+    "gelu": _gelu,
+    "softmax": lambda x: nd.softmax(x, axis=0),
+    "LayerNorm": lambda x: nd.LayerNorm(x, x[0], x[1]),
+    "smooth_l1": lambda x: nd.smooth_l1(x, scalar=2.0),
+    "hard_sigmoid": lambda x: nd.hard_sigmoid(x),
+}
+
+
+@pytest.mark.parametrize("name", _LARGE)
+def test_large_results_in_memory_of_old_values_have_the_bits_of_plans(name: str) -> None:
+    data = np.random.RandomState(3).randn(400, 300).astype("float32")
+    results = []
+    for tiers in ("background", "plan"):
+        with settings.override(tiers=tiers):
+            x = nd.array(data)
+            # functions are kept from the third call on
+            found = [_LARGE[name](x) for _ in range(4)]
+            results.append([array.asnumpy().tobytes() for array in found])
+            assert x.asnumpy().tobytes() == data.tobytes()
+    assert results[0] == results[1]
+
+
+def test_values_are_reused_where_nothing_sees_them() -> None:
+    data = leaf(93_100, (6, 9), FLOAT32)
+    node = single(REGISTRY["_log_softmax"].apply((data,), (1,)))
+    steps = eager_expansion._steps_of(node, Order([node], [data]), [data])
+    assert steps is not None
+    dead = eager_expansion.last_reads([step.places for step in steps.steps], steps.given, steps.result)
+    reusable = eager_expansion._reusable_values(steps, dead)
+    by_name = {step.operator.name: number for number, step in enumerate(steps.steps)}
+    shifted = next(number for number, step in enumerate(steps.steps) if step.operator.name == "broadcast_sub")
+    assert reusable[steps.result - steps.given] == shifted + steps.given
+    # the exponential is followed by another reader of its argument
+    assert reusable[by_name["exp"]] == -1
+    # a view of the value stays
+    (moving,) = lowerings_of(REGISTRY["_reshape"](data, shape=(9, 6)))
+    assert moving.only_moves
+    view = steps.steps[0]._replace(lowering=moving, places=(shifted + steps.given,))
+    viewed = [*steps.steps[: shifted + 1], view]
+    last = steps.steps[steps.result - steps.given]
+    viewed += [last._replace(places=(shifted + steps.given, 0)), last._replace(places=(shifted + 2, shifted + 3))]
+    again = eager_expansion._Steps(viewed, len(viewed), 1)
+    dead = eager_expansion.last_reads([step.places for step in again.steps], again.given, again.result)
+    assert eager_expansion._reusable_values(again, dead)[shifted + 2] == -1
+
+
+def test_steps_drop_values_after_their_last_use() -> None:
+    size = 1 << 20
+    data = nd.ones((size,))
+    with settings.override(tiers="background"):
+        nd.waitall()
+        tracemalloc.start()
+        try:
+            before = tracemalloc.get_traced_memory()[0]
+            _gelu(data).wait_to_read()
+            peak = tracemalloc.get_traced_memory()[1] - before
+        finally:
+            tracemalloc.stop()
+    assert peak < 4 * 4 * size, "gelu has more steps than that"

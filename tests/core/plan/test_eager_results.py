@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 import phonograd as mx
+from phonograd import autograd, nd, settings
+from phonograd.core.base.dtypes import FLOAT32
+from phonograd.core.graph.node import Node
+from phonograd.core.graph.operator import REGISTRY
+from phonograd.core.ops.math.structural import leaf
+from phonograd.core.plan import eager_batches
+from phonograd.core.plan.eager import EagerProgram
 from phonograd.core.plan.eager_results import own_all
 from phonograd.core.run import memory_pool
 
@@ -54,3 +63,70 @@ def test_large_arrays_of_one_number(dtype: str) -> None:
         assert (y.astype("float32").asnumpy() == 1).all()
         x[2] = 1
         assert x.astype("float32").asnumpy().sum() == 500
+
+
+def test_values_are_kept_for_gradients_of_recorded_targets_alone() -> None:
+    x = leaf(0, (3,), FLOAT32)
+    before = REGISTRY["exp"](x)
+    recorded = REGISTRY["square"](REGISTRY["negative"](before))
+    other = REGISTRY["tanh"](REGISTRY["sin"](before))
+    kept = {node for node, _ in EagerProgram([recorded, other], lambda node: False, [recorded]).kept}
+    assert kept == {before, recorded, other, recorded.inputs[0]}
+    assert {node for node, _ in EagerProgram([recorded, other], lambda node: False).kept} == {recorded, other}
+
+
+def test_updates_keep_no_values_while_a_loss_is_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
+    programs: list[EagerProgram] = []
+
+    class Noted(EagerProgram):
+        __slots__ = ()
+
+        def __init__(self, *arguments: Any) -> None:
+            super().__init__(*arguments)
+            programs.append(self)
+
+    monkeypatch.setattr(eager_batches, "EagerProgram", Noted)
+    weight = nd.ones((3,))
+    weight.attach_grad()
+    with settings.override(tiers="background"):
+        with autograd.record():
+            loss = (nd.sin(weight) * 2).sum()
+        moved = nd.tanh(nd.exp(weight.detach()) + 1)
+        assert loss.asscalar() != moved[0].asscalar()
+    names = {node.operator.name for program in programs for node, _ in program.kept}
+    assert {"sin", "tanh"} <= names
+    assert "exp" not in names
+
+
+def test_large_values_take_the_memory_of_dead_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    rooms: list[int] = []
+    allocate = memory_pool.allocate
+
+    def noted(shape: Any, dtype: Any, room: int, is_zero: bool = False) -> Any:
+        rooms.append(room)
+        return allocate(shape, dtype, room, is_zero)
+
+    monkeypatch.setattr(memory_pool, "allocate", noted)
+    data = np.random.RandomState(2).randn(300, 400).astype(np.float32)
+    row = np.arange(400, dtype=np.float32)
+    x, bias = leaf(0, data.shape, FLOAT32), leaf(1, row.shape, FLOAT32)
+    first = REGISTRY["tanh"](x)
+    target = REGISTRY["negative"](REGISTRY["broadcast_add"](first, bias))
+    expected = -(np.tanh(data) + row)
+
+    def rooms_of(*targets: Node) -> int:
+        program = EagerProgram(targets, lambda node: False)
+        for _ in range(2):
+            rooms.clear()
+            found = program.run([data, row])
+            (place,) = [place for place, (node, _) in enumerate(program.kept) if node is target]
+            np.testing.assert_allclose(found[place], expected, rtol=1e-5, atol=1e-6)
+            assert not any([np.shares_memory(value, data) for value in found])
+        return len(rooms)
+
+    before = data.copy()
+    assert rooms_of(target) == 1
+    # a target stays, and so does what a view may show
+    assert rooms_of(target, first) == 2
+    assert rooms_of(target, REGISTRY["_reshape"](first, shape=(400, 300))) >= 2
+    np.testing.assert_array_equal(data, before)

@@ -25,7 +25,7 @@ from phonograd.core.run.reference import ReferenceProgram
 
 pytestmark = pytest.mark.skipif(not kernel_cache.available(), reason="kernels need llvmlite")
 
-Make = Callable[[Iterable[Node], Callable[[Node], bool], bool], Program]
+Make = Callable[[Iterable[Node], Callable[[Node], bool]], Program]
 
 
 def targets() -> list[Node]:
@@ -34,11 +34,11 @@ def targets() -> list[Node]:
     return [REGISTRY["exp"](total), x + y * 2.0]
 
 
-def recalled(wanted: Iterable[Node], available: Callable[[Node], bool], keep_all: bool) -> Program:
+def recalled(wanted: Iterable[Node], available: Callable[[Node], bool]) -> Program:
     """Return a program from disk, which the first call has put there."""
     wanted = list(wanted)
-    program_for(wanted, available, keep_all)
-    found = program_for(wanted, available, keep_all)
+    program_for(wanted, available, False)
+    found = program_for(wanted, available, False)
     assert isinstance(found, DiskProgram)
     return found
 
@@ -60,7 +60,7 @@ def data() -> list[np.ndarray]:
 
 def test_values(make: Make, data: list[np.ndarray]) -> None:
     wanted = targets()
-    program: Program = make(wanted, lambda node: False, False)
+    program: Program = make(wanted, lambda node: False)
     assert [node.attributes[0] for node in program.inputs] == [0, 1]
     assert {node for node, _ in program.kept} == set(wanted)
     results = dict(zip([node for node, _ in program.kept], program.run(list(data)), strict=True))
@@ -71,7 +71,7 @@ def test_values(make: Make, data: list[np.ndarray]) -> None:
 
 def test_parts_are_noted(make: Make, data: list[np.ndarray]) -> None:
     wanted = targets()
-    program: Program = make(wanted, lambda node: False, False)
+    program: Program = make(wanted, lambda node: False)
     parts = program.parts
     assert parts
     computed = {node.operator.name for part in parts for node in part.nodes}
@@ -80,13 +80,13 @@ def test_parts_are_noted(make: Make, data: list[np.ndarray]) -> None:
     results = program.run(list(data), (), lambda *arguments: noted.append(arguments))
     assert [part.nodes for part, _, _ in noted] == [part.nodes for part in parts]
     assert all([start <= end for _, start, end in noted])
-    plain: Program = make(wanted, lambda node: False, False)
+    plain: Program = make(wanted, lambda node: False)
     for one, other in zip(results, plain.run(list(data)), strict=True):
         assert one.tobytes() == other.tobytes()
 
 
 def test_facts(make: Make) -> None:
-    program: Program = make(targets(), lambda node: False, False)
+    program: Program = make(targets(), lambda node: False)
     assert program.is_provisional == isinstance(program, EagerProgram)
     assert set(program.donatable) <= set(range(len(program.inputs)))
     assert program.memory is None or isinstance(program.memory, Memory)

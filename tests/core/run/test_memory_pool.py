@@ -224,6 +224,23 @@ def test_zeros_in_used_memory(pool: memory_pool.Pool) -> None:
     assert memory_pool.allocate((3,), FLOAT32, memory_pool.room_for(12), is_zero=True).tolist() == [0, 0, 0]
 
 
+def test_large_zeros_take_new_pages_for_used_ones(pool: memory_pool.Pool) -> None:
+    if not STATUS.exists():
+        pytest.skip("the system does not tell the memory of a process")
+    size = 1 << 26
+    used = memory_pool.allocate((size,), np.dtype("uint8"), size)
+    used[:] = 7
+    del used
+    before, used_bytes = _resident_bytes(), pool.used_bytes
+    zeros = memory_pool.allocate((size,), np.dtype("uint8"), size, is_zero=True)
+    assert _resident_bytes() < before - size // 2
+    assert not zeros[:: size // 16].any()
+    assert pool.used_bytes == used_bytes + size
+    del zeros
+    pool.clear()
+    assert not pool.spare_bytes
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the system cannot copy processes")
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 def test_zeros_are_not_shared_with_copies_of_the_process() -> None:

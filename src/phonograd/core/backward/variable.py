@@ -7,6 +7,7 @@ An array with ``attach_grad`` refers to a :class:`Variable`. It takes a gradient
 from __future__ import annotations
 
 import itertools
+import math
 import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -15,13 +16,15 @@ import numpy as np
 
 from ..array import immediate
 from ..array.extras import ArrayExtras
-from ..array.handle import Handle, assign, make, node_in, read
-from ..base.devices import CPU
-from ..base.dtypes import name_of
+from ..array.handle import Handle, assign, make, make_concrete, node_in, read
+from ..base.devices import CPU, Context
+from ..base.dtypes import DType, name_of
 from ..base.errors import MXNetError, format_shape
 from ..base.hot import hot
+from ..graph.node import Shape
 from ..ops.math.arithmetic import add
 from ..ops.math.structural import detach, full, variable
+from ..run import memory_pool
 from ..trace.liveness import is_held_once
 from ..trace.tape import Target
 from ..trace.trace import LOCAL
@@ -30,10 +33,11 @@ from .rows import RowGradient, write_gradient
 if TYPE_CHECKING:
     from ...ndarray.array import NDArray
 
-__all__ = ["Hook", "Hooks", "Variable", "attach", "mark"]
+__all__ = ["Hook", "Hooks", "Variable", "attach", "mark", "zero_gradient"]
 
 _numbers = itertools.count()
 _REQUESTS = ("write", "add", "null")
+_LEAST_MAPPED_BYTES = memory_pool.LEAST_MAPPED_BYTES
 
 
 class Hooks:
@@ -176,12 +180,25 @@ def attach(array: NDArray, grad_req: str = "write", stype: str | None = None) ->
     if stype not in (None, "default") or (stype is None and type(array) is not array._result_class):
         zeros = array._zeros_stored(stype or array.stype)
     else:
-        trace = LOCAL.trace
-        if trace.is_immediate and array.context is CPU and immediate.is_possible(trace):
-            zeros = immediate.fill(array.shape, 0, array._dtype, array._result_class, trace)
-        if zeros is None:
-            zeros = make(full(array.shape, 0, array._dtype, array.context), trace, array._result_class)
+        zeros = zero_gradient(array.shape, array._dtype, array.context, array._result_class)
     _make_variable(array, Variable(zeros, grad_req))
+
+
+def zero_gradient(shape: Shape, dtype: DType, context: Context, array_class: type[Any]) -> NDArray:
+    """Return an array of zeros; a large one takes no memory before it is written, which those of predictions never are.
+
+    As a node, it could be computed by a kernel, or in memory that was used before.
+    """
+    trace = LOCAL.trace
+    room = memory_pool.room_for(math.prod(shape) * dtype.itemsize)
+    zeros: Any = None
+    if room >= memory_pool.LEAST_MAPPED_BYTES:
+        zeros = make_concrete(memory_pool.allocate(shape, dtype, room, is_zero=True), context, array_class)
+    elif trace.is_immediate and context is CPU and immediate.is_possible(trace):
+        zeros = immediate.fill(shape, 0, dtype, array_class, trace)
+    if zeros is None:
+        zeros = make(full(shape, 0, dtype, context), trace, array_class)
+    return zeros  # type: ignore[no-any-return]
 
 
 @hot
@@ -191,6 +208,8 @@ def _attach_plainly(array: NDArray, grad_req: str) -> bool:
     if array._extras is not None or array._node is not None or value.__class__ is not np.ndarray:
         return False
     if array.__class__ is not array._result_class or not immediate.is_possible(trace):
+        return False
+    if value.nbytes >= _LEAST_MAPPED_BYTES:
         return False
     zeros = immediate.fill(value.shape, 0, value.dtype, array.__class__, trace)
     if zeros is None:

@@ -150,7 +150,8 @@ class CachedPlan:
         self.sources = [resolve(node) for node in nodes]
         self.places = [(_leaf_index(node), node) for node in self.sources]
         wanted = [node for node in self.sources if node.operator is not LEAF and node not in known]
-        self.program: Program | None = choose_program(wanted, known, keep_all, is_new) if wanted else None
+        recorded = [resolve(node) for node in nodes if waits([node])] if keep_all and is_new else []
+        self.program: Program | None = choose_program(wanted, known, keep_all, is_new, recorded) if wanted else None
         #: whether the next evaluation of the same nodes makes another plan
         self.is_provisional = self.program is not None and self.program.is_provisional
         self.following = position
@@ -226,17 +227,19 @@ def new_cached_plan(
     return plan
 
 
-def choose_program(wanted: list[Node], known: Container[Node], keep_all: bool, is_new: bool = False) -> Program:
+def choose_program(
+    wanted: list[Node], known: Container[Node], keep_all: bool, is_new: bool = False, recorded: Sequence[Node] = ()
+) -> Program:
     """Return the program that computes nodes: the one place where the execution tier of a graph is chosen.
 
     :mod:`phonograd.core.run.programs` lists the kinds of programs. The settings name the executor; without a compiler
     (llvmlite) NumPy computes everything. A graph that is new gets the program that runs soonest; when it comes back,
-    :mod:`~phonograd.core.plan.promotion` has it planned.
+    :mod:`~phonograd.core.plan.promotion` has it planned. ``recorded`` targets of a new one can be differentiated later.
     """
     if settings.active.executor != "reference":
         found: Program | None = None
         if is_new and settings.current().tiers != "plan":
-            found = _soonest_program(wanted, known, keep_all)
+            found = _soonest_program(wanted, known, keep_all, recorded)
         if found is None:
             found = run_apart(lambda: _native_program(wanted, known, keep_all))
         if found is not None:
@@ -264,7 +267,9 @@ def note_plans() -> None:
         repeating(at_once=True)
 
 
-def _soonest_program(wanted: list[Node], known: Container[Node], keep_all: bool) -> Program | None:
+def _soonest_program(
+    wanted: list[Node], known: Container[Node], keep_all: bool, recorded: Sequence[Node]
+) -> Program | None:
     """Return a program that computes operator by operator, or one from disk; None if planning is quicker."""
     found = _eager_classes()
     if found is None:
@@ -286,7 +291,7 @@ def _soonest_program(wanted: list[Node], known: Container[Node], keep_all: bool)
         STORED.note(recalled is not None)
         if recalled is not None:
             return recalled
-    return found[0](wanted, known.__contains__, keep_all, ordered)
+    return found[0](wanted, known.__contains__, recorded, ordered)
 
 
 class _Stored:
@@ -325,7 +330,7 @@ def _recalled_program(wanted: list[Node], known: Container[Node], keep_all: bool
 
 
 def exceeds_limit(nodes: Iterable[Node]) -> bool:
-    """Return whether the values of nodes, all kept, take more memory than the settings allow; plans keep fewer."""
+    """Return whether the values of nodes, all kept, take more memory than the settings allow; programs keep fewer."""
     budget = memory_pool.budget_bytes(0)
     return budget is not None and sum([node.size * node.dtype.itemsize for node in nodes]) > budget
 

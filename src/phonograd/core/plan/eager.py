@@ -10,8 +10,7 @@ once and works for every graph:
 * an operator that expands to others is the sequence of their functions;
 * anything else is a small plan of this one operator, made for its shapes and shared by all graphs.
 
-Fusion never changes a bit, so only the time differs from a planned graph. The plan cache gives a graph that is
-evaluated again another program. See docs/decisions/0018.
+Fusion never changes a bit, so only the time differs. A graph that comes back gets another program: docs/decisions/0018.
 """
 
 from __future__ import annotations
@@ -43,14 +42,15 @@ from ..run.background import run_apart
 from ..run.called import function_of_node
 from ..run.host import host
 from ..run.programs import STEP_BYTES, Note, Part, Progress
-from ..run.reference import ReferenceProgram, locate_error, numpy_function, order, resolve
+from ..run.reference import ReferenceProgram, depended_on, locate_error, numpy_function, order, resolve
 from ..run.ufuncs import ufunc_of
 from .assembly import parameters_of
 from .disk import program_for
 from .eager_expansion import Expansions, copy_of
 from .eager_folds import folds_of
 from .eager_launch import Products, draw, launch
-from .eager_results import in_place, own_all, repeated
+from .eager_results import own_all, repeated
+from .eager_reuse import Steps, in_place
 from .eager_selection import selections_of
 from .eager_stacks import WithNumbers
 from .expansion import Order, lowerings_of
@@ -89,7 +89,7 @@ SIMPLE: dict[Any, Callable[[tuple[Any, ...]], Function]] = {}
 
 
 class EagerProgram:
-    """A :class:`~phonograd.core.run.programs.Program` that computes nodes operator by operator."""
+    """A program that computes nodes one by one, and keeps the values that ``recorded`` targets depend on."""
 
     __slots__ = (
         "_are_asked",
@@ -113,7 +113,7 @@ class EagerProgram:
         self,
         targets: Iterable[Node],
         available: Callable[[Node], bool],
-        keep_all: bool = False,
+        recorded: Iterable[Node] = (),
         ordered: tuple[tuple[Node, ...], list[Node]] | None = None,
     ) -> None:
         wanted = [resolve(node) for node in targets]
@@ -123,11 +123,12 @@ class EagerProgram:
         self.nbytes = STEP_BYTES * self.size
         asked = set(wanted)
         asked.difference_update(self.inputs)
+        returned = asked | depended_on(recorded, self._computed)
         #: (node, number) of every value that a run returns
         self.kept = [
             (node, number)
             for number, node in enumerate(self._computed, len(self.inputs))
-            if (keep_all or node in asked) and node.outputs is None and node.operator is not _ABSENT
+            if node in returned and node.outputs is None and node.operator is not _ABSENT
         ]
         self._numbers = [number for _, number in self.kept]
         #: whether each of them is a target, and not only kept for later
@@ -167,7 +168,7 @@ class EagerProgram:
     @property
     def parts(self) -> list[Part]:
         """The operators in order."""
-        return [_part(node) for node in self._computed]
+        return list(map(_part, self._computed))
 
     def run(self, inputs: list[Any], donated: Container[int] = (), note: Note | None = None) -> list[Array]:
         """Return the values of the kept nodes (see :class:`..run.programs.Program`); no input is written over."""
@@ -184,14 +185,14 @@ class EagerProgram:
 
     def _compute(self, values: list[Any], note: Note | None) -> None:
         """Compute all nodes and add their values."""
-        steps, step = self._steps, -1
+        steps, step, known = self._steps, -1, Steps(len(self.inputs), self._steps, self._places, self._dead)
         asked = self._asked_steps() if isinstance(note, Progress) else {}
         with np.errstate(all="ignore"):
             try:
                 for step, (places, last) in enumerate(zip(self._places, self._dead)):
                     function = steps[step]
                     if function is None:
-                        function = steps[step] = in_place(self.function(step), self._computed[step])
+                        function = steps[step] = in_place(self.function(step), self._computed[step], known, step)
                     if note is None:
                         values.append(function(*[values[place] for place in places]))
                     else:

@@ -321,11 +321,11 @@ class BatchedProgram(EagerProgram):
         self,
         targets: Iterable[Node],
         available: Callable[[Node], bool],
-        keep_all: bool,
+        recorded: Iterable[Node],
         ordered: tuple[tuple[Node, ...], list[Node]],
         batches: Batches,
     ) -> None:
-        super().__init__(targets, available, keep_all, ordered)
+        super().__init__(targets, available, recorded, ordered)
         #: the groups of the first run
         self._batches: Batches | None = batches
         #: the program that runs where batches do not
@@ -373,7 +373,7 @@ _policy = Policy()
 def eager_program(
     targets: list[Node],
     available: Callable[[Node], bool],
-    keep_all: bool,
+    recorded: Iterable[Node],
     ordered: tuple[tuple[Node, ...], list[Node]],
 ) -> EagerProgram:
     """Return the program that computes new nodes without a plan: in batches, if there are many equal operators."""
@@ -381,8 +381,8 @@ def eager_program(
     if _policy.tries(len(computed)) and sum([math.prod(node.shape) for node in computed]) <= MANY_NUMBERS:
         batches = Batches(computed, _resolved_inputs)
         if _policy.is_wide(batches):
-            return BatchedProgram(targets, available, keep_all, ordered, batches)
-    return EagerProgram(targets, available, keep_all, ordered)
+            return BatchedProgram(targets, available, recorded, ordered, batches)
+    return EagerProgram(targets, available, recorded, ordered)
 
 
 @hot

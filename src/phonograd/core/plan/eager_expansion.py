@@ -23,6 +23,7 @@ from ..ops.math.structural import leaf
 from ..run.reference import resolve
 from .eager_folds import folds_of
 from .eager_launch import FEW_CALLS
+from .eager_reuse import LEAST_REUSED, reuse
 from .eager_rows import Rows, Step, rows_of
 from .expansion import Order
 
@@ -51,10 +52,11 @@ def copy_of(node: Node, inputs: Sequence[Node]) -> Node:
 
 
 class _Steps(NamedTuple):
-    """The operators of an expression in order, and the number of its value."""
+    """The operators of an expression in order, the number of its value, and the number of arguments."""
 
     steps: list[Step]
     result: int
+    given: int
 
 
 def _steps_of(node: Node, order: Order, given: Sequence[Node]) -> _Steps | None:
@@ -92,7 +94,7 @@ def _in_order(steps: Sequence[Step], result: int, given: int) -> _Steps:
             continue
         numbers[number] = given + len(found)
         found.append(step._replace(places=tuple([numbers[place] for place in step.places])))
-    return _Steps(found, numbers[result])
+    return _Steps(found, numbers[result], given)
 
 
 class Expansions:
@@ -162,8 +164,10 @@ class Expansions:
             slots[step] = slots[expression] = len(given) + len(calls) - 1
         result = slots[order.source(node)]
 
+        dead = last_reads([places for _, places in calls], len(given), result)
+
         def run(*arrays: Any) -> Any:
-            return _run(calls, arrays, result)
+            return _run(calls, dead, arrays, result)
 
         return run
 
@@ -187,10 +191,14 @@ def _copy(expression: Node, inputs: Sequence[Node]) -> Node:
     )
 
 
-def _run(calls: Sequence[tuple[Function, Sequence[int]]], arrays: Sequence[Any], result: int) -> Any:
+def _run(
+    calls: Sequence[tuple[Function, Sequence[int]]], dead: Sequence[Sequence[int]], arrays: Sequence[Any], result: int
+) -> Any:
     values = [*arrays]
-    for function, places in calls:
+    for (function, places), last in zip(calls, dead, strict=True):
         values.append(function(*[values[place] for place in places]))
+        for place in last:
+            values[place] = None
     return values[result]
 
 
@@ -215,6 +223,47 @@ class _Known(NamedTuple):
             self.constants.append(None)
 
 
+def last_reads(reads: Sequence[Sequence[int]], given: int, result: int) -> list[tuple[int, ...]]:
+    """Return for each step the values that no later one reads: neither arguments nor the result.
+
+    >>> last_reads([(0,), (1,), (1, 2)], 1, 3)
+    [(), (), (1, 2)]
+    """
+    found: list[tuple[int, ...]] = [()] * len(reads)
+    last = {place: step for step, places in enumerate(reads) for place in places}
+    for place, step in last.items():
+        if place >= given and place != result:
+            found[step] += (place,)
+    return found
+
+
+def _reusable_values(steps: _Steps, dead: Sequence[Sequence[int]]) -> list[int]:
+    """Return for each elementwise step a value in new memory that no later step sees; -1 if there is none.
+
+    Products and elementwise operators have new memory. What only moves elements may return a view of it, and any other
+    operator may return what it reads.
+    """
+    #: the values in the same memory, for each value in new memory
+    sharing: dict[int, set[int]] = {}
+    found: list[int] = []
+    gone: set[int] = set()
+    for number, (step, last) in enumerate(zip(steps.steps, dead, strict=True), steps.given):
+        gone.update(last)
+        is_elementwise = step.lowering.fused_as is Fused.STEP
+        free = [place for place in last if is_elementwise and sharing.get(place, {-1}) <= gone]
+        found.append(free[0] if free else -1)
+        if is_elementwise or step.lowering.is_product:
+            sharing[number] = {number}
+        elif step.lowering.only_moves and len(step.places) == 1 and step.places[0] in sharing:
+            sharing[number] = sharing[step.places[0]]
+            sharing[number].add(number)
+        else:
+            for place in step.places:
+                for other in sharing.get(place, ()):
+                    del sharing[other]
+    return found
+
+
 def _is_fold(lowering: Lowering) -> bool:
     return lowering.fused_as is Fused.FOLD and not lowering.only_moves
 
@@ -224,12 +273,15 @@ class _AnyExtents:
     """A function of arrays of any extents of one pattern that meet a condition."""
 
     __slots__ = (
+        "_dead",
         "_folds",
         "_general",
+        "_given",
         "_known",
         "_may_be_rows",
         "_place",
         "_result",
+        "_reusable",
         "_row_shapes",
         "_rows",
         "_steps",
@@ -237,8 +289,11 @@ class _AnyExtents:
     )
 
     def __init__(self, steps: _Steps, place: Place, condition: Condition) -> None:
-        self._steps, self._result = steps
+        self._steps, self._result, self._given = steps
         self._place, self.condition = place, condition
+        #: for each step the values that no later one reads, and the one whose memory its result can take (or -1)
+        self._dead = last_reads([step.places for step in self._steps], self._given, self._result)
+        self._reusable = _reusable_values(steps, self._dead)
         #: the functions of steps that hold for all shapes, once they are made
         self._general: list[Function | None] = [None] * len(self._steps)
         #: the steps that combine elements along axes
@@ -273,8 +328,15 @@ class _AnyExtents:
             self._known[shapes] = known + 1
             return self._run_new(arrays, shapes)
         values = [*arrays, *known.constants]
+        given, dead, reusable = self._given, self._dead, self._reusable
         for number, function, places in known.calls:
-            values[number] = function(*map(values.__getitem__, places))
+            old = reusable[number - given]
+            if old >= 0 and values[old].nbytes >= LEAST_REUSED:
+                values[number] = reuse(function, [values[place] for place in places], values[old])
+            else:
+                values[number] = function(*map(values.__getitem__, places))
+            for place in dead[number - given]:
+                values[place] = None
         return values[self._result]
 
     def forget(self) -> None:
@@ -285,17 +347,25 @@ class _AnyExtents:
     def _run_new(self, arrays: Sequence[Any], shapes: tuple[Any, ...]) -> Any:
         """Return the result for shapes for which no functions are kept."""
         values, general, folds = [*arrays], self._general, self._folds
+        dead, reusable = self._dead, self._reusable
         extents = [() if shape is None else shape for shape in shapes]
         for number, step in enumerate(self._steps):
             function, fold, places = general[number], folds[number], step.places
             if fold is not None:
                 values.append(fold._run(insert(step.attributes, extents), values[places[0]]))
-            elif function is not None:
+            elif function is not None and reusable[number] < 0:
                 values.append(function(*map(values.__getitem__, places)))
             else:
                 inputs = [values[place] for place in places]
-                function = self._function(number, step, extents, inputs)
-                values.append(function(*inputs))
+                if function is None:
+                    function = self._function(number, step, extents, inputs)
+                old = reusable[number]
+                if old >= 0 and values[old].nbytes >= LEAST_REUSED:
+                    values.append(reuse(function, inputs, values[old]))
+                else:
+                    values.append(function(*inputs))
+            for place in dead[number]:
+                values[place] = None
         return values[self._result]
 
     def _learn(self, arrays: Sequence[Any], shapes: tuple[Any, ...]) -> Any:
@@ -309,6 +379,8 @@ class _AnyExtents:
             value = function(*inputs)
             known.add(step, function, value, len(arrays), is_result=len(values) == self._result)
             values.append(value)
+            for place in self._dead[number]:
+                values[place] = None
         self._known[shapes] = known
         return values[self._result]
 
@@ -375,4 +447,4 @@ def _generalize(node: Node, first: _Steps, given: Sequence[Node], pattern: Patte
             steps.append(one._replace(attributes=attributes, shape=shape))
     except Differ:
         return None
-    return _Steps(steps, first.result), samples.condition
+    return _Steps(steps, first.result, first.given), samples.condition

@@ -16,9 +16,8 @@ from ..base.hot import hot
 from ..graph.node import Node
 from ..graph.operator import REGISTRY, Array
 from ..run import memory_pool
-from .eager_stacks import WithNumbers
 
-__all__ = ["in_place", "memory_of", "own", "own_all", "repeated"]
+__all__ = ["memory_of", "own", "own_all", "repeated"]
 
 _FULL = REGISTRY["_full"]
 
@@ -33,19 +32,6 @@ def repeated(node: Node) -> Callable[[], Array] | None:
     shape, number, dtype, _ = node.attributes
     value = np.ndarray(shape, dtype, number, strides=(0,) * len(shape))
     return lambda: value
-
-
-def in_place(function: Callable[..., Any], node: Node) -> Callable[..., Any]:
-    """Return the function of a node, which computes large results of elementwise operators where they stay."""
-    room = memory_pool.room_for(math.prod(node.shape) * node.dtype.itemsize)
-    if room < memory_pool.SMALLEST_BLOCK or not isinstance(function, np.ufunc | WithNumbers):
-        return function
-    shape, dtype = node.shape, node.dtype
-
-    def run(*arrays: Array) -> Any:
-        return function(*arrays, out=memory_pool.allocate(shape, dtype, room))
-
-    return run
 
 
 @hot

@@ -38,6 +38,11 @@ class WithNumbers:
     def __init__(self, ufunc: Function, numbers: Sequence[Any]) -> None:
         self._ufunc, self._numbers = ufunc, numbers
 
+    @property
+    def types(self) -> list[str]:
+        """The types of the ufunc's loop, as NumPy writes them."""
+        return self._ufunc.types  # type: ignore[attr-defined,no-any-return]
+
     def __call__(self, *arrays: Any, out: Array | None = None) -> Any:
         return self._ufunc(*arrays, *self._numbers, out=out)
 

@@ -323,6 +323,9 @@ class Pool:
                 self._made_again_bytes += room
             if memory is None:
                 self._make_room(room)
+        if memory is not None and is_zero and room >= LEAST_MAPPED_BYTES:
+            # new pages take no memory before they are written, which most gradients never are
+            memory = None
         if memory is not None:
             if is_zero:
                 memory.fill(0)

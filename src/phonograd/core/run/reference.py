@@ -22,7 +22,7 @@ from ..lower.lowering import alternatives
 from ..ops.math.structural import LEAF
 from .programs import STEP_BYTES, Note, Part
 
-__all__ = ["ReferenceProgram", "evaluate", "locate_error", "numpy_function", "order", "resolve"]
+__all__ = ["ReferenceProgram", "depended_on", "evaluate", "locate_error", "numpy_function", "order", "resolve"]
 
 #: steps above which a program is interpreted: compiling takes about 15 us a step
 _LONGEST_STRAIGHT_LINE = 5000
@@ -156,6 +156,20 @@ def resolve(node: Node) -> Node:
     while node.operator.is_view:
         node = node.inputs[0]
     return node
+
+
+def depended_on(nodes: Iterable[Node], computed: Iterable[Node]) -> set[Node]:
+    """Return those of the computed nodes that some resolved nodes depend on, and themselves."""
+    found: set[Node] = set()
+    stack = list(nodes)
+    left = set(computed) if stack else found
+    while stack:
+        node = stack.pop()
+        if node in left:
+            left.remove(node)
+            found.add(node)
+            stack.extend(map(resolve, node.inputs))
+    return found
 
 
 def order(wanted: Iterable[Node], available: Callable[[Node], bool]) -> tuple[tuple[Node, ...], list[Node]]:

@@ -7,6 +7,7 @@ A handle is alive if it has more references than the list of the trace itself ho
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -18,7 +19,7 @@ from .owner import Pairs
 if TYPE_CHECKING:
     from .trace import Trace
 
-__all__ = ["each_once", "holds_rows", "is_held_once", "live_handles", "referenced"]
+__all__ = ["each_once", "holds_rows", "is_held_once", "is_temporary", "live_handles", "referenced"]
 
 
 def live_handles(trace: Trace, handles: list[Any]) -> Pairs:
@@ -83,6 +84,34 @@ def _calibrate_held() -> bool:
     return _count(holder, "value") == _held_baseline + 1
 
 
+def is_temporary(owner: object) -> bool:
+    """Return whether only the method that calls this refers to its owner, as in ``make().method()``.
+
+    A caller that knows the owner by a name or holds it in a container still refers to it. Where the interpreter hands
+    the only reference over to the method, a count tells the two apart; elsewhere, this is False.
+    """
+    return sys.getrefcount(owner) <= _temporary_baseline
+
+
+def _calibrate_temporary() -> None:
+    """Find out whether the interpreter hands references over to methods: not before Python 3.11."""
+    global _temporary_baseline
+    # the name in the method, the name here, and the argument of the function that counts
+    _temporary_baseline = 3
+    named = _Asked()
+    others = named.ask(), named.ask_twice(), [named][0].ask(), functools.partial(_Asked.ask, _Asked())()
+    if not _Asked().ask() or any(others):
+        _temporary_baseline = 0
+
+
+class _Asked:
+    def ask(self) -> bool:
+        return is_temporary(self)
+
+    def ask_twice(self) -> bool:
+        return self.ask()
+
+
 class _Holder:
     __slots__ = ("value",)
 
@@ -92,6 +121,8 @@ class _Holder:
 _baseline = 0
 #: what :func:`is_held_once` compares with
 _held_baseline = 0
+#: what :func:`is_temporary` compares with
+_temporary_baseline = 0
 #: finds the handles that are alive. Without the GIL, and where counts are not as assumed, every handle is taken to be
 referenced: Callable[[Trace, list[Any]], Pairs] = _all
 if HAS_GIL and assumption_holds(
@@ -100,6 +131,7 @@ if HAS_GIL and assumption_holds(
     lambda: _calibrate() and _calibrate_held(),
 ):
     referenced = live_handles
+    _calibrate_temporary()
 else:
     _held_baseline = 0
 

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ... import autograd, initializer
-from ...core.array.handle import as_class
+from ...core.backward.variable import zero_gradient
 from ...core.base.devices import Context, cpu, current_context
 from ...core.base.docstrings import complete_classes
 from ...core.base.dtypes import as_array_dtype, as_dtype
@@ -303,9 +303,12 @@ class Parameter:
         if self.grad_req == "null":
             self._grad = None
             return
-        grads = [zeros(data.shape, data.ctx, data.dtype, self._grad_stype) for data in self._data]
-        pairs = zip(self._data, grads, strict=True)
-        self._grad = [as_class(grad, data._result_class) if grad.stype == "default" else grad for data, grad in pairs]
+        self._grad = [
+            zero_gradient(data.shape, data._dtype, data.context, data._result_class)
+            if self._grad_stype == "default"
+            else zeros(data.shape, data.ctx, data.dtype, self._grad_stype)
+            for data in self._data
+        ]
         autograd.mark_variables(self._data, self._grad, self.grad_req)
 
     def _check_and_get(self, arr_list: list[NDArray] | None, ctx: Any) -> Any:
