@@ -16,7 +16,7 @@ from ..graph.extents import Formula
 from ..graph.generic import GenericTemplate, insert, pattern_of, shapes_of
 from ..graph.gradient_rules import gradient_attributes, gradient_call
 from ..graph.guards import Guards, guards_for
-from ..graph.node import UNLEARNED, Node, Shape, TensorType, new_node, of_one_call, type_of
+from ..graph.node import UNLEARNED, Node, Shape, TensorType, new_node, of_one_call, tensor_type, type_of
 from ..graph.operator import ABSENT, Array, Operator, items_of
 from ..graph.templates import Label, Template, Templates
 from ..ops.math.structural import leaf
@@ -77,6 +77,27 @@ class _Rule:
         self._inserted: Sequence[_Remade] = ()
         if self._maker is not None and not maker.new_constants and all([each.simple for each in maker.remade]):
             self._inserted = maker.remade
+
+    @classmethod
+    def of_adjoint(cls, node: Node) -> _Rule:
+        """Return the rule of a node whose gradient is a call of one operator, without recording it."""
+        declared, (source,) = node.operator, node.inputs
+        assert declared.adjoint_rule is not None
+        adjoint, attributes = declared.adjoint_rule(source.shape, **node.parameters)
+        below = leaf(0, node.shape, node.dtype, node.context)
+        type_ = tensor_type(source.shape, source.dtype, source.context, False, None)
+        function = function_of_kind(adjoint, attributes, [below], type_)
+        rule = cls.__new__(cls)
+        rule._maker, rule.is_general, rule._inserted = None, False, ()
+        rule.reads, rule.constants, rule.calls, rule._stacked = [], [], [], []
+        if adjoint is EMBED:
+            rule.results = [Deferrable(function, adjoint, attributes, [0])]
+        else:
+            # the gradient of the output, the output and the input are the values before it
+            rule.calls, rule.results = [(function, [0])], [3]
+            ranks = [len(node.shape)]
+            rule._stacked = [stacked_function(adjoint, attributes, ranks, len(source.shape), function)]
+        return rule
 
     def for_extents(self, arguments: Sequence[Node | None]) -> _Rule:
         """Return the rule for arguments of other extents, if it was made from a template for any extents."""
@@ -429,7 +450,7 @@ def _rule_of(node: Node, out_grads: Sequence[Any]) -> Any:
         recipe = None
     if recipe is not None and recipe.rule is not None:
         return recipe.rule
-    found = None if has_several else _from_pattern(node)
+    found = None if has_several or declared.adjoint_rule is not None else _from_pattern(node)
     if found is not None:
         if recipe is not None:
             recipe.rule = found
@@ -517,6 +538,8 @@ def _stand_ins(node: Node, out_grads: Sequence[Any]) -> list[Node | None]:
 
 def _make_rule(node: Node, out_grads: Sequence[Any]) -> tuple[bool, Any]:
     """Return whether the rule asks for the operators of inputs, and its functions, or the mark for none."""
+    if node.operator.adjoint_rule is not None:
+        return False, _Rule.of_adjoint(node)
     others, rule = gradient_call(node)
     arguments = (*_stand_ins(node, out_grads), *others)
     templates, attributes = node.operator.leaf_gradient_templates, gradient_attributes(node)
