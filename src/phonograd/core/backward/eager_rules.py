@@ -8,22 +8,25 @@ arrays. Nodes of the same kind are then differentiated without making nodes.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
 
 from ..base.hot import hot, slotted
 from ..graph.extents import Formula
-from ..graph.generic import GenericTemplate, insert, pattern_of, shapes_of
+from ..graph.generic import GenericTemplate, pattern_of, shapes_of
 from ..graph.gradient_rules import gradient_attributes, gradient_call
 from ..graph.guards import Guards, guards_for
-from ..graph.node import UNLEARNED, Node, Shape, TensorType, new_node, of_one_call, tensor_type, type_of
+from ..graph.node import UNLEARNED, Node, TensorType, of_one_call, tensor_type, type_of
 from ..graph.operator import ABSENT, Array, Operator, items_of
 from ..graph.templates import Label, Template, Templates
 from ..ops.math.structural import leaf
-from ..plan.eager import SIMPLE, EagerProgram, Function, function_for_any_shapes, function_of_kind
+from ..plan.eager import SIMPLE, EagerProgram, Function, function_of_kind
 from ..plan.eager_stacks import StackedFunction, call_each, stacked_function
 from ..run.reference import resolve
 from .deferred import EMBED, MATMUL, Deferrable
+from .rule_calls import Calls, Remade, join_calls
 
 __all__ = ["gradients_of", "is_deferrable", "passes_through", "stackable_rule", "values_read"]
 
@@ -67,14 +70,17 @@ class _Rule:
             else:
                 results.append(maker.defer(place) or maker.need(place))
         self.reads = [place for place in sorted(maker.read) if place >= outs]
-        self.constants, self.calls, self.results = maker.constants, maker.calls, results
+        given = Calls(maker.calls, maker.stacked, maker.ranks)
+        if not maker.remade and not maker.new_constants:
+            given = join_calls(given, len(types) + len(maker.constants), maker.rank_of, results)
+        self.constants, self.calls, self.results = maker.constants, given.calls, results
         #: the stacked form of each call, None where there is none
-        self._stacked: list[StackedFunction | None] = maker.stacked
+        self._stacked: list[StackedFunction | None] = given.stacked
         #: whether it holds for all extents, if the template does
         self.is_general = maker.is_general
         self._maker = maker if maker.generic is not None and (maker.remade or maker.new_constants) else None
         #: the calls whose functions a run makes from the extents of its arguments
-        self._inserted: Sequence[_Remade] = ()
+        self._inserted: Sequence[Remade] = ()
         if self._maker is not None and not maker.new_constants and all([each.simple for each in maker.remade]):
             self._inserted = maker.remade
 
@@ -184,26 +190,6 @@ class _Rule:
         return results
 
 
-class _Remade(NamedTuple):
-    """A call whose function depends on the extents of the arguments."""
-
-    number: int
-    operator: Operator
-    attributes: Any
-    sources: list[Node]
-    type: TensorType
-    simple: Callable[[tuple[Any, ...]], Function] | None
-    """Returns the function for some attributes, which holds for arrays of any shapes."""
-
-    def function(self, shapes: Sequence[Shape]) -> Function:
-        """Return the function for certain shapes of the arguments."""
-        attributes = insert(self.attributes, shapes)
-        if self.simple is not None:
-            return self.simple(attributes)
-        node = new_node(self.operator, tuple(self.sources), attributes, self.type, None, None)
-        return function_for_any_shapes(node, self.sources)
-
-
 class _RuleMaker:
     """Makes the functions that some results of a template need."""
 
@@ -213,7 +199,7 @@ class _RuleMaker:
         #: attributes of constants and steps into which extents are inserted
         self._forms = [] if self.generic is None else self.generic.attributes
         #: calls with such attributes
-        self.remade: list[_Remade] = []
+        self.remade: list[Remade] = []
         #: the constants that depend on extents: their numbers among the template's, and among those that are kept
         self.new_constants: list[tuple[int, int]] = []
         self._types: list[TensorType | None] = [*types]
@@ -226,6 +212,8 @@ class _RuleMaker:
         self.constants: list[Any] = []
         self.calls: list[tuple[Function, list[int]]] = []
         self.stacked: list[StackedFunction | None] = []
+        #: the numbers of axes of the results of calls
+        self.ranks: list[int] = []
         self.is_general = True
         self._collect_constants()
 
@@ -290,12 +278,20 @@ class _RuleMaker:
                 if self._is_inserted(place):
                     inserted = self._forms[place - self._first]
                     simple = SIMPLE.get((declared, type_.dtype.num, *[source.kind for source in below]))
-                    self.remade.append(_Remade(len(self.calls), declared, inserted, below, type_, simple))
+                    self.remade.append(Remade(len(self.calls), declared, inserted, below, type_, simple))
             found = self._first + len(self.constants) + len(self.calls)
             self.calls.append((function, sources))
             self.stacked.append(form)
+            self.ranks.append(len(type_.shape))
         self._slots[place] = found
         return found
+
+    def rank_of(self, place: int) -> int:
+        """Return the number of axes of an argument or of a constant that is kept."""
+        if place >= self._first:
+            return int(np.ndim(self.constants[place - self._first]))
+        type_ = self._types[place]
+        return 0 if type_ is None else len(type_.shape)
 
     def defer(self, place: int) -> Deferrable | None:
         """Return how to defer the value at a place; None if it is of no such kind."""
