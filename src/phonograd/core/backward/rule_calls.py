@@ -125,7 +125,7 @@ class _Expression(NamedTuple):
 def _places_of(result: Any) -> Sequence[int]:
     if result.__class__ is int:
         return (result,)
-    return () if result is None else result.places  # type: ignore[no-any-return]
+    return () if result is None else result.places
 
 
 def _expression(
