@@ -53,10 +53,19 @@ def test_an_error_names_the_operator(is_marked: bool) -> None:
 
 def test_moves_are_functions_of_c() -> None:
     data = np.arange(6).reshape(2, 3)
-    for name, attributes in (("_reshape", ((3, 2),)), ("_permute", ((1, 0),))):
-        function = REGISTRY[name].reference(attributes)
-        np.testing.assert_array_equal(
-            function(data), REGISTRY[name].function(data, **dict(zip(REGISTRY[name].parameter_names, attributes)))
-        )
+    moves: dict[str, tuple[Any, ...]] = {
+        "_reshape": ((3, 2),),
+        "_permute": ((1, 0),),
+        "_slice_step": ((0, 2), (2, -1), (1, -1)),
+        "_split": ((1,), 1),
+    }
+    for name, attributes in moves.items():
+        declared = REGISTRY[name]
+        function = declared.reference(attributes)
+        expected = declared.function(data, **dict(zip(declared.parameter_names, attributes, strict=True)))
+        for one, other in zip(function(data), expected, strict=True):
+            np.testing.assert_array_equal(one, other)
         # no frame of Python is made for it
-        assert not hasattr(function, "func")
+        assert type(function).__module__ == "operator"
+    (whole,) = REGISTRY["_split"].reference(((), 0))(data)
+    np.testing.assert_array_equal(whole, data)

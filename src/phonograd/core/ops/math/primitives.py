@@ -18,7 +18,7 @@ The gradient of each primitive is written with the others, so they are closed un
 from __future__ import annotations
 
 import math
-from operator import methodcaller
+from operator import itemgetter, methodcaller
 from typing import Any
 
 import numpy as np
@@ -285,7 +285,11 @@ def _slices(begin: Shape, end: Shape, step: Shape) -> tuple[slice, ...]:
     return tuple([slice(b, e if e >= 0 else None, s) for b, e, s in zip(begin, end, step, strict=True)])
 
 
-@operator(lowering=Location(lambda pattern, *, begin, end, step: pattern.slice(begin, end, step)), family="shape")
+@operator(
+    lowering=Location(lambda pattern, *, begin, end, step: pattern.slice(begin, end, step)),
+    direct=lambda *, begin, end, step: itemgetter(_slices(begin, end, step)),
+    family="shape",
+)
 def _slice_step(data: Array, *, begin: Shape, end: Shape, step: Shape) -> Array:
     """Return data[begin:end:step] over all axes.
 
