@@ -204,7 +204,8 @@ def _compute(
         else:
             for turn in reversed(turns):
                 turn.compute(known, trace.leaves)
-            if not turns:
+            if not turns and (not trace.values or trace.values.keys().isdisjoint(visited)):
+                # otherwise, values that no rule reads may have been dropped on purpose
                 compute_in_order(known, visited, trace.leaves)
             compute_into(known, heads, trace.leaves)
     except (kernel_cache.CompilerLost, Irregular):
