@@ -14,6 +14,7 @@ from phonograd import autograd, nd
 from phonograd.core.backward import eager_rules, rule_calls
 from phonograd.core.graph.learned import forget_kinds
 from phonograd.core.graph.operator import REGISTRY
+from phonograd.core.graph.templates import Templates
 from phonograd.core.plan.cache import forget_nodes
 from phonograd.core.run import ufuncs
 
@@ -37,15 +38,19 @@ def gradients(function: Callable[..., Any], arrays: Sequence[Any]) -> list[Any]:
     return [each.grad.asnumpy() for each in given]
 
 
-def alone_and_joined(
-    monkeypatch: pytest.MonkeyPatch, function: Callable[..., Any], arrays: Sequence[Any]
-) -> tuple[list[Any], list[Any]]:
+def forget_rule(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """Let the rule of an operator be made anew, the one for any extents, too."""
+    forget_nodes()
+    forget_kinds()
+    monkeypatch.setattr(REGISTRY[name], "leaf_gradient_templates", Templates())
+
+
+def alone_and_joined(monkeypatch: pytest.MonkeyPatch, name: str, arrays: Sequence[Any]) -> tuple[list[Any], list[Any]]:
     found = []
     for make in (lambda loop: None, ufuncs.ufunc_of):
-        forget_nodes()
-        forget_kinds()
+        forget_rule(monkeypatch, name)
         monkeypatch.setattr(rule_calls, "linked_ufunc", make)
-        found.append(gradients(function, arrays))
+        found.append(gradients(getattr(nd, name), arrays))
     return found[0], found[1]
 
 
@@ -55,7 +60,7 @@ def test_joined_calls_have_the_same_bits(name: str, dtype: str, monkeypatch: pyt
     draw = np.random.default_rng(3)
     shapes = [(7, 21)] if name in UNARY else [(7, 21), (1, 21)]
     arrays = [draw.uniform(0.2, 2, shape).astype(dtype) for shape in shapes]
-    alone, joined = alone_and_joined(monkeypatch, getattr(nd, name), arrays)
+    alone, joined = alone_and_joined(monkeypatch, name, arrays)
     for one, other in zip(alone, joined, strict=True):
         assert one.tobytes() == other.tobytes()
 
@@ -70,8 +75,7 @@ def test_a_rule_of_elementwise_operators_is_one_call(name: str, monkeypatch: pyt
         made.append(rule)
 
     monkeypatch.setattr(eager_rules._Rule, "__init__", note)
-    forget_nodes()
-    forget_kinds()
+    forget_rule(monkeypatch, name)
     monkeypatch.setattr(rule_calls, "linked_ufunc", ufuncs.ufunc_of)
     x = nd.array(np.linspace(0.1, 1, 13))
     x.attach_grad()
