@@ -27,13 +27,15 @@ os.environ["PHONOGRAD_CACHE_DIRECTORY"] = ""
 
 import phonograd as mx
 from phonograd.core.array.fastcall import native_call, native_install
-from phonograd.core.backward import machine_code
+from phonograd.core.backward import eager_rules as gradient_rules
+from phonograd.core.backward import machine_code, rule_calls
 from phonograd.core.base import processor
 from phonograd.core.base.errors import MXNetError
 from phonograd.core.base.files import write_atomically
-from phonograd.core.derive.gradient import differentiate
+from phonograd.core.derive.gradient import call_of, differentiate, order_users_first
+from phonograd.core.graph.learned import forget_kinds
 from phonograd.core.graph.node import Node
-from phonograd.core.graph.operator import REGISTRY
+from phonograd.core.graph.operator import REGISTRY, item_operator
 from phonograd.core.kernels import selection
 from phonograd.core.kernels.elementwise_loop import ElementwiseLoop
 from phonograd.core.kernels.launch import Written
@@ -92,6 +94,8 @@ class Collector:
         return [
             mock.patch.object(kernel_cache, "description", return_value=self._description),
             mock.patch.object(eager, "ufunc_of", self._ufunc),
+            mock.patch.object(rule_calls, "linked_ufunc", self._ufunc),
+            mock.patch.object(rule_calls, "loop_of", lambda function: getattr(function, "loop", None)),
             mock.patch.object(eager, "Products", self._multiply),
             mock.patch.object(eager_launch, "launch", self._launch),
             mock.patch.object(eager_folds, "launch", self._launch),
@@ -117,7 +121,12 @@ class Collector:
 
     def _ufunc(self, loop: Any) -> Callable[..., Any]:
         self.wanted[loop] = None
-        return lambda *arrays: np.zeros(np.broadcast_shapes(*[np.shape(array) for array in arrays]), loop.dtype)
+
+        def compute(*arrays: Any) -> Any:
+            return np.zeros(np.broadcast_shapes(*[np.shape(array) for array in arrays]), loop.dtype)
+
+        compute.loop = loop  # type: ignore[attr-defined]
+        return compute
 
     def _launch(self, plans: Any, names: Sequence[str], shape: Any, dtype: Any) -> Callable[..., Any]:
         for plan, _ in plans:
@@ -263,6 +272,9 @@ def run_sample(sample: Any, dtype: str) -> None:
         targets += [resolve(grad) for grad in found if grad is not None]
     program = eager.EagerProgram(targets, lambda node: not node.inputs and node.operator.name == "_leaf")
     program.run([arrays[node.attributes[0]] for node in program.inputs])
+    for node in map(call_of, order_users_first(heads)):
+        if not node.operator.is_view and node.operator is not item_operator():
+            gradient_rules.values_read(node)
 
 
 class _Text:
@@ -340,6 +352,8 @@ def modules(level: str) -> list[_Text]:
 def collect(level: str) -> Collector:
     """Return the kernels for processors of a level."""
     collector = Collector(level)
+    # rules that were made before refer to functions that run
+    forget_kinds()
     for known in (eager._general, eager._special, eager.SIMPLE, eager_folds._folds, eager_rows._known):
         known.clear()
     patches = collector.patches()

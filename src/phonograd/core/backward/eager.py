@@ -25,14 +25,14 @@ from ..graph.node import Node, of_one_call, statistics
 from ..graph.operator import Array, item_operator
 from ..observe.anomaly import detection
 from ..ops.math.arithmetic import add
-from ..ops.math.structural import LEAF, VARIABLE, leaf
+from ..ops.math.structural import LEAF, REPEAT_CALL, VARIABLE, leaf
 from ..ops.reduce.accumulation import FEW_PARTS, FEW_PRODUCTS, total
 from ..plan.cache import EVALUATED, exceeds_limit, is_numbered_leaf, note_plans
 from ..plan.eager import Function, function_of
 from ..plan.eager_batches import MANY_NUMBERS, Batches, Policy
-from ..plan.eager_graph import compute_into, compute_sparingly
+from ..plan.eager_graph import compute_in_order, compute_into, compute_sparingly
 from ..plan.eager_results import memory_of, own
-from ..plan.record_graph import RecordOutline
+from ..plan.record_graph import COMPOSITE, RecordOutline
 from ..plan.sized_records import RECORDS
 from ..run import kernel_cache
 from ..run.reference import locate_error, resolve
@@ -204,6 +204,9 @@ def _compute(
         else:
             for turn in reversed(turns):
                 turn.compute(known, trace.leaves)
+            if not turns and (not trace.values or trace.values.keys().isdisjoint(visited)):
+                # otherwise, values that no rule reads may have been dropped on purpose
+                compute_in_order(known, visited, trace.leaves)
             compute_into(known, heads, trace.leaves)
     except (kernel_cache.CompilerLost, Irregular):
         raise
@@ -220,7 +223,7 @@ def _compute(
         targets = _Pass(known, dropped).run(head, visited, turns)
     finally:
         float_errors.restore(token)
-    return _result(trace, targets, known, memory_of(known.values()), visited, wanted)
+    return _result(trace, targets, known, visited, wanted)
 
 
 def _outline(trace: Trace, visited: list[Node], wanted: list[Node]) -> RecordOutline | None:
@@ -257,7 +260,7 @@ def _run_sized(trace: Trace, visited: list[Node], wanted: list[Node], outline: R
     if others:
         compute_into(known, others, trace.leaves)
     _note_run(visited, "; a plan for any extents is used")
-    return _result(trace, targets, known, memory_of(known.values()), visited, wanted)
+    return _result(trace, targets, known, visited, wanted)
 
 
 def _note_run(visited: list[Node], addition: str) -> None:
@@ -281,14 +284,14 @@ def _result(
     trace: Trace,
     targets: Mapping[Node, Array | None],
     known: _Known,
-    taken: set[int],
     visited: list[Node],
     wanted: list[Node],
 ) -> EagerGradient:
-    """Return gradients and values as arrays that share no memory."""
+    """Return gradients and values as arrays that share no memory; all other values are dropped."""
+    before = memory_of([*trace.leaves, *trace.values.values()])
+    taken = before | memory_of([known[node] for node in wanted])
     found = {node: None if grad is None else own(grad, taken, True) for node, grad in targets.items()}
-    taken = memory_of([*trace.leaves, *trace.values.values()])
-    taken.update(memory_of([grad for grad in found.values() if grad is not None]))
+    taken = before | memory_of([grad for grad in found.values() if grad is not None])
     results = [(node, own(known[node], taken, True)) for node in wanted]
     return EagerGradient(trace, found, frozenset(visited), results)
 
@@ -330,8 +333,7 @@ def _run_batches(
         # the same operator fails alone, with its own message
         return None
     _note_run(visited, "; equal operators run together")
-    taken = memory_of([*known.values(), *[group.value for group in batches.groups]])
-    return _result(trace, targets, known, taken, visited, wanted)
+    return _result(trace, targets, known, visited, wanted)
 
 
 @slotted
@@ -383,7 +385,8 @@ class _Pass:
             if node.operator is VARIABLE:
                 targets[node] = None if arrived is None else _total(arrived, node)
                 continue
-            node = call_of(node)
+            if node.operator is REPEAT_CALL:
+                node = call_of(node)
             if node.outputs is not None:
                 items = self._items.pop(node, None)
                 if items is None:
@@ -397,6 +400,15 @@ class _Pass:
                 grad = arrived[0]
                 if len(arrived) > 1 or grad.__class__ is Deferred:
                     grad = _total(arrived, node)
+                if node.operator is COMPOSITE:
+                    # most views name calls; their gradients pass as they are
+                    source = node.inputs[0]
+                    before = grads.get(source)
+                    if before is None:
+                        grads[source] = arrived if arrived[0] is grad and len(arrived) == 1 else [grad]
+                    else:
+                        before.append(grad)
+                    continue
                 if node.operator is _ITEM:
                     self._add_item(node.inputs[0], node.attributes[0], grad, node)
                     continue

@@ -8,22 +8,25 @@ arrays. Nodes of the same kind are then differentiated without making nodes.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
 
 from ..base.hot import hot, slotted
 from ..graph.extents import Formula
-from ..graph.generic import GenericTemplate, insert, pattern_of, shapes_of
+from ..graph.generic import GenericTemplate, pattern_of, shapes_of
 from ..graph.gradient_rules import gradient_attributes, gradient_call
 from ..graph.guards import Guards, guards_for
-from ..graph.node import UNLEARNED, Node, Shape, TensorType, new_node, of_one_call, type_of
+from ..graph.node import UNLEARNED, Node, TensorType, of_one_call, tensor_type, type_of
 from ..graph.operator import ABSENT, Array, Operator, items_of
 from ..graph.templates import Label, Template, Templates
 from ..ops.math.structural import leaf
-from ..plan.eager import SIMPLE, EagerProgram, Function, function_for_any_shapes, function_of_kind
+from ..plan.eager import SIMPLE, EagerProgram, Function, function_of_kind
 from ..plan.eager_stacks import StackedFunction, call_each, stacked_function
 from ..run.reference import resolve
 from .deferred import EMBED, MATMUL, Deferrable
+from .rule_calls import Calls, Remade, join_calls
 
 __all__ = ["gradients_of", "is_deferrable", "passes_through", "stackable_rule", "values_read"]
 
@@ -67,16 +70,40 @@ class _Rule:
             else:
                 results.append(maker.defer(place) or maker.need(place))
         self.reads = [place for place in sorted(maker.read) if place >= outs]
-        self.constants, self.calls, self.results = maker.constants, maker.calls, results
+        given = Calls(maker.calls, maker.stacked, maker.ranks)
+        if not maker.remade and not maker.new_constants:
+            given = join_calls(given, len(types) + len(maker.constants), maker.rank_of, results)
+        self.constants, self.calls, self.results = maker.constants, given.calls, results
         #: the stacked form of each call, None where there is none
-        self._stacked: list[StackedFunction | None] = maker.stacked
+        self._stacked: list[StackedFunction | None] = given.stacked
         #: whether it holds for all extents, if the template does
         self.is_general = maker.is_general
         self._maker = maker if maker.generic is not None and (maker.remade or maker.new_constants) else None
         #: the calls whose functions a run makes from the extents of its arguments
-        self._inserted: Sequence[_Remade] = ()
+        self._inserted: Sequence[Remade] = ()
         if self._maker is not None and not maker.new_constants and all([each.simple for each in maker.remade]):
             self._inserted = maker.remade
+
+    @classmethod
+    def of_adjoint(cls, node: Node) -> _Rule:
+        """Return the rule of a node whose gradient is a call of one operator, without recording it."""
+        declared, (source,) = node.operator, node.inputs
+        assert declared.adjoint_rule is not None
+        adjoint, attributes = declared.adjoint_rule(source.shape, **node.parameters)
+        below = leaf(0, node.shape, node.dtype, node.context)
+        type_ = tensor_type(source.shape, source.dtype, source.context, False, None)
+        function = function_of_kind(adjoint, attributes, [below], type_)
+        rule = cls.__new__(cls)
+        rule._maker, rule.is_general, rule._inserted = None, False, ()
+        rule.reads, rule.constants, rule.calls, rule._stacked = [], [], [], []
+        if adjoint is EMBED:
+            rule.results = [Deferrable(function, adjoint, attributes, [0])]
+        else:
+            # the gradient of the output, the output and the input are the values before it
+            rule.calls, rule.results = [(function, [0])], [3]
+            ranks = [len(node.shape)]
+            rule._stacked = [stacked_function(adjoint, attributes, ranks, len(source.shape), function)]
+        return rule
 
     def for_extents(self, arguments: Sequence[Node | None]) -> _Rule:
         """Return the rule for arguments of other extents, if it was made from a template for any extents."""
@@ -163,26 +190,6 @@ class _Rule:
         return results
 
 
-class _Remade(NamedTuple):
-    """A call whose function depends on the extents of the arguments."""
-
-    number: int
-    operator: Operator
-    attributes: Any
-    sources: list[Node]
-    type: TensorType
-    simple: Callable[[tuple[Any, ...]], Function] | None
-    """Returns the function for some attributes, which holds for arrays of any shapes."""
-
-    def function(self, shapes: Sequence[Shape]) -> Function:
-        """Return the function for certain shapes of the arguments."""
-        attributes = insert(self.attributes, shapes)
-        if self.simple is not None:
-            return self.simple(attributes)
-        node = new_node(self.operator, tuple(self.sources), attributes, self.type, None, None)
-        return function_for_any_shapes(node, self.sources)
-
-
 class _RuleMaker:
     """Makes the functions that some results of a template need."""
 
@@ -192,7 +199,7 @@ class _RuleMaker:
         #: attributes of constants and steps into which extents are inserted
         self._forms = [] if self.generic is None else self.generic.attributes
         #: calls with such attributes
-        self.remade: list[_Remade] = []
+        self.remade: list[Remade] = []
         #: the constants that depend on extents: their numbers among the template's, and among those that are kept
         self.new_constants: list[tuple[int, int]] = []
         self._types: list[TensorType | None] = [*types]
@@ -205,6 +212,8 @@ class _RuleMaker:
         self.constants: list[Any] = []
         self.calls: list[tuple[Function, list[int]]] = []
         self.stacked: list[StackedFunction | None] = []
+        #: the numbers of axes of the results of calls
+        self.ranks: list[int] = []
         self.is_general = True
         self._collect_constants()
 
@@ -269,12 +278,20 @@ class _RuleMaker:
                 if self._is_inserted(place):
                     inserted = self._forms[place - self._first]
                     simple = SIMPLE.get((declared, type_.dtype.num, *[source.kind for source in below]))
-                    self.remade.append(_Remade(len(self.calls), declared, inserted, below, type_, simple))
+                    self.remade.append(Remade(len(self.calls), declared, inserted, below, type_, simple))
             found = self._first + len(self.constants) + len(self.calls)
             self.calls.append((function, sources))
             self.stacked.append(form)
+            self.ranks.append(len(type_.shape))
         self._slots[place] = found
         return found
+
+    def rank_of(self, place: int) -> int:
+        """Return the number of axes of an argument or of a constant that is kept."""
+        if place >= self._first:
+            return int(np.ndim(self.constants[place - self._first]))
+        type_ = self._types[place]
+        return 0 if type_ is None else len(type_.shape)
 
     def defer(self, place: int) -> Deferrable | None:
         """Return how to defer the value at a place; None if it is of no such kind."""
@@ -429,7 +446,7 @@ def _rule_of(node: Node, out_grads: Sequence[Any]) -> Any:
         recipe = None
     if recipe is not None and recipe.rule is not None:
         return recipe.rule
-    found = None if has_several else _from_pattern(node)
+    found = None if has_several or declared.adjoint_rule is not None else _from_pattern(node)
     if found is not None:
         if recipe is not None:
             recipe.rule = found
@@ -517,6 +534,8 @@ def _stand_ins(node: Node, out_grads: Sequence[Any]) -> list[Node | None]:
 
 def _make_rule(node: Node, out_grads: Sequence[Any]) -> tuple[bool, Any]:
     """Return whether the rule asks for the operators of inputs, and its functions, or the mark for none."""
+    if node.operator.adjoint_rule is not None:
+        return False, _Rule.of_adjoint(node)
     others, rule = gradient_call(node)
     arguments = (*_stand_ins(node, out_grads), *others)
     templates, attributes = node.operator.leaf_gradient_templates, gradient_attributes(node)

@@ -44,9 +44,13 @@ __all__ = [
 _PACKAGE_DIRECTORY = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))) + os.sep
 
 
-#: code objects of this package, and others, by identity: their hashes take long
-_own_codes: dict[int, types.CodeType] = {}
-_other_codes: dict[int, types.CodeType] = {}
+#: source lines by the identity of code, whose hashes take long, and by instruction: Python counts the lines before an
+#: instruction each time that it is asked
+_lines: dict[int, dict[int, tuple[str, int]]] = {}
+#: the lines of all code of this package
+_NO_LINES: dict[int, tuple[str, int]] = {}
+#: the code whose identities are known
+_codes: list[types.CodeType] = []
 _MOST_CODES = 10_000
 
 
@@ -122,36 +126,31 @@ def user_line() -> tuple[str, int] | None:
     frame: Any = sys._getframe()
     while frame is not None:
         code = frame.f_code
-        key = id(code)
-        if key not in _own_codes and (key in _other_codes or not _is_own(code)):
-            found = _lines.get((key, frame.f_lasti))
-            return found if found is not None and found[0] is code.co_filename else _source_line(frame)
+        lines = _lines.get(id(code))
+        if lines is None:
+            lines = _new_lines(code)
+        if lines is not _NO_LINES:
+            found = lines.get(frame.f_lasti)
+            return _source_line(frame, lines) if found is None else found
         frame = frame.f_back
     return USER_LINE.line
 
 
-#: source lines by code and instruction: Python counts the lines before an instruction each time that it is asked
-_lines: dict[tuple[int, int], tuple[str, int]] = {}
-
-
-def _source_line(frame: types.FrameType) -> tuple[str, int]:
+def _source_line(frame: types.FrameType, lines: dict[int, tuple[str, int]]) -> tuple[str, int]:
     """Return the file and the number of the line that a frame executes, and remember it."""
-    if len(_lines) > _MOST_CODES:
-        _lines.clear()
-    code = frame.f_code
-    found = _lines[id(code), frame.f_lasti] = code.co_filename, frame.f_lineno
+    found = lines[frame.f_lasti] = frame.f_code.co_filename, frame.f_lineno
     return found
 
 
-def _is_own(code: types.CodeType) -> bool:
-    """Return whether code is that of this package, and remember it."""
-    found = code.co_filename.startswith((_PACKAGE_DIRECTORY, "<phonograd"))
-    codes = _own_codes if found else _other_codes
-    if len(codes) > _MOST_CODES:
-        codes.clear()
-        # other code may be at the same address
+def _new_lines(code: types.CodeType) -> dict[int, tuple[str, int]]:
+    """Return where the lines of code are remembered: nowhere if it is code of this package."""
+    if len(_codes) > _MOST_CODES:
         _lines.clear()
-    codes[id(code)] = code
+        # other code may be at the same address
+        _codes.clear()
+    found = _NO_LINES if code.co_filename.startswith((_PACKAGE_DIRECTORY, "<phonograd")) else {}
+    _codes.append(code)
+    _lines[id(code)] = found
     return found
 
 

@@ -158,9 +158,19 @@ def order_users_first(heads: tuple[Node, ...]) -> list[Node]:
             found.append(stack.pop())  # type: ignore[arg-type]
         elif node not in seen:
             seen.add(node)
-            stack += (node, None)
-            if node.operator is not VARIABLE:
-                for source in reversed((call_of(node) if node.operator is REPEAT_CALL else node).inputs):
+            declared = node.operator
+            if declared is VARIABLE:
+                found.append(node)
+                continue
+            stack.append(node)
+            stack.append(None)
+            inputs = (call_of(node) if declared is REPEAT_CALL else node).inputs
+            if len(inputs) == 1:
+                # the next turn asks whether it was seen
+                if inputs[0].marked:
+                    stack.append(inputs[0])
+            else:
+                for source in reversed(inputs):
                     if source.marked and source not in seen:
                         stack.append(source)
     found.reverse()

@@ -13,9 +13,9 @@ from ..base.dtypes import name_of
 from ..base.errors import MXNetError, format_shape
 from ..base.hot import hot
 from .node import Node, statistics
-from .operator import ABSENT, Operator, items_of
+from .operator import ABSENT, Operator, items_of, single
 
-__all__ = ["differentiate", "gradient_attributes", "gradient_call"]
+__all__ = ["adjoint", "differentiate", "gradient_attributes", "gradient_call"]
 
 Gradients = tuple[Node | None, ...]
 
@@ -35,6 +35,24 @@ def differentiate(node: Node, out_grad: Any) -> Gradients:
             known: Gradients = template.apply(arguments)
             return known
     return rule(arguments)
+
+
+def adjoint(declared: Operator) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return a decorator that declares the gradient of an operator of one input as a call of another operator.
+
+    The rule is ``(shape of the input, parameters...) -> (operator, attributes)``; the call gets the gradient of the
+    output. Passes that compute at once need not record such a rule for new parameters.
+    """
+
+    def decorate(rule: Callable[..., Any]) -> Callable[..., Any]:
+        def gradient(out_grad: Node, out: Node, data: Node, **parameters: Any) -> Node:
+            called, attributes = rule(data.shape, **parameters)
+            return single(called.apply((out_grad,), attributes))
+
+        declared.adjoint_rule, declared.gradient_rule = rule, gradient
+        return rule
+
+    return decorate
 
 
 @hot

@@ -56,9 +56,9 @@ that no other file lists operators by name. A new operator is at home everywhere
 
 from __future__ import annotations
 
-import functools
 import inspect
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -187,7 +187,8 @@ class Operator:
         self.composite = composite
         self.infer_rule = infer
         self.gradient_rule = gradient
-        #: the function of arrays with one more axis in front; None if there is none
+        #: the call that is its gradient, if it is one, and the function of arrays with one more axis in front, if any
+        self.adjoint_rule: Callable[..., Any] | None = None
         self.stacked_rule: Callable[..., Any] | None = None
         #: how kernels compute it; None leaves it to NumPy
         self.lowering = lowering
@@ -221,7 +222,7 @@ class Operator:
         self.is_view = is_view
         #: whether its gradient does not depend on that of its output, which may be missing
         self.is_loss = is_loss
-        #: a NumPy function that equals the reference for the dtypes it takes, without the cost of another call
+        #: a NumPy function that equals the reference, without the cost of another call; with parameters, returns one
         self.direct = direct
         self.visible = visible
         #: how it appears in symbols
@@ -243,8 +244,7 @@ class Operator:
         #: nodes by (inputs, attributes): where equal expressions become one object
         self.table: dict[Any, Node | Nodes] = {}
         #: results by the arguments exactly as users passed them: one look-up per repeated call
-        self.calls: dict[Any, Any] = {}
-        self.several: dict[Any, Any] = {}
+        self.calls, self.several = dict[Any, Any](), dict[Any, Any]()
         #: not empty if machine code computes some calls at once, without nodes
         self.at_once: list[bool] = []
         #: attributes by parameters as users passed them
@@ -466,7 +466,8 @@ class Operator:
         """Return the NumPy function of this operator with its attributes bound."""
         if not attributes:
             return self.direct or self.function
-        return functools.partial(self.function, **dict(zip(self.parameter_names, attributes, strict=True)))
+        named = dict(zip(self.parameter_names, attributes, strict=True))
+        return self.direct(**named) if self.direct else partial(self.function, **named)
 
 
 def _promote(inputs: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -107,7 +107,7 @@ class Template:
         """Return the results of the rule for arguments."""
         values: list[Any] = [*arguments, *self.constants]
         line, gradient_of = creation_facts()
-        made = 0
+        made, newest = 0, None
         for operator, places, attributes, type_, item, recipe in self.steps:
             inputs = untracked(tuple([values[place] for place in places]))
             if item is not None:
@@ -123,12 +123,14 @@ class Template:
                     continue
             key = untracked((inputs, attributes))
             table = operator.table
-            found = table.get(key)
+            # nothing was made of a node that is new itself
+            found = None if newest is not None and inputs[0] is newest else table.get(key)
             if found is None:
                 made += 1
                 found = new_node(operator, inputs, attributes, type_, line, gradient_of, recipe)
                 if item is not None:
                     found.call = attributes[0]
+                newest = found
                 found = table.setdefault(key, found)
             values.append(found)
         statistics.nodes += made

@@ -28,7 +28,7 @@ from ..lower.ir.emitter import Emitter
 from ..lower.ir.function_builder import FunctionBuilder, Index, Value
 from ..lower.lowering import Elementwise, lowering_of_kind
 from .launch import INNER
-from .structure import Parameters
+from .structure import Compute, Parameters
 
 __all__ = ["ElementwiseLoop", "emit_rule"]
 
@@ -37,13 +37,15 @@ CHUNK = 256
 
 
 class ElementwiseLoop(NamedTuple):
-    """The loop of an operator for some dtypes: the key of its machine code."""
+    """The loop of an operator, or of several steps, for some dtypes: the key of its machine code."""
 
     operator: str
     parameters: Parameters
     sources: tuple[DType, ...]
     dtype: DType
     lanes: int
+    steps: tuple[Compute, ...] = ()
+    """Operators on the operands and on values of earlier steps, in the place of one operator."""
 
     def write(self, name: str) -> str:
         """Return the LLVM IR of a module in which ``name`` is the loop."""
@@ -55,11 +57,16 @@ class ElementwiseLoop(NamedTuple):
         arguments = ", ".join([f"ptr {place}" for place in places])
         e = Emitter(name, self.lanes, f"{arguments}, i64 %count")
         e.internal = True
-        lowering = lowering_of_kind(self.operator, Elementwise)
+        count = len(self.sources)
+        steps = self.steps or (Compute(self.operator, self.parameters, tuple(range(count)), self.dtype),)
 
         def vector(index: Index) -> None:
-            sources = [e.load(place, index, dtype) for place, dtype in zip(places, self.sources)]
-            e.store(places[-1], index, lowering.value(e, sources, dict(self.parameters), self.dtype))
+            values = [e.load(place, index, dtype) for place, dtype in zip(places, self.sources)]
+            for step in steps:
+                sources = [values[source] for source in step.sources]
+                lowering = lowering_of_kind(step.operator, Elementwise)
+                values.append(lowering.value(e, sources, dict(step.parameters), step.dtype))
+            e.store(places[-1], index, values[-1])
 
         e.for_each("0", "%count", vector, str(self.lanes))
         return e.text()

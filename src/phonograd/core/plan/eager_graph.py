@@ -21,7 +21,7 @@ from ..run import kernel_cache
 from ..run.reference import locate_error, order
 from .eager import function_for, source_of
 
-__all__ = ["compute_into", "compute_sparingly"]
+__all__ = ["compute_in_order", "compute_into", "compute_sparingly"]
 
 _ABSENT = ABSENT.operator
 _ITEM = item_operator()
@@ -44,6 +44,55 @@ def compute_into(values: dict[Node, Any], wanted: Iterable[Node], leaves: Sequen
         raise locate_error(error, stack[-1]) from error
     finally:
         float_errors.restore(token)
+
+
+def compute_in_order(values: dict[Node, Any], users_first: Sequence[Node], leaves: Sequence[Any]) -> None:
+    """Compute nodes as :func:`compute_into` does, given all marked ones among them and below them, users first."""
+    stack: list[Node] = []
+    token = float_errors.ignore()
+    try:
+        _compute_reversed(values, users_first, stack, leaves)
+    except kernel_cache.CompilerLost:
+        raise
+    except Exception as error:
+        if is_from_outside(error):
+            raise
+        is_left = (node for node in reversed(users_first) if not node.operator.is_view and node not in values)
+        raise locate_error(error, stack[-1] if stack else next(is_left)) from error
+    finally:
+        float_errors.restore(token)
+
+
+@hot
+def _compute_reversed(
+    values: dict[Node, Any], users_first: Sequence[Node], stack: list[Node], leaves: Sequence[Any]
+) -> None:
+    """Compute nodes from the last one on, and those of their inputs that are not among them."""
+    for node in reversed(users_first):
+        if node.operator.is_view or node in values:
+            continue
+        inputs = node.inputs
+        arrays: list[Any] = []
+        for source in inputs:
+            while source.operator.is_view:
+                source = source.inputs[0]
+            array = values.get(source)
+            if array is None:
+                if source.operator is LEAF:
+                    array = values[source] = leaves[source.attributes[0]]
+                elif source.operator is not _ABSENT:
+                    stack.append(source)
+                    _compute_all(values, stack, leaves)
+                    array = values[source]
+            arrays.append(array)
+        if node.operator is _ITEM:
+            values[node] = arrays[0][node.attributes[0]]
+        else:
+            recipe = node.recipe
+            function = None if recipe is None else recipe.function
+            if function is None:
+                function = function_for(node)
+            values[node] = function(*arrays)
 
 
 @hot

@@ -21,7 +21,7 @@ import numpy as np
 from ..graph.operator import REGISTRY, Array, Operator
 from .products import keeps_bits_of_rows
 
-__all__ = ["StackedFunction", "WithNumbers", "call_each", "rows_of", "stacked_function"]
+__all__ = ["StackedFunction", "WithNumbers", "call_each", "elementwise_stack", "rows_of", "stacked_function"]
 
 _MATMUL = REGISTRY["_matmul"]
 
@@ -60,7 +60,7 @@ def stacked_function(
         The function of arrays without the axis in front.
     """
     if isinstance(function, np.ufunc | WithNumbers):
-        return _elementwise(function, [rank - each for each in ranks])
+        return elementwise_stack(function, [rank - each for each in ranks])
     if declared is _MATMUL and tuple(ranks) == (2, 2):
         return _product(function)
     if declared.stacked_rule is not None:
@@ -68,7 +68,7 @@ def stacked_function(
     return None
 
 
-def _elementwise(function: Function, missing: Sequence[int]) -> StackedFunction:
+def elementwise_stack(function: Function, missing: Sequence[int]) -> StackedFunction:
     """Return a function that broadcasts stacks whose elements have fewer axes than the result."""
 
     def run(count: int, arrays: Sequence[Any], are_stacked: Sequence[bool]) -> Any:

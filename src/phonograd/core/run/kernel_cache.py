@@ -401,14 +401,14 @@ def kernel(structure: Written) -> Kernel:
     return kernels({structure: 0})[structure]
 
 
-def linked(loop: Written) -> int | None:
+def linked(loop: Written, by_text: bool = True) -> int | None:
     """Return the address of a loop that the package brings along; None if it has to be compiled.
 
-    It is valid as long as the process lives.
+    It is valid as long as the process lives. ``by_text`` says whether to write its text, if nothing else finds it.
     """
     objects = _cache().objects
     found = objects.linked(loop)
-    if found is None:
+    if found is None and by_text:
         found = run_apart(lambda: objects.linked(loop, by_text=True))
     if found is not None:
         statistics.kernels_loaded += 1

@@ -22,7 +22,7 @@ from ..kernels.elementwise_loop import ElementwiseLoop
 from . import kernel_cache, pointers, shared_loop
 from .object_layout import numpy_table, object_address
 
-__all__ = ["are_supported", "ufunc_of"]
+__all__ = ["are_supported", "linked_ufunc", "loop_of", "ufunc_of"]
 
 #: maximum number of ufuncs: they are never freed, because NumPy does not say when one is
 MOST_UFUNCS = 4096
@@ -34,6 +34,8 @@ _NO_IDENTITY = -1
 UINT16 = np.dtype("uint16")
 
 _made: dict[ElementwiseLoop, Callable[..., Any]] = {}
+#: the loops of ufuncs
+_loops: dict[Callable[..., Any], ElementwiseLoop] = {}
 #: memory that ufuncs refer to
 _kept: list[Any] = []
 
@@ -77,7 +79,24 @@ def ufunc_of(loop: ElementwiseLoop) -> Callable[..., Any] | None:
         sources = tuple(map(_word, loop.sources))
         made = _make(shared_loop.address(), loop.operator, sources, _word(loop.dtype), pointers.address(facts))
         found = _made.setdefault(loop, _of_words(made, loop) if BFLOAT16 in (*loop.sources, loop.dtype) else made)
+        if not loop.steps:
+            _loops[found] = loop
     return found
+
+
+def linked_ufunc(loop: ElementwiseLoop) -> Callable[..., Any] | None:
+    """Return the ufunc of a loop that the package brings along; None for others, which are not worth compiling."""
+    found = _made.get(loop)
+    if found is None and len(_made) < MOST_UFUNCS:
+        place = kernel_cache.linked(loop, by_text=False)
+        if place is not None:
+            found = _made.setdefault(loop, _make(place, "steps", loop.sources, loop.dtype))
+    return found
+
+
+def loop_of(function: Callable[..., Any]) -> ElementwiseLoop | None:
+    """Return the loop of a ufunc of one operator; None for other functions."""
+    return _loops.get(function) if type(function) is np.ufunc else None
 
 
 def _word(dtype: DType) -> DType:

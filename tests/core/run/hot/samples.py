@@ -74,6 +74,22 @@ def call_with_row(function: Any, values: Any, places: Any) -> Any:
     return function(*map(values.__getitem__, places)), function(*values)
 
 
+def call_with_items(function: Any, values: Any) -> Any:
+    """Call a function with all items, which may drop them."""
+    return function(*values), values
+
+
+class Emptying:
+    """A function that empties a list, and that list."""
+
+    def __init__(self) -> None:
+        self.values: list[Any] = [Pair(1, 2), "text", 2**70]
+
+    def __call__(self, *given: Any) -> Any:
+        self.values.clear()
+        return [each for each in given if each.__class__ is not Pair]
+
+
 def attributes(pair: Any) -> Any:
     """Exchange attributes, and add to one."""
     pair.first, pair.second = pair.second, pair.first
@@ -206,6 +222,10 @@ CASES: list[tuple[Callable[..., Any], Callable[[], tuple[Any, ...]]]] = [
     (conditions, lambda: (None, None)),
     (conditions, lambda: ([1], 0)),
     (numbers, lambda: (3, 10**30)),
+    (call_with_items, lambda: (lambda emptying: (emptying, emptying.values))(Emptying())),
+    (call_with_items, lambda: (max, (3, 2**70, 5))),
+    (call_with_items, lambda: (max, list(range(100)))),
+    (call_with_items, lambda: (max, {3: 1, 2: 2})),
     (calls, lambda: (Pair(1, 2), [5, 6])),
     (calls, lambda: (Loose(1, 2), (5, 6))),
     (unbound, lambda: (1,)),
@@ -228,5 +248,7 @@ FAILURES: list[tuple[Callable[..., Any], Callable[[], tuple[Any, ...]]]] = [
     (tables, lambda: ({}, [[]])),
     (failing, lambda: (lambda *values: 1 // len(values[1:]), [0, 1, 2])),
     (call_with_row, lambda: (max, [1], (2**70,))),
+    (call_with_items, lambda: (len, [1, 2])),
+    (call_with_items, lambda: (max, 3)),
     (numbers, lambda: ("a", [])),
 ]

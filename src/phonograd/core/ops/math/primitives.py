@@ -18,13 +18,15 @@ The gradient of each primitive is written with the others, so they are closed un
 from __future__ import annotations
 
 import math
+from operator import itemgetter, methodcaller
 from typing import Any
 
 import numpy as np
 
 from ...base.dtypes import FLOAT32, HALVES, DType, as_dtype, compute_dtype
+from ...graph.gradient_rules import adjoint
 from ...graph.node import Node, Shape
-from ...graph.operator import Array, Spec, operator, single
+from ...graph.operator import Array, Operator, Spec, operator, single
 from ...graph.shapes import sliced_shape
 from ...lower import vector_math
 from ...lower.lowering import (
@@ -56,7 +58,11 @@ __all__ = [
 ]
 
 
-@operator(lowering=Location(lambda pattern, *, shape: pattern.reshape(shape)), family="shape")
+@operator(
+    lowering=Location(lambda pattern, *, shape: pattern.reshape(shape)),
+    direct=lambda *, shape: methodcaller("reshape", shape),
+    family="shape",
+)
 def _reshape(data: Array, *, shape: Shape) -> Array:
     """Return the same elements in another shape."""
     return data.reshape(shape)
@@ -87,7 +93,10 @@ def reshape_to(node: Node, shape: Shape) -> Node:
     return single(_reshape.apply((node,), (shape,)))
 
 
-@operator(lowering=Location(lambda pattern, *, axes: pattern.permute(axes)))
+@operator(
+    lowering=Location(lambda pattern, *, axes: pattern.permute(axes)),
+    direct=lambda *, axes: methodcaller("transpose", axes),
+)
 def _permute(data: Array, *, axes: Shape) -> Array:
     """Return the array with its axes in another order."""
     # NumPy's function takes five times as long
@@ -276,7 +285,11 @@ def _slices(begin: Shape, end: Shape, step: Shape) -> tuple[slice, ...]:
     return tuple([slice(b, e if e >= 0 else None, s) for b, e, s in zip(begin, end, step, strict=True)])
 
 
-@operator(lowering=Location(lambda pattern, *, begin, end, step: pattern.slice(begin, end, step)), family="shape")
+@operator(
+    lowering=Location(lambda pattern, *, begin, end, step: pattern.slice(begin, end, step)),
+    direct=lambda *, begin, end, step: itemgetter(_slices(begin, end, step)),
+    family="shape",
+)
 def _slice_step(data: Array, *, begin: Shape, end: Shape, step: Shape) -> Array:
     """Return data[begin:end:step] over all axes.
 
@@ -290,9 +303,9 @@ def slice_step_shape(data: Node, *, begin: Shape, end: Shape, step: Shape) -> Sp
     return sliced_shape(begin, end, step), data.dtype
 
 
-@_slice_step.gradient
-def slice_step_grad(out_grad: Node, out: Node, data: Node, *, begin: Shape, end: Shape, step: Shape) -> Node:
-    return embed(out_grad, data.shape, begin, end, step)
+@adjoint(_slice_step)
+def slice_step_adjoint(shape: Shape, *, begin: Shape, end: Shape, step: Shape) -> tuple[Operator, tuple[Any, ...]]:
+    return _embed, (shape, begin, end, step)
 
 
 def _expand_embed(data: Node, *, shape: Shape, begin: Shape, end: Shape, step: Shape) -> Node | None:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -92,11 +93,18 @@ def concatenate_grad(out_grad: Node, out: Node, *data: Node, axis: int) -> tuple
     return split_at(out_grad, tuple(np.cumsum([node.shape[axis] for node in data])[:-1].tolist()), axis)
 
 
-@operator(lowering=Pieces(_piece, _move_piece))
+def _split_at(*, boundaries: Shape, axis: int) -> Callable[[Array], tuple[Array, ...]]:
+    """Return the function that returns the pieces of an array between boundaries along an axis."""
+    # the function for one piece returns no tuple
+    regions = _regions(boundaries, axis)
+    return itemgetter(*regions) if boundaries else lambda data: (data[regions[0]],)
+
+
+@operator(lowering=Pieces(_piece, _move_piece), direct=_split_at)
 def _split(data: Array, *, boundaries: Shape, axis: int) -> tuple[Array, ...]:
     """Return the pieces of an array between boundaries along an axis."""
     # np.split takes three times as long
-    return tuple([data[region] for region in _regions(boundaries, axis)])
+    return _split_at(boundaries=boundaries, axis=axis)(data)
 
 
 @functools.lru_cache(1024)

@@ -407,6 +407,49 @@ general:
 }
 """,
     """
+define internal i64 @spread(ptr %row, ptr %room, i64 %most) nounwind {
+  %is_row = call i1 @is_row(ptr %row)
+  br i1 %is_row, label %begin, label %other
+begin:
+  %count = call i64 @size(ptr %row)
+  %few = icmp ule i64 %count, %most
+  br i1 %few, label %loop, label %other
+loop:
+  %number = phi i64 [ 0, %begin ], [ %next, %turn ]
+  %more = icmp ult i64 %number, %count
+  br i1 %more, label %turn, label %done
+turn:
+  %item = call ptr @item(ptr %row, i64 %number)
+  call void @hold(ptr %item)
+  %word = getelementptr ptr, ptr %room, i64 %number
+  store ptr %item, ptr %word, align 8
+  %next = add i64 %number, 1
+  br label %loop
+done:
+  ret i64 %count
+other:
+  ret i64 -1
+}
+""",
+    """
+define internal void @drop_all(ptr %room, i64 %count) nounwind {
+begin:
+  br label %loop
+loop:
+  %number = phi i64 [ 0, %begin ], [ %next, %turn ]
+  %more = icmp ult i64 %number, %count
+  br i1 %more, label %turn, label %done
+turn:
+  %word = getelementptr ptr, ptr %room, i64 %number
+  %item = load ptr, ptr %word, align 8
+  call void @drop(ptr %item)
+  %next = add i64 %number, 1
+  br label %loop
+done:
+  ret void
+}
+""",
+    """
 define internal i64 @gather(ptr %values, ptr %places, ptr %room, i64 %most) nounwind {
   %has_values = call i1 @is_row(ptr %values)
   %has_places = call i1 @is_row(ptr %places)

@@ -18,6 +18,8 @@ __all__ = ["Translation", "arguments_of", "definition_of"]
 
 #: what all of ``object.__new__`` and the like return
 _NEW = object.__new__
+#: turns of a loop over rows, a power of two, after which signals are checked
+SIGNAL_TURNS = 16
 #: methods of lists and sets that are helpers of the module
 _HELPERS = {"append": "append", "add": "add_to"}
 
@@ -321,8 +323,15 @@ class Translation(Expressions):
         self._loops.pop()
         self._go(following)
         self.label(following)
-        self._status("PyErr_CheckSignals")
         step = self.assign(f"load i64, ptr {counter}, align 8")
+        # a test of signals takes as long as a short turn
+        rest = self.assign(f"and i64 {step}, {SIGNAL_TURNS - 1}")
+        ask, go = self.new_name("ask"), self.new_name("go")
+        self._branch(self.assign(f"icmp eq i64 {rest}, {SIGNAL_TURNS - 1}"), ask, go)
+        self.label(ask)
+        self._status("PyErr_CheckSignals")
+        self._go(go)
+        self.label(go)
         self.line(f"store i64 {self.assign(f'add i64 {step}, {-1 if is_reversed else 1}')}, ptr {counter}, align 8")
         self._go(head)
         self.label(end)
@@ -512,16 +521,28 @@ class Translation(Expressions):
             self._go(done)
             self.label(general)
         given = self.value(row)
+        if gathered is None:
+            here = self.new_name("spread")
+            count = self.assign(f"call i64 @spread(ptr {given.text}, ptr {first}, i64 {MOST_ARGUMENTS})")
+            self._branch(self.assign(f"icmp slt i64 {count}, 0"), general, here)
+            self.label(here)
+            flagged = self.assign(f"or i64 {count}, {ARGUMENTS_OFFSET - (1 << 64)}")
+            made = self.api("PyObject_VectorcallDict", callee.text, first, flagged, "null")
+            self.line(f"call void @drop_all(ptr {first}, i64 {count})")
+            self.leave_if(self.assign(f"icmp eq ptr {made}, null"), self._failure())
+            self._set(cell, self._new(made))
+            self._go(done)
+            self.label(general)
         row_value = self._object_of("PySequence_Tuple", given.text)
-        self._release(given)
         result = self._object_of("PyObject_CallObject", callee.text, row_value.text)
         self._release(row_value)
-        if gathered is None:
-            self._release(callee)
-            return result
         self._set(cell, result)
+        if gathered is not None:
+            self._release(given)
         self._go(done)
         self.label(done)
+        if gathered is None:
+            self._release(given)
         found = self._take(cell)
         self._release(callee)
         return found
