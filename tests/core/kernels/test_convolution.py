@@ -16,6 +16,7 @@ from phonograd.core.kernels.conv.filter_lanes import FilterLanes
 from phonograd.core.kernels.conv.im2col import Im2colForward
 from phonograd.core.kernels.conv.phases import Split
 from phonograd.core.kernels.conv.planes import Unfold
+from phonograd.core.kernels.conv.weight_grad_walk import WeightGradKernel
 from phonograd.core.kernels.conv.weights import PackWeights
 from phonograd.core.kernels.conv.winograd_few import block_size
 from phonograd.core.kernels.conv.winograd_transforms import Tiling, matrices
@@ -188,6 +189,9 @@ def test_random_convolutions(case: Case, machine: Machine) -> None:
         Case((2, 3, 15, 95), (6, 3, 7, 11), stride=(4, 6), pad=(2, 5)),
         Case((1, 1, 1000), (40, 1, 10), stride=(5,)),
         Case((1, 2, 700), (9, 2, 20), "float64", stride=(10,), pad=(3,)),
+        # many weights, but few columns; one image, whose boxes are parts of a weight gradient
+        Case((1, 1, 5000), (120, 1, 10), stride=(5,)),
+        Case((1, 3, 70, 80), (40, 3, 3, 3)),
         Case((2, 5, 20, 60), (5, 1, 3, 5), groups=5, stride=(4, 4), pad=(1, 2)),
         Case((1, 2, 300), (3, 2, 9), stride=(7,), pad=(4,)),
     ],
@@ -416,6 +420,14 @@ def test_filters_in_lanes_have_the_bits_of_columns(
         assert np.array_equal(result, case.run(which, Convolution(machine, slots=2, winograd=0))), which
 
 
+@pytest.mark.parametrize("weight", [(120, 1, 10), (40, 3, 9), (5, 1, 3)])
+def test_weight_gradients_of_one_image_are_divided(weight: Shape) -> None:
+    for batch in (1, 2):
+        case = Case((batch, weight[1], 20_000), weight, stride=(5,))
+        launches = case.plan("weight", Convolution(host(), slots=2)).launches
+        assert max([launch.extent for launch in launches if isinstance(launch.structure, WeightGradKernel)]) >= 4
+
+
 def test_algorithms_are_chosen_by_shape() -> None:
     plans = Convolution(host(), winograd=0)
 
@@ -439,3 +451,4 @@ def test_algorithms_are_chosen_by_shape() -> None:
     assert "Im2colDataGrad" in names(4, (20, 20, 3, 3), (5, 5), "data", pad=(0, 0))
     assert "Im2colWeightGrad" in names(4, (64, 3, 7, 7), (32, 32), "weight")
     assert "FewWeightsGrad" in names(4, (20, 1, 5, 5), (32, 32), "weight")
+    assert "FewWeightsGrad" in names(1, (512, 1, 10), (16_000,), "weight", stride=(5,), dilate=(1,), pad=(0,))

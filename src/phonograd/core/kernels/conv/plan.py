@@ -34,6 +34,8 @@ _COLUMN_BYTES = 1 << 18
 #: maximum number of weights of a group whose gradients are dot products; the length of their lines, and lines of
 #: columns whose dot products are computed before the next lines are gathered
 _FEW_WEIGHTS, _DOT_WIDTH, _DOT_LINES = 1024, 1024, 128
+#: lanes of panels of columns for each column, and windows of an image, from which on dot products of more weights pay
+_EMPTY, _LONG_LINE = 1.4, 512
 #: windows summed up by one call of a micro-kernel in gradients of weights: a panel of columns should stay in the L1
 #: cache. Lines of columns that are multiplied before the next lines are gathered
 _SUM_STEPS, _SUM_LINES = 256, 128
@@ -52,8 +54,8 @@ _PART_WORK = 2500
 #: maximum number of elements of data per window, and minimum number of channels, for which a data gradient is a
 #: convolution with flipped kernels
 _MOST_FLIPPED, _LEAST_FLIPPED = 1.25, 4
-#: minimum number of items in a range, for any number of threads to share
-_ITEMS = 16
+#: minimum number of items in a range, for any number of threads to share; and items of images that should be divided
+_ITEMS, _LEAST_ITEMS = 16, 4
 #: elements worth a call
 _CHUNK_ELEMENTS = 1 << 10
 #: maximum size in bytes of the sums of all blocks of images
@@ -176,7 +178,9 @@ class Convolution:
             return products_plan.sum_of_products(self.machine, shape, dtype)
         if dtype == FLOAT32 and shape.batch and channels_last_plan.suits(self.machine, shape):
             return channels_last_plan.weight_grad(self.machine, self.slots, shape)
-        if shape.filters * shape.channels * shape.taps <= _FEW_WEIGHTS:
+        columns = shape.channels * shape.taps
+        panels = round_up(columns, self.machine.lanes(dtype))
+        if shape.filters * columns <= _FEW_WEIGHTS or (panels >= _EMPTY * columns and shape.windows >= _LONG_LINE):
             return self._few_weights(shape, dtype)
         return self._weights(shape, dtype)
 
@@ -314,8 +318,8 @@ class Convolution:
         block = channel_block(shape, _SUM_LINES)
         blocks, sums_line = -(-shape.channels // block), round_up(block * shape.taps, width)
         sums = shape.groups * blocks * shape.filters * sums_line * size
-        images, joined, image_block, image_blocks, block_part, parts = _sum_parts(shape, block, sums, _SUM_STEPS)
         box = box_of(shape.counts, _SUM_STEPS, lanes)
+        images, joined, part_units, unit_parts, block_part, parts = _sum_parts(shape, box, block, sums, _SUM_STEPS)
         frame = Frame.of_box(shape, box)
         framed = 0 if shape.plain else round_up(block * frame.channel + lanes, lanes)
         values, elements = box_values(shape, box, block, lanes, framed, joined)
@@ -323,18 +327,18 @@ class Convolution:
         steps = round_up(joined * math.prod(box), lanes)
         panels_at = round_up(elements + shape.filters * line_of(box, lanes, joined) + 2 * lanes, width)
         scratch = Scratch(self.slots)
-        place = scratch.reserve(sums * image_blocks)
+        place = scratch.reserve(sums * unit_parts)
         values.update(scratch.slots((panels_at + sums_line * steps + lanes) * size), sums=place, batch=shape.batch)
         values.update(panels_at=panels_at, steps=steps, sums_line=sums_line, blocks=blocks)
-        values.update(images=images, image_block=image_block, block_part=block_part, parts=parts)
+        values.update(images=images, part_units=part_units, block_part=block_part, parts=parts)
         known = shape.plain, specialized_stride(shape.stride[2])
         kernel = Im2colWeightGrad(dtype, lanes, *known, shape.pointwise, images > 1, rows)
-        combining: Values = {**values, "parts": image_blocks}
+        combining: Values = {**values, "parts": unit_parts}
         items = shape.groups * blocks * shape.filters
         launches = (
             scratch.clear(),
-            Launch(kernel, WEIGHTS.fill(values, frame.taps), image_blocks * shape.groups * parts, work=shape.work),
-            Launch(CombineSums(dtype, lanes), COMBINE.fill(combining), items, _chunk(sums_line * image_blocks)),
+            Launch(kernel, WEIGHTS.fill(values, frame.taps), unit_parts * shape.groups * parts, work=shape.work),
+            Launch(CombineSums(dtype, lanes), COMBINE.fill(combining), items, _chunk(sums_line * unit_parts)),
         )
         return Plan(launches, scratch.size)
 
@@ -345,8 +349,8 @@ class Convolution:
         blocks = -(-shape.channels // block)
         block_tiles, filter_tiles = -(-block * shape.taps // tile.columns), -(-shape.filters // tile.rows)
         sums = shape.groups * blocks * block_tiles * filter_tiles * tile.padded_size(lanes) * size
-        images, joined, image_block, image_blocks, block_part, parts = _sum_parts(shape, block, sums, _DOT_WIDTH)
         box = box_of(shape.counts, _DOT_WIDTH, lanes)
+        images, joined, part_units, unit_parts, block_part, parts = _sum_parts(shape, box, block, sums, _DOT_WIDTH)
         frame = Frame.of_box(shape, box)
         framed = 0 if shape.plain else round_up(block * frame.channel + lanes, lanes)
         values, elements = box_values(shape, box, block, lanes, framed, joined)
@@ -354,42 +358,46 @@ class Convolution:
         if images > 1:
             elements += shape.filters * line_of(box, lanes, joined) + 2 * lanes
         scratch = Scratch(self.slots)
-        place = scratch.reserve(sums * image_blocks)
-        values.update(scratch.slots(elements * size), sums=place, batch=shape.batch, image_block=image_block)
+        place = scratch.reserve(sums * unit_parts)
+        values.update(scratch.slots(elements * size), sums=place, batch=shape.batch, part_units=part_units)
         values.update(block_tiles=block_tiles, filter_tiles=filter_tiles, group_tiles=blocks * block_tiles)
         values.update(images=images, block_part=block_part, parts=parts)
         known = shape.plain, specialized_stride(shape.stride[2])
         kernel = FewWeightsGrad(dtype, lanes, *known, shape.pointwise, images > 1, tile)
-        combining: Values = {**values, "parts": image_blocks}
+        combining: Values = {**values, "parts": unit_parts}
         items = shape.groups * blocks * block_tiles
         launches = (
             scratch.clear(),
-            Launch(kernel, DOTS.fill(values, frame.taps), image_blocks * shape.groups * parts, work=shape.work),
+            Launch(kernel, DOTS.fill(values, frame.taps), unit_parts * shape.groups * parts, work=shape.work),
             Launch(
                 CombineDots(dtype, lanes, tile),
                 COMBINE_DOTS.fill(combining),
                 items,
-                _chunk(shape.filters * image_blocks),
+                _chunk(shape.filters * unit_parts),
             ),
         )
         return Plan(launches, scratch.size)
 
 
-def _sum_parts(shape: Geometry, block: int, sums: int, steps: int) -> tuple[int, int, int, int, int, int]:
+def _sum_parts(shape: Geometry, box: Shape, block: int, sums: int, steps: int) -> tuple[int, int, int, int, int, int]:
     """Return how a weight gradient is divided.
 
-    The numbers are: images whose lines are joined for some steps, and those of this batch; images of a block, and
-    blocks, each with ``sums`` bytes of sums; channels of a part, and parts. ``block`` is the number of channels of a
-    block.
+    The numbers are: images whose lines are joined for some steps, and those of this batch; units (boxes, or joined
+    images) of a part, and such parts, each with ``sums`` bytes of sums; channels of a part, and parts. ``block`` is the
+    number of channels of a block.
     """
     # the number of images does not depend on the batch size
     images = max(1, steps // shape.windows)
-    joined = min(images, max(1, shape.batch))
-    image_block = round_up(max(1, -(-shape.batch // max(1, min(_ITEMS, _SUM_BYTES // sums)))), joined)
-    image_blocks = max(1, -(-shape.batch // image_block))
-    blocks = -(-shape.channels // block)
-    block_part = -(-blocks // min(blocks, -(-_ITEMS // (image_blocks * shape.groups)))) * block
-    return images, joined, image_block, image_blocks, block_part, -(-shape.channels // block_part)
+    joined, grid = min(images, max(1, shape.batch)), grid_size(shape, box)
+    blocks, most = -(-shape.channels // block), max(1, min(_ITEMS, _SUM_BYTES // sums))
+    part_units = -(-max(1, -(-shape.batch // most)) // joined) * grid
+    units = -(-shape.batch // joined) * grid
+    if -(-units // part_units) * shape.groups * blocks < _LEAST_ITEMS:
+        # of few images, each box may be a part
+        part_units = max(1, -(-units // most))
+    unit_parts = max(1, -(-units // part_units))
+    block_part = -(-blocks // min(blocks, -(-_ITEMS // (unit_parts * shape.groups)))) * block
+    return images, joined, part_units, unit_parts, block_part, -(-shape.channels // block_part)
 
 
 def _flipped(shape: Geometry) -> Geometry | None:
