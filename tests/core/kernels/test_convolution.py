@@ -334,6 +334,7 @@ def test_winograd_matrices_are_exact(tiling: Tiling) -> None:
         ((12, 10, 3, 3), (9, 9), 1),
         ((128, 128, 3, 3), (14, 14), 1),
         ((40, 6, 1, 1), (7, 7), 2),
+        ((192, 128, 7, 1), (17, 17), 1),
     ],
 )
 def test_new_batch_sizes_compile_nothing_new(weight: Shape, extent: Shape, groups: int) -> None:

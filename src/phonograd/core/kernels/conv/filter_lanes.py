@@ -77,16 +77,15 @@ class FilterLanes(Im2colForward):
     @property
     def _tiles(self) -> tuple[tuple[int, int], ...]:
         """Windows and lines of tiles: whole ones, those that are one smaller, and those of any rest."""
-        if self.tile_lines > 1:
-            smaller = {2: ()}.get(self.tile_lines, ((self.tile_windows, self.tile_lines - 1),))
-            return (self.tile_windows, self.tile_lines), *smaller, (self.tile_windows, 1)
-        return (self.tile_windows, 1), *([(self.tile_windows - 1, 1)] if self.tile_windows > 2 else []), (1, 1)
+        size = self.tile_lines if self.tile_lines > 1 else self.tile_windows
+        sizes = dict.fromkeys([size, max(size - 1, 1), 1])
+        return tuple([(self.tile_windows, each) if self.tile_lines > 1 else (each, 1) for each in sizes])
 
     def _products(self, walk: Im2colWriter) -> list[Routine]:
         basic = self.lanes, self.dtype, self.rows
         products = [
             _product(_name_of(walk, *tile, vectors), *basic, *tile, vectors)
-            for tile in dict.fromkeys(self._tiles)
+            for tile in self._tiles
             for vectors in range(1, self.rows // self.lanes + 1)
         ]
         return [*products, _turn_out(f"{walk.name}_turn_out", *basic, self.epilogue)]
