@@ -11,10 +11,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from phonograd.core.kernels.conv import Convolution
+from phonograd.core.kernels.conv import Convolution, filter_lanes, lines
+from phonograd.core.kernels.conv.filter_lanes import FilterLanes
 from phonograd.core.kernels.conv.im2col import Im2colForward
 from phonograd.core.kernels.conv.phases import Split
 from phonograd.core.kernels.conv.planes import Unfold
+from phonograd.core.kernels.conv.weight_grad_walk import WeightGradKernel
 from phonograd.core.kernels.conv.weights import PackWeights
 from phonograd.core.kernels.conv.winograd_few import block_size
 from phonograd.core.kernels.conv.winograd_transforms import Tiling, matrices
@@ -187,6 +189,9 @@ def test_random_convolutions(case: Case, machine: Machine) -> None:
         Case((2, 3, 15, 95), (6, 3, 7, 11), stride=(4, 6), pad=(2, 5)),
         Case((1, 1, 1000), (40, 1, 10), stride=(5,)),
         Case((1, 2, 700), (9, 2, 20), "float64", stride=(10,), pad=(3,)),
+        # many weights, but few columns; one image, whose boxes are parts of a weight gradient
+        Case((1, 1, 5000), (120, 1, 10), stride=(5,)),
+        Case((1, 3, 70, 80), (40, 3, 3, 3)),
         Case((2, 5, 20, 60), (5, 1, 3, 5), groups=5, stride=(4, 4), pad=(1, 2)),
         Case((1, 2, 300), (3, 2, 9), stride=(7,), pad=(4,)),
     ],
@@ -329,6 +334,7 @@ def test_winograd_matrices_are_exact(tiling: Tiling) -> None:
         ((12, 10, 3, 3), (9, 9), 1),
         ((128, 128, 3, 3), (14, 14), 1),
         ((40, 6, 1, 1), (7, 7), 2),
+        ((192, 128, 7, 1), (17, 17), 1),
     ],
 )
 def test_new_batch_sizes_compile_nothing_new(weight: Shape, extent: Shape, groups: int) -> None:
@@ -380,6 +386,49 @@ def test_strides_are_sorted_without_gathers(stride: int) -> None:
             assert "masked.gather" not in launch.structure.write("kernel"), (which, launch.structure)
 
 
+@pytest.mark.parametrize("machine", [Machine(32, 32), Machine(16, 32)])
+@pytest.mark.parametrize(
+    "case",
+    [
+        # lines of tiles of two sizes, two blocks of channels, and filters that do not fill the last vector
+        Case((2, 50, 17, 17), (40, 50, 1, 7), pad=(0, 3)),
+        Case((2, 50, 17, 17), (47, 50, 7, 1)),
+        # several lines in a tile: with a rest, and in boxes whose last one is smaller
+        Case((3, 33, 13, 13), (70, 33, 3, 3), stride=(2, 2), pad=(1, 1)),
+        Case((2, 80, 60, 9), (64, 40, 4, 3), stride=(2, 2), groups=2),
+        # boxes that are parts of a line, planes, and vectors of four elements
+        Case((1, 24, 903), (64, 24, 9)),
+        Case((1, 12, 6, 19, 11), (64, 12, 2, 3, 3), stride=(1, 2, 1)),
+        Case((2, 20, 15, 15), (40, 20, 3, 3), "float64", stride=(2, 2)),
+    ],
+    ids=repr,
+)
+def test_filters_in_lanes_have_the_bits_of_columns(
+    case: Case, machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def is_used(which: str) -> bool:
+        launches = case.plan(which, Convolution(machine, slots=2, winograd=0)).launches
+        return FilterLanes in {type(launch.structure) for launch in launches}
+
+    monkeypatch.setattr(lines, "suits", lambda *_: False)
+    monkeypatch.setattr(filter_lanes, "suits", lambda *_: True)
+    assert is_used("forward")
+    case.check(machine)
+    found = {which: case.run(which, Convolution(machine, slots=2, winograd=0)) for which in ("forward", "data")}
+    monkeypatch.setattr(filter_lanes, "suits", lambda *_: False)
+    for which, result in found.items():
+        assert not is_used(which)
+        assert np.array_equal(result, case.run(which, Convolution(machine, slots=2, winograd=0))), which
+
+
+@pytest.mark.parametrize("weight", [(120, 1, 10), (40, 3, 9), (5, 1, 3)])
+def test_weight_gradients_of_one_image_are_divided(weight: Shape) -> None:
+    for batch in (1, 2):
+        case = Case((batch, weight[1], 20_000), weight, stride=(5,))
+        launches = case.plan("weight", Convolution(host(), slots=2)).launches
+        assert max([launch.extent for launch in launches if isinstance(launch.structure, WeightGradKernel)]) >= 4
+
+
 def test_algorithms_are_chosen_by_shape() -> None:
     plans = Convolution(host(), winograd=0)
 
@@ -394,10 +443,13 @@ def test_algorithms_are_chosen_by_shape() -> None:
             plan = plans.weight_grad((batch, weight[1], *extent), out, FLOAT32, kernel=weight[2:], **window)
         return [type(launch.structure).__name__ for launch in plan.launches]
 
-    assert "Im2colForward" in names(4, (20, 60, 3, 3), (14, 14), "data")
+    assert "Im2colForward" in names(4, (20, 70, 3, 3), (14, 14), "data")
+    in_lanes = "FilterLanes" if host().registers >= 32 else "Im2colForward"
+    assert in_lanes in names(4, (64, 64, 1, 7), (17, 17), "data", pad=(0, 3))
     assert "LinesForward" in names(4, (20, 20, 3, 3), (14, 14), "data")
     assert "Im2colDataGrad" in names(4, (20, 20, 3, 3), (14, 14), "data", stride=(2, 2))
     assert "Im2colDataGrad" in names(4, (20, 3, 3, 3), (14, 14), "data")
     assert "Im2colDataGrad" in names(4, (20, 20, 3, 3), (5, 5), "data", pad=(0, 0))
     assert "Im2colWeightGrad" in names(4, (64, 3, 7, 7), (32, 32), "weight")
     assert "FewWeightsGrad" in names(4, (20, 1, 5, 5), (32, 32), "weight")
+    assert "FewWeightsGrad" in names(1, (512, 1, 10), (16_000,), "weight", stride=(5,), dilate=(1,), pad=(0,))

@@ -23,6 +23,7 @@ from phonograd.core.run.thread_pool_words import (
     MUCH_WORK,
     PENALTY,
     SLEEPS,
+    STREAM,
     WORKER_WORDS,
 )
 
@@ -177,6 +178,21 @@ def test_workers_sleep_through_a_little_work(count: kernel_cache.Kernel, four: t
     run(count, counts, 1)
     assert np.all(counts == 1)
     assert asleep(four)
+
+
+def test_workers_wake_up_for_many_small_regions(count: kernel_cache.Kernel, four: thread_pool.ThreadPool) -> None:
+    row, counts = Row([(count, [0], 2, 1)], 1), np.zeros(2, np.int64)
+    wait_for_sleep(four)
+    # apart from each other, they are none of their business
+    for _ in range(STREAM):
+        row.run((counts,))
+        time.sleep(0.0005)
+    assert asleep(four)
+    deadline = time.monotonic() + 30
+    while asleep(four):
+        assert time.monotonic() < deadline, "workers do not wake up"
+        for _ in range(STREAM):
+            row.run((counts,))
 
 
 @pytest.mark.usefixtures("four")

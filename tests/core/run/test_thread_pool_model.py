@@ -25,6 +25,7 @@ from phonograd.core.run.thread_pool_words import (
     CLAIM,
     FIRST_WORKER,
     GAP,
+    LAST_BEGUN,
     LAUNCH_WORDS,
     LAUNCHES,
     LEAST_PENALTY,
@@ -34,6 +35,7 @@ from phonograd.core.run.thread_pool_words import (
     PATIENCE,
     PENALTY,
     QUIT,
+    RECENT_CHUNKS,
     REGION_BEST,
     REGION_CHUNKS,
     REGION_COUNT,
@@ -98,7 +100,9 @@ class Pool:
             constants[_POOL + QUIT] = 0
         self._shared = {place: number for number, place in enumerate(words)}
         functions = {_ACQUIRE: "acquire", _RELEASE: "release", _KERNEL: "kernel"}
-        self._layout = Layout(constants, {_POOL + PENALTY, _POOL + ALONE_UNTIL}, {}, self._shared, functions)
+        # only the owner uses the last two, between the steps that make it the owner and those that end it
+        times = {_POOL + word for word in (PENALTY, ALONE_UNTIL, LAST_BEGUN, RECENT_CHUNKS)}
+        self._layout = Layout(constants, times, {}, self._shared, functions)
         self._regions: list[Region] = []
         scripts: list[list[tuple[str, tuple[int, ...]]]] = []
         for number, regions in enumerate(callers):

@@ -37,6 +37,7 @@ from .thread_pool_words import (
     CLAIM,
     GAP,
     GENERATION_MASK,
+    LAST_BEGUN,
     LAUNCH_CHUNK,
     LAUNCH_CHUNKS,
     LAUNCH_EXTENT,
@@ -50,6 +51,7 @@ from .thread_pool_words import (
     PATIENCE,
     PENALTY,
     QUIT,
+    RECENT_CHUNKS,
     REGION_BEST,
     REGION_CHUNKS,
     REGION_COUNT,
@@ -58,6 +60,7 @@ from .thread_pool_words import (
     SLOW,
     SOON,
     SPINS,
+    STREAM,
     WORKERS,
     PoolFunction,
 )
@@ -468,7 +471,7 @@ def _parallel(pause: str) -> str:
         if call i1 @is_backing_off(...) or not (cmpxchg ptr %owner, i64 0, i64 1 acq_rel monotonic):
             call void @run_alone(ptr %launches, i64 %count, ptr %bases)
             return
-        publish the region, and wake workers if it has much work
+        publish the region, and wake workers if it has much work, or is one of many
         own = call i64 @take_chunks(ptr %pool, i64 %generation, i1 false)
         wait until REMAINING is 0
         store atomic i64 0, ptr %owner release, align 8
@@ -480,8 +483,7 @@ def _parallel(pause: str) -> str:
     f.leave_if(f.assign(f"call i1 @is_backing_off(ptr %pool, i64 {begun})"), "alone")
     f.leave_unless(f.compare_exchange(f.at(OWNER), "0", "1", "acq_rel", "monotonic"), "alone")
     generation = _publish(f, launches, chunks)
-    was_slow = f.test("ugt", f.load_atomic(best, "monotonic"), f.constant(SLOW))
-    much = f.assign(f"or i1 {f.test('sge', chunks, str(MUCH_WORK))}, {was_slow}")
+    much = _is_much(f, begun, chunks, best)
     f.when(much, lambda: f.line("call void @wake_two(ptr %pool, i64 0, i64 2)"))
     own = f.assign(f"call i64 @take_chunks(ptr %pool, i64 {generation}, i1 false)")
     _wait(f, begun, own, best, pause)
@@ -491,6 +493,27 @@ def _parallel(pause: str) -> str:
     count = f.load_word("%region", str(REGION_COUNT))
     f.line(f"call void @run_alone(ptr {launches}, i64 {count}, ptr %bases)")
     return f.text()
+
+
+def _is_much(f: PoolFunction, begun: Index, chunks: Index, best: str) -> str:
+    """Write whether the owner should wake workers for a region: it is long, or one of many that follow each other.
+
+    ::
+
+        recent = chunks + (recent if begun - last < slow else 0)
+        last = begun
+        much = chunks >= 12 or best > slow or recent >= 48
+        recent = 0 if much else recent
+    """
+    slow = f.constant(SLOW)
+    was_slow = f.test("ugt", f.load_atomic(best, "monotonic"), slow)
+    is_long = f.assign(f"or i1 {f.test('sge', chunks, str(MUCH_WORK))}, {was_slow}")
+    follows = f.test("ult", f.minus(begun, f.load_word("%pool", str(LAST_BEGUN))), slow)
+    recent = f.plus(chunks, f.select_index(follows, f.load_word("%pool", str(RECENT_CHUNKS)), "0"))
+    much = f.assign(f"or i1 {is_long}, {f.test('sge', recent, str(STREAM))}")
+    f.store_word("%pool", str(LAST_BEGUN), begun)
+    f.store_word("%pool", str(RECENT_CHUNKS), f.select_index(much, "0", recent))
+    return much
 
 
 def _publish(f: PoolFunction, launches: str, chunks: Index) -> Index:

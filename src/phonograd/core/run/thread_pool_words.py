@@ -23,6 +23,7 @@ __all__ = [
     "FIRST_WORKER",
     "GAP",
     "GENERATION_MASK",
+    "LAST_BEGUN",
     "LAUNCHES",
     "LAUNCH_CHUNK",
     "LAUNCH_CHUNKS",
@@ -39,6 +40,7 @@ __all__ = [
     "PATIENCE",
     "PENALTY",
     "QUIT",
+    "RECENT_CHUNKS",
     "REGION_BEST",
     "REGION_CHUNKS",
     "REGION_COUNT",
@@ -49,6 +51,7 @@ __all__ = [
     "SLOW",
     "SOON",
     "SPINS",
+    "STREAM",
     "SUMMON",
     "WORKERS",
     "WORKER_WORDS",
@@ -57,6 +60,8 @@ __all__ = [
 
 #: number of chunks (of 2 to 10 us) that justifies waking workers
 MUCH_WORK = 12
+#: number of chunks of regions that follow each other at once which justifies it, too: more of them are likely
+STREAM = 48
 
 #: words of a worker. Words that different threads write are two cache lines apart, because processors fetch pairs
 WORKER_WORDS = 16
@@ -68,6 +73,8 @@ OWNER, CLAIM, LAUNCHES, REMAINING, CALLER_SLEEPS, QUIT, PENALTY, FIRST_WORKER = 
     WORKER_WORDS * line for line in range(1, 9)
 ]
 BASES = LAUNCHES + 1
+#: words of the owner: when the last region began, and the chunks of the regions that followed each other at once
+LAST_BEGUN, RECENT_CHUNKS = OWNER + 1, OWNER + 2
 ALONE_UNTIL = PENALTY + 1
 #: words of a worker: whether it sleeps or is about to, and the lock that it sleeps on
 SLEEPS, LOCK = 0, 1

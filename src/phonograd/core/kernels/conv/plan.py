@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
 
 from ...base.dtypes import FLOAT32, FLOAT64, DType
 from ...graph.node import Shape
 from ..deinterleave import specialized_stride
 from ..launch import Launch, Plan, Prepared, Reference, align_up
-from ..matmul.gemm import MOST_PACKED_BYTES, Matrices, gemm_for, panels, product
-from ..matmul.tiles import DEPTH, LINE_BYTES
 from ..scratch import Scratch
 from ..target import Machine
-from . import channels_last_plan, direct_plan, lines, phases, planes, pointwise, winograd_plan
+from . import channels_last_plan, direct_plan, filter_lanes, lines, phases, planes, products_plan, winograd_plan
 from .adjoint import adjoint_values, known_taps, line_buffer
 from .few_weights_grad import COMBINE_DOTS, DOTS, CombineDots, FewWeightsGrad
+from .filter_lanes import FilterLanes, windows_of_tile
 from .geometry import Frame, Geometry, box_of, evenly, geometry, round_up, steps_of
 from .im2col import FORWARD, Im2colForward
 from .im2col_data_grad import BACKWARD, Im2colDataGrad
@@ -24,7 +22,6 @@ from .im2col_weight_grad import COMBINE, WEIGHTS, CombineSums, Im2colWeightGrad
 from .lines import LinesForward
 from .microkernels import WIDTH, dot_tile, most_rows
 from .padding import frame_values
-from .subsample import subsampling
 from .weights import PackWeights
 from .winograd_transforms import Tiling
 
@@ -37,6 +34,8 @@ _COLUMN_BYTES = 1 << 18
 #: maximum number of weights of a group whose gradients are dot products; the length of their lines, and lines of
 #: columns whose dot products are computed before the next lines are gathered
 _FEW_WEIGHTS, _DOT_WIDTH, _DOT_LINES = 1024, 1024, 128
+#: lanes of panels of columns for each column, and windows of an image, from which on dot products of more weights pay
+_EMPTY, _LONG_LINE = 1.4, 512
 #: windows summed up by one call of a micro-kernel in gradients of weights: a panel of columns should stay in the L1
 #: cache. Lines of columns that are multiplied before the next lines are gathered
 _SUM_STEPS, _SUM_LINES = 256, 128
@@ -55,15 +54,8 @@ _PART_WORK = 2500
 #: maximum number of elements of data per window, and minimum number of channels, for which a data gradient is a
 #: convolution with flipped kernels
 _MOST_FLIPPED, _LEAST_FLIPPED = 1.25, 4
-#: minimum number of items in a range, for any number of threads to share
-_ITEMS = 16
-#: bytes of weights from which on the lines of several rows are read slower than packed ones, one after the other
-_STREAMED_BYTES = 1 << 16
-#: bytes of data and results that stay in a cache; windows of an image below which products read data in place anyway;
-#: and windows up to which work is divided by filters
-_CACHED_BYTES, _SMALL_WINDOWS, _FEW_WINDOWS = 1 << 22, 64, 256
-#: channels and filters from which on weight gradients are sums of products, and windows of an image
-_SUMMED_LINES, _LEAST_TERMS = 96, 32
+#: minimum number of items in a range, for any number of threads to share; and items of images that should be divided
+_ITEMS, _LEAST_ITEMS = 16, 4
 #: elements worth a call
 _CHUNK_ELEMENTS = 1 << 10
 #: maximum size in bytes of the sums of all blocks of images
@@ -112,8 +104,8 @@ class Convolution:
             return plan
         if direct_plan.suits(shape):
             return direct_plan.forward(self.machine, self.slots, shape, dtype)
-        if _is_product(shape, dtype):
-            return _product(self.machine, self.slots, shape, dtype)
+        if products_plan.is_product(shape, dtype):
+            return products_plan.weights_times_data(self.machine, self.slots, shape, dtype)
         return self._forward(shape, dtype)
 
     def data_grad(
@@ -144,12 +136,12 @@ class Convolution:
         if direct_plan.suits(shape) and shape.channels == 1:
             return direct_plan.data_grad(self.machine, self.slots, shape, dtype)
         if shape.pointwise and shape.windows == 1:
-            return _one_pixel_data_grad(self.machine, shape, dtype)
+            return products_plan.one_pixel_data_grad(self.machine, shape, dtype)
         if shape.pointwise:
             # the convolution of gradients with transposed weights
             other = dataclasses.replace(shape, channels=shape.filters, filters=shape.channels)
-            if _is_product(other, dtype):
-                return _image_products(self.machine, self.slots, other, dtype, adjoint=True)
+            if products_plan.is_product(other, dtype):
+                return products_plan.image_products(self.machine, self.slots, other, dtype, adjoint=True)
             return self._forward(other, dtype, adjoint=True)
         flipped = _flipped(shape)
         if flipped is not None:
@@ -179,14 +171,16 @@ class Convolution:
         if plan is not None:
             return plan
         if shape.pointwise and shape.windows == 1 and shape.batch:
-            return _one_pixel_weight_grad(self.machine, shape, dtype)
+            return products_plan.one_pixel_weight_grad(self.machine, shape, dtype)
         if direct_plan.suits(shape):
             return direct_plan.weight_grad(self.machine, self.slots, shape, dtype)
-        if _is_sum_of_products(shape, dtype):
-            return _sum_of_products(self.machine, shape, dtype)
+        if products_plan.is_sum_of_products(shape, dtype):
+            return products_plan.sum_of_products(self.machine, shape, dtype)
         if dtype == FLOAT32 and shape.batch and channels_last_plan.suits(self.machine, shape):
             return channels_last_plan.weight_grad(self.machine, self.slots, shape)
-        if shape.filters * shape.channels * shape.taps <= _FEW_WEIGHTS:
+        columns = shape.channels * shape.taps
+        panels = round_up(columns, self.machine.lanes(dtype))
+        if shape.filters * columns <= _FEW_WEIGHTS or (panels >= _EMPTY * columns and shape.windows >= _LONG_LINE):
             return self._few_weights(shape, dtype)
         return self._weights(shape, dtype)
 
@@ -233,10 +227,16 @@ class Convolution:
         images = evenly(shape.batch, max(joined, 1))
         frame = Frame.of_box(shape, box)
         rows = evenly(shape.filters, most_rows(self.machine))
+        in_lines = not shape.plain and not joined and lines.suits(lanes, box[2], round_up(shape.filters, rows))
+        sizes = max(joined, 1) * math.prod(box), shape.filters, shape.channels * shape.taps
+        in_lanes = filter_lanes.suits(lanes, most_rows(self.machine), box, *sizes)
+        in_lanes = in_lanes and shape.taps > 1 and not in_lines
+        if in_lanes:
+            joined, images, rows = 0, 1, min(WIDTH * lanes, round_up(shape.filters, lanes))
         tiles = -(-shape.filters // rows)
         boxes = -(-shape.batch // images) * shape.groups * grid_size(shape, box)
-        # every part makes its own columns, line by line
-        most = max(shape.filters * shape.counts[2] // _PART_WORK, 2 if boxes == 1 else 1)
+        # every part makes its own columns, line by line, or its own frame
+        most = max(tiles // 2 if in_lanes else shape.filters * shape.counts[2] // _PART_WORK, 2 if boxes == 1 else 1)
         parts = min(tiles, -(-_ITEMS // boxes), most)
         depth = shape.channels * shape.taps
         scratch = Scratch(self.slots)
@@ -247,6 +247,7 @@ class Convolution:
         values.update(frame_values(shape, frame))
         values.update(batch=shape.batch, images=images, frame_size=framed, joined_at=elements)
         elements += shape.filters * line_of(box, lanes, images) if joined else 0
+        elements += (tiles * math.prod(box) + lanes) * rows if in_lanes else 0
         values.update(scratch.slots(elements * size), packed=packed, tiles=tiles, parts=parts)
         values.update(data=Reference("out_grad" if adjoint else "data"))
         packing = {"blocks": 1, "tiles": tiles, "block_rows": shape.filters, "all_rows": shape.filters, "depth": depth}
@@ -256,8 +257,11 @@ class Convolution:
             # for each channel of gradients, the weights are a matrix of rows and taps
             packing.update(row_stride=shape.taps, depth_stride=shape.filters * shape.taps, run=shape.taps)
         facts = dtype, lanes, shape.plain, specialized_stride(shape.stride[2]), rows, joined > 0
-        in_lines = not shape.plain and not joined and lines.suits(lanes, box[2], tiles * rows)
-        kernel = LinesForward(*facts) if in_lines else Im2colForward(*facts)
+        if in_lanes:
+            windows, height = windows_of_tile(box, most_rows(self.machine))
+            kernel: Im2colForward = FilterLanes(*facts, tile_windows=windows, tile_lines=height)
+        else:
+            kernel = LinesForward(*facts) if in_lines else Im2colForward(*facts)
         launches = (
             scratch.clear(),
             PackWeights(dtype, lanes, rows, consecutive).launch(shape.groups, packed, packing),
@@ -314,8 +318,8 @@ class Convolution:
         block = channel_block(shape, _SUM_LINES)
         blocks, sums_line = -(-shape.channels // block), round_up(block * shape.taps, width)
         sums = shape.groups * blocks * shape.filters * sums_line * size
-        images, joined, image_block, image_blocks, block_part, parts = _sum_parts(shape, block, sums, _SUM_STEPS)
         box = box_of(shape.counts, _SUM_STEPS, lanes)
+        images, joined, part_units, unit_parts, block_part, parts = _sum_parts(shape, box, block, sums, _SUM_STEPS)
         frame = Frame.of_box(shape, box)
         framed = 0 if shape.plain else round_up(block * frame.channel + lanes, lanes)
         values, elements = box_values(shape, box, block, lanes, framed, joined)
@@ -323,18 +327,18 @@ class Convolution:
         steps = round_up(joined * math.prod(box), lanes)
         panels_at = round_up(elements + shape.filters * line_of(box, lanes, joined) + 2 * lanes, width)
         scratch = Scratch(self.slots)
-        place = scratch.reserve(sums * image_blocks)
+        place = scratch.reserve(sums * unit_parts)
         values.update(scratch.slots((panels_at + sums_line * steps + lanes) * size), sums=place, batch=shape.batch)
         values.update(panels_at=panels_at, steps=steps, sums_line=sums_line, blocks=blocks)
-        values.update(images=images, image_block=image_block, block_part=block_part, parts=parts)
+        values.update(images=images, part_units=part_units, block_part=block_part, parts=parts)
         known = shape.plain, specialized_stride(shape.stride[2])
         kernel = Im2colWeightGrad(dtype, lanes, *known, shape.pointwise, images > 1, rows)
-        combining: Values = {**values, "parts": image_blocks}
+        combining: Values = {**values, "parts": unit_parts}
         items = shape.groups * blocks * shape.filters
         launches = (
             scratch.clear(),
-            Launch(kernel, WEIGHTS.fill(values, frame.taps), image_blocks * shape.groups * parts, work=shape.work),
-            Launch(CombineSums(dtype, lanes), COMBINE.fill(combining), items, _chunk(sums_line * image_blocks)),
+            Launch(kernel, WEIGHTS.fill(values, frame.taps), unit_parts * shape.groups * parts, work=shape.work),
+            Launch(CombineSums(dtype, lanes), COMBINE.fill(combining), items, _chunk(sums_line * unit_parts)),
         )
         return Plan(launches, scratch.size)
 
@@ -345,8 +349,8 @@ class Convolution:
         blocks = -(-shape.channels // block)
         block_tiles, filter_tiles = -(-block * shape.taps // tile.columns), -(-shape.filters // tile.rows)
         sums = shape.groups * blocks * block_tiles * filter_tiles * tile.padded_size(lanes) * size
-        images, joined, image_block, image_blocks, block_part, parts = _sum_parts(shape, block, sums, _DOT_WIDTH)
         box = box_of(shape.counts, _DOT_WIDTH, lanes)
+        images, joined, part_units, unit_parts, block_part, parts = _sum_parts(shape, box, block, sums, _DOT_WIDTH)
         frame = Frame.of_box(shape, box)
         framed = 0 if shape.plain else round_up(block * frame.channel + lanes, lanes)
         values, elements = box_values(shape, box, block, lanes, framed, joined)
@@ -354,42 +358,46 @@ class Convolution:
         if images > 1:
             elements += shape.filters * line_of(box, lanes, joined) + 2 * lanes
         scratch = Scratch(self.slots)
-        place = scratch.reserve(sums * image_blocks)
-        values.update(scratch.slots(elements * size), sums=place, batch=shape.batch, image_block=image_block)
+        place = scratch.reserve(sums * unit_parts)
+        values.update(scratch.slots(elements * size), sums=place, batch=shape.batch, part_units=part_units)
         values.update(block_tiles=block_tiles, filter_tiles=filter_tiles, group_tiles=blocks * block_tiles)
         values.update(images=images, block_part=block_part, parts=parts)
         known = shape.plain, specialized_stride(shape.stride[2])
         kernel = FewWeightsGrad(dtype, lanes, *known, shape.pointwise, images > 1, tile)
-        combining: Values = {**values, "parts": image_blocks}
+        combining: Values = {**values, "parts": unit_parts}
         items = shape.groups * blocks * block_tiles
         launches = (
             scratch.clear(),
-            Launch(kernel, DOTS.fill(values, frame.taps), image_blocks * shape.groups * parts, work=shape.work),
+            Launch(kernel, DOTS.fill(values, frame.taps), unit_parts * shape.groups * parts, work=shape.work),
             Launch(
                 CombineDots(dtype, lanes, tile),
                 COMBINE_DOTS.fill(combining),
                 items,
-                _chunk(shape.filters * image_blocks),
+                _chunk(shape.filters * unit_parts),
             ),
         )
         return Plan(launches, scratch.size)
 
 
-def _sum_parts(shape: Geometry, block: int, sums: int, steps: int) -> tuple[int, int, int, int, int, int]:
+def _sum_parts(shape: Geometry, box: Shape, block: int, sums: int, steps: int) -> tuple[int, int, int, int, int, int]:
     """Return how a weight gradient is divided.
 
-    The numbers are: images whose lines are joined for some steps, and those of this batch; images of a block, and
-    blocks, each with ``sums`` bytes of sums; channels of a part, and parts. ``block`` is the number of channels of a
-    block.
+    The numbers are: images whose lines are joined for some steps, and those of this batch; units (boxes, or joined
+    images) of a part, and such parts, each with ``sums`` bytes of sums; channels of a part, and parts. ``block`` is the
+    number of channels of a block.
     """
     # the number of images does not depend on the batch size
     images = max(1, steps // shape.windows)
-    joined = min(images, max(1, shape.batch))
-    image_block = round_up(max(1, -(-shape.batch // max(1, min(_ITEMS, _SUM_BYTES // sums)))), joined)
-    image_blocks = max(1, -(-shape.batch // image_block))
-    blocks = -(-shape.channels // block)
-    block_part = -(-blocks // min(blocks, -(-_ITEMS // (image_blocks * shape.groups)))) * block
-    return images, joined, image_block, image_blocks, block_part, -(-shape.channels // block_part)
+    joined, grid = min(images, max(1, shape.batch)), grid_size(shape, box)
+    blocks, most = -(-shape.channels // block), max(1, min(_ITEMS, _SUM_BYTES // sums))
+    part_units = -(-max(1, -(-shape.batch // most)) // joined) * grid
+    units = -(-shape.batch // joined) * grid
+    if -(-units // part_units) * shape.groups * blocks < _LEAST_ITEMS:
+        # of few images, each box may be a part
+        part_units = max(1, -(-units // most))
+    unit_parts = max(1, -(-units // part_units))
+    block_part = -(-blocks // min(blocks, -(-_ITEMS // (unit_parts * shape.groups)))) * block
+    return images, joined, part_units, unit_parts, block_part, -(-shape.channels // block_part)
 
 
 def _flipped(shape: Geometry) -> Geometry | None:
@@ -405,139 +413,6 @@ def _flipped(shape: Geometry) -> Geometry | None:
         *(shape.batch, shape.groups, shape.filters, shape.channels, shape.counts, shape.kernel),
         *(shape.stride, shape.dilate, tuple(borders), shape.extent),
     )
-
-
-def _is_product(shape: Geometry, dtype: DType) -> bool:
-    """Return whether a convolution is a product of matrices that should be computed where they are stored.
-
-    Gathering data and packing weights takes longer if images are small, if data and results stay in the cache, or if
-    there are few filters: products prefetch the rows that they read. Results of many filters are stored faster along
-    their lines, by im2col.
-    """
-    if shape.taps > 1 or any(shape.pad):
-        return False
-    touched = shape.batch * shape.groups * (shape.channels + shape.filters) * shape.windows * dtype.itemsize
-    if touched <= _CACHED_BYTES or shape.windows < _SMALL_WINDOWS:
-        return True
-    has_whole_lines = shape.windows * dtype.itemsize % LINE_BYTES == 0
-    return shape.pointwise and shape.filters <= shape.channels // (1 if has_whole_lines else 2)
-
-
-def _product(machine: Machine, slots: int, shape: Geometry, dtype: DType) -> Plan:
-    """Return the plan of a convolution with a kernel of one element: weights times data, image by image."""
-    if not shape.pointwise:
-        # the elements that are read become images of their own
-        seen = dataclasses.replace(shape, extent=shape.counts, stride=(1, 1, 1))
-        size = align_up(shape.batch * shape.groups * shape.channels * shape.windows * dtype.itemsize)
-        return _behind(_product(machine, slots, seen, dtype), subsampling(shape, dtype, Reference("scratch")), size)
-    filters, channels, windows = shape.filters, shape.channels, shape.windows
-    kernel, size = gemm_for(dtype, machine), filters * channels
-    if windows == 1:
-        # the batch is a matrix, too
-        data, out = [Matrices(shape.groups * each, 1, 0, each) for each in (channels, filters)]
-        weight = Matrices(1, channels, 0, size)
-        sizes, count, names = (shape.batch, channels, filters), (1, shape.groups), ("data", "weight")
-        plan = product(sizes, count, data, weight, out, kernel, names=names)
-        if plan.scratch_bytes or filters == 1 or size * dtype.itemsize < _STREAMED_BYTES:
-            return plan
-        steady = product(sizes, count, data, weight, out, kernel, names=names, in_panels=True)
-        if steady.scratch_bytes:
-            return plan
-        packed = panels(sizes, count, weight, kernel, 1)
-        pack = packed.launch._replace(words=_renamed(packed.launch.words, {"rhs": "weight", "out": "scratch"}))
-        multiply = [launch._replace(words=_renamed(launch.words, {"weight": "scratch"})) for launch in steady.launches]
-        prepared = Prepared(0, "weight", 0, packed.size)
-        return plan._replace(for_steady=Plan((pack, *multiply), packed.size, (prepared,)))
-    return _image_products(machine, slots, shape, dtype)
-
-
-def _image_products(machine: Machine, slots: int, shape: Geometry, dtype: DType, adjoint: bool = False) -> Plan:
-    """Return the plan of a 1 by 1 convolution image by image, or of gradients with the weights of another one."""
-    filters, channels, windows = shape.filters, shape.channels, shape.windows
-    kernel, size = gemm_for(dtype, machine), filters * channels
-    data, out = [Matrices(windows, 1, shape.groups * each * windows, each * windows) for each in (channels, filters)]
-    weight = Matrices(1, filters, 0, size) if adjoint else Matrices(channels, 1, 0, size)
-    sizes, count = (filters, channels, windows), (shape.batch, shape.groups)
-    tasks = 2 * slots if windows <= _FEW_WINDOWS else 0
-    names = "weight", "out_grad" if adjoint else "data"
-    plan = product(sizes, count, weight, data, out, kernel, names=names, uses=0, row_tasks=tasks)
-    if pointwise.suits(machine, shape, dtype):
-        packing = pointwise.plan(machine, slots, shape, dtype, adjoint)
-        # products of several images whose vectors are not full take longer than packing
-        is_worth_packing = windows < _SMALL_WINDOWS and windows % kernel.lanes and shape.batch > 1
-        return packing if is_worth_packing else plan._replace(for_steady=packing)
-    if plan.scratch_bytes or size * dtype.itemsize < _STREAMED_BYTES:
-        return plan
-    steady = product(sizes, count, weight, data, out, kernel, names=names, uses=0, row_tasks=tasks, packed_first=True)
-    if len(steady.launches) != 2:
-        return plan
-    prepared = Prepared(0, "weight", 0, steady.scratch_bytes)
-    return plan._replace(for_steady=steady._replace(prepared=(prepared,)))
-
-
-def _renamed(words: Sequence[int | Reference], names: Mapping[str, str]) -> tuple[int | Reference, ...]:
-    """Return words that refer to operands by other names."""
-    renamed: list[int | Reference] = []
-    for word in words:
-        if isinstance(word, Reference):
-            word = Reference(names.get(word.operand, word.operand), word.offset)
-        renamed.append(word)
-    return tuple(renamed)
-
-
-def _one_pixel_data_grad(machine: Machine, shape: Geometry, dtype: DType) -> Plan:
-    """Return the plan of the data gradient for images of one pixel: gradients times weights."""
-    filters, channels, groups = shape.filters, shape.channels, shape.groups
-    out_grad, out = Matrices(groups * filters, 1, 0, filters), Matrices(groups * channels, 1, 0, channels)
-    weight = Matrices(channels, 1, 0, filters * channels)
-    sizes, names = (shape.batch, filters, channels), ("out_grad", "weight")
-    return product(sizes, (1, groups), out_grad, weight, out, gemm_for(dtype, machine), names=names)
-
-
-def _one_pixel_weight_grad(machine: Machine, shape: Geometry, dtype: DType) -> Plan:
-    """Return the plan of the weight gradient for images of one pixel: transposed gradients times data."""
-    filters, channels, groups = shape.filters, shape.channels, shape.groups
-    out_grad, data = Matrices(1, groups * filters, 0, filters), Matrices(groups * channels, 1, 0, channels)
-    out = Matrices(channels, 1, 0, filters * channels)
-    sizes, names = (filters, shape.batch, channels), ("out_grad", "data")
-    return product(sizes, (1, groups), out_grad, data, out, gemm_for(dtype, machine), names=names)
-
-
-def _is_sum_of_products(shape: Geometry, dtype: DType) -> bool:
-    """Return whether the weight gradient should be a sum of the products of all images, each a block of terms."""
-    if not shape.pointwise or shape.groups > 1 or not _LEAST_TERMS <= shape.windows <= DEPTH:
-        return False
-    packed_bytes = shape.batch * shape.windows * shape.channels * dtype.itemsize
-    return 0 < packed_bytes <= MOST_PACKED_BYTES // 2 and min(shape.channels, shape.filters) >= _SUMMED_LINES
-
-
-def _sum_of_products(machine: Machine, shape: Geometry, dtype: DType) -> Plan:
-    """Return the plan of a weight gradient: the sum of gradients times transposed data over all images."""
-    filters, channels, windows = shape.filters, shape.channels, shape.windows
-    out_grad, data = Matrices(windows, 1, filters * windows), Matrices(1, windows, channels * windows)
-    sizes, count, names = (filters, windows, channels), (shape.batch, 1), ("out_grad", "data")
-    out = Matrices(channels, 1)
-    return product(sizes, count, out_grad, data, out, gemm_for(dtype, machine), names=names, summed=True)
-
-
-def _behind(plan: Plan, first: Launch, size: int) -> Plan:
-    """Return a plan that runs behind a launch, which makes the plan's data in the first bytes of scratch memory."""
-    launches = [_after(launch, size) for launch in plan.launches]
-    prepared = [each._replace(number=each.number + 1, start=each.start + size) for each in plan.prepared]
-    steady = None if plan.for_steady is None else _behind(plan.for_steady, first, size)
-    return Plan((first, *launches), size + plan.scratch_bytes, tuple(prepared), steady)
-
-
-def _after(launch: Launch, size: int) -> Launch:
-    """Return a launch that reads data from the first bytes of scratch memory, and has its own after them."""
-    words: list[int | Reference] = []
-    for word in launch.words:
-        if isinstance(word, Reference) and word.operand == "scratch":
-            word = Reference("scratch", word.offset + size)
-        elif isinstance(word, Reference) and word.operand == "data":
-            word = Reference("scratch", word.offset)
-        words.append(word)
-    return launch._replace(words=tuple(words))
 
 
 def _chunk(elements: int) -> int:

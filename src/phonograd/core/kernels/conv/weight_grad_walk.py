@@ -17,14 +17,15 @@ from .im2col import Box, Im2colKernel, Im2colWriter
 __all__ = ["WALK_WORDS", "WeightGradKernel"]
 
 #: table words of the walk
-WALK_WORDS = ("batch", "image_block", "images", "block_part", "parts", "gradients_at")
+WALK_WORDS = ("batch", "part_units", "images", "block_part", "parts", "gradients_at")
 
 
 @dataclasses.dataclass(frozen=True)
 class WeightGradKernel(Im2colKernel):
-    """The base of kernels whose items are a block of images, a group, and a part of the channels.
+    """The base of kernels whose items are some units of images, a group, and a part of the channels.
 
-    The lines of ``several`` small images are joined. Every block of images has sums of its own.
+    A unit is a box of an image, or ``several`` small images whose lines are joined. The units of every item have sums
+    of their own.
     """
 
     words: ClassVar[Words]
@@ -66,11 +67,15 @@ class WeightGradKernel(Im2colKernel):
         operands = [words.pointer(e, operand) for operand in ("data", "out_grad", "sums")]
         block_sums, group_sums = self.block_sums(walk), self.group_sums(walk)
 
+        grid = e.times(e.times(walk["grid_z"], walk["grid_y"]), walk["grid_x"])
+        steps = e.quotient(e.plus(walk["batch"], e.minus(walk["images"], "1")), walk["images"])
+        units = e.times(steps, grid)
+
         def item(index: Index, slot: str) -> None:
             rest, part = e.split(index, walk["parts"])
-            images, group = e.split(rest, walk["groups"])
-            first = e.times(images, walk["image_block"])
-            stop = e.least(walk["batch"], e.plus(first, walk["image_block"]))
+            number, group = e.split(rest, walk["groups"])
+            first = e.times(number, walk["part_units"])
+            stop = e.least(units, e.plus(first, walk["part_units"]))
             # the channels of this part, block by block
             start = e.times(part, walk["block_part"])
             end = e.least(walk["channels"], e.plus(start, walk["block_part"]))
@@ -79,12 +84,16 @@ class WeightGradKernel(Im2colKernel):
             blocks = e.quotient(e.plus(e.minus(end, start), e.minus(walk["block"], "1")), walk["block"])
             e.clear(sums, e.times(blocks, block_sums))
 
-            def some(image: Index) -> None:
-                count = e.least(walk["images"], e.minus(stop, image))
+            def unit(number: Index) -> None:
+                step, box = e.split(number, grid)
+                line, x = e.split(box, walk["grid_x"])
+                z, y = e.split(line, walk["grid_y"])
+                image = e.times(step, walk["images"])
+                count = e.least(walk["images"], e.minus(walk["batch"], image))
                 place = e.plus(e.times(image, walk["groups"]), group)
-                walk.for_each_box(lambda box: self._box(walk, box, slot, operands, sums, (place, count), (start, end)))
+                self._box(walk, walk.box((z, y, x)), slot, operands, sums, (place, count), (start, end))
 
-            e.for_each(first, stop, some, walk["images"])
+            e.for_each(first, stop, unit)
 
         in_slot(e, words, lambda slot: e.for_each("%lo", "%hi", lambda index: item(index, slot)))
 
