@@ -118,7 +118,7 @@ def shares() -> Iterator[list[tuple[int, int]]]:
 @pytest.mark.parametrize("name", ["broadcast_hypot", "broadcast_sub"])
 def test_threads_share_long_loops(name: str, shares: list[tuple[int, int]]) -> None:
     function = ufunc_for(name, (FLOAT32, FLOAT32), FLOAT32)
-    least, chunk = shared_loop.facts_of(name, 0, 3).tolist()[2:4]
+    least, chunk = shared_loop.facts_of([name], 0, 3).tolist()[2:4]
     for length in (least - 1, least, 3 * chunk + 77):
         x, y = numbers((2 * length,), FLOAT32), numbers((length,), FLOAT32, 1)
         for one, two in ((x[:length], y), (x[::2], y[::-1]), (y[:1], x[:length])):

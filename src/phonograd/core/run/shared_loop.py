@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -106,10 +107,10 @@ def _kernel() -> kernel_cache.Kernel:
     return kernel_cache.compile_module(shared_loop_text, (), "shared_loop", quick=True)
 
 
-def facts_of(operator: str, loop: int, operands: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """Return the words that the function gets as its data, for the loop of an operator."""
-    cost = REGISTRY[operator].cost
-    scale = max(1.0, (1.0 if callable(cost) else float(cost)) / CHEAP)
+def facts_of(operators: Sequence[str], loop: int, operands: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    """Return the words that the function gets as its data, for the loop of some operators."""
+    costs = [REGISTRY[operator].cost for operator in operators]
+    scale = max(1.0, sum([1.0 if callable(cost) else float(cost) for cost in costs]) / CHEAP)
     # whole blocks of the loop, so that only the last chunk has elements that do not fill a vector
     chunk = CHUNK * max(1, math.floor(CHUNK_ELEMENTS / scale) // CHUNK)
     return np.array([loop, operands, 2 * chunk, chunk, pointers.address(thread_pool.CELL)], np.int64)

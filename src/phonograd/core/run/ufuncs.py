@@ -74,10 +74,7 @@ def ufunc_of(loop: ElementwiseLoop) -> Callable[..., Any] | None:
             kernel = kernel_cache.kernels({loop: kernel_cache.MUCH_WORK + 1})[loop]
             _kept.append(kernel)
             place = kernel.address
-        facts = shared_loop.facts_of(loop.operator, place, len(loop.sources) + 1)
-        _kept.append(facts)
-        sources = tuple(map(_word, loop.sources))
-        made = _make(shared_loop.address(), loop.operator, sources, _word(loop.dtype), pointers.address(facts))
+        made = _shared(loop, place)
         found = _made.setdefault(loop, _of_words(made, loop) if BFLOAT16 in (*loop.sources, loop.dtype) else made)
         if not loop.steps:
             _loops[found] = loop
@@ -90,8 +87,17 @@ def linked_ufunc(loop: ElementwiseLoop) -> Callable[..., Any] | None:
     if found is None and len(_made) < MOST_UFUNCS:
         place = kernel_cache.linked(loop, by_text=False)
         if place is not None:
-            found = _made.setdefault(loop, _make(place, "steps", loop.sources, loop.dtype))
+            found = _made.setdefault(loop, _shared(loop, place))
     return found
+
+
+def _shared(loop: ElementwiseLoop, place: int) -> Any:
+    """Return the ufunc of the loop at an address, whose elements threads share if there are many."""
+    operators = [step.operator for step in loop.steps] or [loop.operator]
+    facts = shared_loop.facts_of(operators, place, len(loop.sources) + 1)
+    _kept.append(facts)
+    name, sources = "_and_".join(operators), tuple(map(_word, loop.sources))
+    return _make(shared_loop.address(), name, sources, _word(loop.dtype), pointers.address(facts))
 
 
 def loop_of(function: Callable[..., Any]) -> ElementwiseLoop | None:
