@@ -68,6 +68,17 @@ def test_a_thread_rests_after_work_that_delayed_the_program(clock: Clock) -> Non
     assert set(clock.rests) == {pace.REST_SECONDS}
 
 
+def test_a_thread_that_need_not_be_ready_soon_rests_longer(clock: Clock) -> None:
+    with pace.paced(is_gentle=True):
+        clock.work(10 * pace.SHORT_WORK_SECONDS)
+    assert len(clock.rests) >= 8
+    assert set(clock.rests) == {pace.LONG_REST_SECONDS}
+
+
+def test_the_thread_of_the_program_is_known(clock: Clock) -> None:
+    assert pace.watched() == threading.get_native_id()
+
+
 def test_kernels_are_not_delayed(clock: Clock) -> None:
     assert clock.work(0.01, running=1.0) == 0
     assert clock.work(0.01, running=0.5) > 10

@@ -24,7 +24,8 @@ from phonograd.core.ops.math.primitives import matmul
 from phonograd.core.ops.math.structural import leaf, variable
 from phonograd.core.plan import cache, disk, planner_process, planner_worker, promotion
 from phonograd.core.plan.cache import forget_nodes
-from phonograd.core.plan.disk import describe, program_for
+from phonograd.core.plan.disk import DiskProgram, describe, program_for, recalled_program
+from phonograd.core.plan.packed_plans import PackedGraph
 from phonograd.core.plan.planner_process import graph_message
 from phonograd.core.run import disk_cache, kernel_cache
 from phonograd.core.run.reference import order, resolve
@@ -111,9 +112,9 @@ def test_a_request_leaves_the_plan_and_its_kernels_on_disk(directory: Path) -> N
     assert store is not None
     assert description is not None
     key = store.key(description, "p")
-    request = planner_process._request("plan", key, True, graph_message(wanted, inputs, computed))
+    request = planner_process._request("plan", key, True, graph_message(wanted, inputs, computed), [])
     assert planner_worker.answer(request)
-    assert not planner_worker.answer(planner_process._request("plan", "p" + "0" * 64, True, marshal.loads(b"N")))
+    assert not planner_worker.answer(planner_process._request("plan", "p" + "0" * 64, True, marshal.loads(b"N"), []))
     before = kernel_cache.statistics.snapshot()
     program = program_for(targets(), lambda node: False, True)
     after = kernel_cache.statistics.snapshot()
@@ -149,6 +150,80 @@ def test_the_process_goes_on_for_a_limited_time(directory: Path, monkeypatch: py
     monkeypatch.setattr(kernel_cache, "compile_in_full", compiled.append)
     assert not planner_worker.answer(planner_process._request("finish", [], ["k" + "0" * 64]))
     assert compiled == []
+
+
+def test_the_end_of_a_program_leaves_plans_that_take_steady_inputs_packed(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(planner_worker, "_left_to_pack", [])
+
+    def targets() -> list[Node]:
+        return [REGISTRY["tanh"](matmul(leaf(0, (32, 300), FLOAT32), leaf(1, (300, 200), FLOAT32)))]
+
+    forget_nodes()
+    wanted = targets()
+    inputs, computed = order(wanted, lambda node: False)
+    store, description = kernel_cache.disk_cache(), describe(wanted, inputs, computed, False)
+    assert store is not None
+    assert description is not None
+    message = graph_message(wanted, inputs, computed)
+    request = planner_process._request("plan", store.key(description, "p"), False, message, [1])
+    assert planner_worker.answer(request)
+
+    def packed_key() -> str:
+        program = program_for(targets(), lambda node: False, False)
+        graph = PackedGraph.of([node for node, _ in program.kept], program.inputs, [1])
+        assert graph is not None
+        return graph.key(store) or ""
+
+    def recalled() -> DiskProgram:
+        found = recalled_program(targets(), lambda node: False, False)
+        assert found is not None
+        return found
+
+    assert store.load(packed_key()) is None
+    plain = recalled()
+    assert plain.packed is None
+    assert planner_worker.answer(planner_process._request("finish", [], []))
+    assert store.load(packed_key()) is not None
+    # a later process takes the input packed from the first run on
+    program = recalled()
+    assert program.packed is not None
+    generator = np.random.default_rng(0)
+    values = [generator.standard_normal(shape).astype(FLOAT32) for shape in ((32, 300), (300, 200))]
+    for _ in range(3):
+        assert program.run(list(values))[0].tobytes() == plain.run(list(values))[0].tobytes()
+    assert program.packed.nbytes
+    # until other arrays come in every run
+    for _ in range(8):
+        values[1] = values[1] + 1
+        assert program.run(list(values))[0].tobytes() == plain.run(list(values))[0].tobytes()
+    assert program.packed is None
+
+
+def test_inputs_that_stay_the_same_are_named_to_the_planner(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cache, "seeking_ns", lambda size: 0)
+    monkeypatch.setattr(cache, "planning_ns", lambda size: 1 << 60)
+    shapes: list[set[tuple[int, ...]]] = []
+
+    def prepare(targets: Any, known: Any, keep_all: bool, steady: set[Node]) -> None:
+        shapes.append({node.shape for node in steady})
+
+    monkeypatch.setattr(planner_process, "prepare", prepare)
+    kept = nd.ones((16, 48))
+    with settings.override(tiers="background"):
+
+        def step() -> None:
+            nd.tanh(nd.dot(nd.ones((64, 16)) * 1.5, kept)).asnumpy()
+
+        for _ in range(3):
+            step()
+            promotion.finish()
+        for _, _, plan in cache.PLANS.all():
+            plan.due_ns = 0
+        step()
+        promotion.finish()
+    assert shapes == [{(16, 48)}]
 
 
 def _step(x: nd.NDArray, w: nd.NDArray) -> float:

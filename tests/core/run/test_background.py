@@ -399,6 +399,7 @@ def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     found: list[float] = []
     monkeypatch.setattr(pace, "time", SimpleNamespace(perf_counter=time.perf_counter, sleep=found.append))
     monkeypatch.setattr(pace, "WORK_SECONDS", -1.0)
+    monkeypatch.setattr(pace, "SHORT_WORK_SECONDS", -1.0)
     return found
 
 
@@ -413,16 +414,16 @@ def test_only_helpers_that_work_for_later_rest(slept: list[float], monkeypatch: 
         pace.rest()
         done.set()
 
-    background.Queue().submit(work)
+    background.Queue(is_gentle=True).submit(work)
     # this thread waits for a helper until here
     go.set()
     assert done.wait(60)
-    assert slept == [pace.REST_SECONDS]
-    monkeypatch.setattr(pace, "WORK_SECONDS", 1e6)
+    assert slept == [pace.LONG_REST_SECONDS]
+    monkeypatch.setattr(pace, "SHORT_WORK_SECONDS", 1e6)
     done.clear()
-    background.Queue().submit(work)
+    background.Queue(is_gentle=True).submit(work)
     assert done.wait(60)
-    assert slept == [pace.REST_SECONDS]
+    assert slept == [pace.LONG_REST_SECONDS]
 
 
 def test_no_helper_rests_while_a_thread_waits(slept: list[float]) -> None:

@@ -12,6 +12,9 @@ import pytest
 
 import phonograd as mx
 from phonograd import autograd, gluon, nd, settings
+from phonograd.core.ops.math.primitives import matmul
+from phonograd.core.ops.math.structural import leaf
+from phonograd.core.plan.disk import program_for
 from phonograd.core.run import kernel_cache, packed_operands
 from phonograd.core.run.packed_operands import Preparation, packed_bytes
 from phonograd.core.run.program import RecipeProgram
@@ -368,3 +371,17 @@ def test_weights_of_quantized_networks_are_kept(packings: list[int]) -> None:
     before = len(packings)
     settle(calibrated, x)
     assert len(packings) == before
+
+
+@pytest.mark.parametrize("is_donated", [False, True])
+def test_runs_that_write_over_inputs_ask_for_no_packing(is_donated: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    float32 = np.dtype("float32")
+    weight, data, other = [leaf(n, shape, float32) for n, shape in enumerate([(32, 200), (32, 300), (300, 200)])]
+    program = program_for([weight - matmul(data, other) * 0.1], lambda node: False, False)
+    assert program.donatable == (0,)
+    asked: list[list[int]] = []
+    monkeypatch.setattr(type(program), "_pack", lambda self, numbers: asked.append(numbers))
+    values = [np.ones(node.shape, float32) for node in program.inputs]
+    for _ in range(8):
+        program.run(list(values), {0} if is_donated else ())
+    assert asked == ([] if is_donated else [[0, 1, 2]])

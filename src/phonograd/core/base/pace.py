@@ -17,11 +17,14 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-__all__ = ["RestingImports", "is_paced", "paced", "rest", "waiting", "watch"]
+__all__ = ["RestingImports", "is_paced", "paced", "rest", "waiting", "watch", "watched"]
 
 #: a paced thread rests for some time after it has worked for some time: the program has the interpreter for itself
 #: meanwhile, for most of its operators (``python -m benchmarks.pace`` compares such times)
 WORK_SECONDS, REST_SECONDS = 0.00025, 0.0005
+#: the same for a thread that has little to do, and need not be ready soon: a step of half a millisecond is delayed by
+#: one short piece of work at most
+SHORT_WORK_SECONDS, LONG_REST_SECONDS = 0.00015, 0.002
 #: how long it works at most after a rest that was longer than wanted, because another thread had the core, or in which
 #: the program did nothing
 LONGEST_SECONDS = 0.002
@@ -34,13 +37,21 @@ waiting: set[object] = set()
 
 #: the clock of the processor time of the program's thread; None if there is none
 _clock: int | None = None
+#: the system's number of that thread; 0 if none is watched
+_watched = 0
 
 
 def watch(sees: bool = True) -> None:
     """Let paced threads give way to the calling thread; ``sees`` says whether they look at its processor time."""
-    global _clock
+    global _clock, _watched
+    _watched = threading.get_native_id()
     find = getattr(time, "pthread_getcpuclockid", None) if sees else None
     _clock = None if find is None else find(threading.get_ident())
+
+
+def watched() -> int:
+    """Return the system's number of the thread to which paced ones give way; 0 if there is none."""
+    return _watched
 
 
 def _spent() -> float | None:
@@ -54,10 +65,13 @@ def _spent() -> float | None:
 class _Work:
     """A piece of work of a paced thread."""
 
-    __slots__ = ("_begun", "_seconds", "_spent", "end")
+    __slots__ = ("_begun", "_pace", "_seconds", "_spent", "end")
 
-    def __init__(self, seconds: float) -> None:
-        self._seconds, self._spent, self._begun = seconds, _spent(), time.perf_counter()
+    def __init__(self, pace: tuple[float, float], seconds: float = 0.0) -> None:
+        #: the shortest piece of work, and the time of a rest
+        self._pace = pace
+        self._seconds = seconds = max(seconds, pace[0])
+        self._spent, self._begun = _spent(), time.perf_counter()
         #: when the thread may have to rest
         self.end = self._begun + seconds
 
@@ -65,14 +79,15 @@ class _Work:
         """Return the next piece of work, after a rest if this one has delayed the program."""
         before, now, elapsed = self._spent, _spent(), time.perf_counter() - self._begun
         if before is not None and now is not None and now - before > RUNNING_SHARE * elapsed:
-            return _Work(WORK_SECONDS)
+            return _Work(self._pace)
         begin = time.perf_counter()
-        time.sleep(REST_SECONDS)
+        least, rest_seconds = self._pace
+        time.sleep(rest_seconds)
         rested, later = time.perf_counter() - begin, _spent()
-        wanted = rested * WORK_SECONDS / REST_SECONDS
+        wanted = rested * least / rest_seconds
         if now is not None and later is not None and later - now < IDLE_SHARE * rested:
             wanted = max(wanted, 2.0 * self._seconds)
-        return _Work(max(WORK_SECONDS, min(LONGEST_SECONDS, wanted)))
+        return _Work(self._pace, min(LONGEST_SECONDS, wanted))
 
 
 class _Here(threading.local):
@@ -97,10 +112,11 @@ def is_paced() -> bool:
 
 
 @contextlib.contextmanager
-def paced(is_on: bool = True) -> Iterator[None]:
-    """Let this thread rest from time to time inside of a ``with`` block."""
+def paced(is_on: bool = True, is_gentle: bool = False) -> Iterator[None]:
+    """Let this thread rest from time to time inside of a ``with`` block; more often and longer if it ``is_gentle``."""
     before = _here.work
-    _here.work = _Work(WORK_SECONDS) if is_on else None
+    wanted = (SHORT_WORK_SECONDS, LONG_REST_SECONDS) if is_gentle else (WORK_SECONDS, REST_SECONDS)
+    _here.work = _Work(wanted) if is_on else None
     try:
         yield
     finally:

@@ -23,6 +23,7 @@ from ..base import collector, processor, settings
 from ..base.devices import Context
 from ..base.errors import MXNetError
 from ..base.hot import hot
+from ..base.pace import is_paced, paced
 from ..base.signals import Signal
 from ..graph.node import Node, new_node, tensor_type
 from ..graph.operator import ABSENT, items_of
@@ -317,7 +318,8 @@ class Structures:
 
         def work() -> None:
             try:
-                with collector.paused(stay=True):
+                # a helper that plans has more to do than one that looks a plan up
+                with collector.paused(stay=True), paced(is_paced()):
                     made = sized_plan(outline, before, planned())
                 if made is not None:
                     plan, kernels = made

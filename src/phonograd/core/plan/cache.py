@@ -123,6 +123,7 @@ class CachedPlan:
         "is_sought",
         "kept",
         "made",
+        "noted",
         "places",
         "program",
         "promotion",
@@ -182,6 +183,8 @@ class CachedPlan:
         #: whether its plan was not found on disk, so that it is due when it is worth a plan
         self.is_sought = False
         self.promotion: object = None
+        #: the inputs when it was due last, to be compared with those of the next time
+        self.noted: Any = None
         #: how often it was used for a trace of a single call, -1 after that has been learned, and what was learned
         self.single_runs = 0
         self.single: Any = None

@@ -24,7 +24,7 @@ import numpy as np
 from ..base import collector, processor, settings
 from ..base.devices import Context
 from ..base.dtypes import DType
-from ..base.pace import rest
+from ..base.pace import is_paced, paced, rest
 from ..graph.node import Node, Shape
 from ..graph.operator import REGISTRY, Array, Operator
 from ..kernels.launch import Written
@@ -135,6 +135,11 @@ def _recall(
         limited = disk.key(description + f"\nat most {budget} bytes".encode(), "p")
         recalled = _load(disk, limited, nodes, wanted, inputs, keep_all)
 
+    if recalled is not None and not keep_all and budget is None and settings.current().packed_bytes:
+        from .packed_plans import recall_packed
+
+        recalled.not_packed = recall_packed(disk, recalled)
+
     def plan(disk: DiskCache = disk) -> NativeProgram:
         planned = _plan(wanted, available, keep_all)
         _keep(disk, limited if planned.is_limited else key, planned, nodes)
@@ -158,7 +163,9 @@ def _plan(targets: Iterable[Node], available: Callable[[Node], bool], keep_all: 
     # the planner is a third of the import time
     from .native_program import NativeProgram
 
-    return NativeProgram(targets, available, keep_all)
+    # a helper that plans has more to do than one that looks a plan up
+    with paced(is_paced()):
+        return NativeProgram(targets, available, keep_all)
 
 
 def compile_elsewhere(key: str) -> bool | None:
@@ -201,7 +208,7 @@ def _keep(disk: DiskCache, key: str, planned: NativeProgram, nodes: Sequence[Nod
 class DiskProgram(RecipeProgram):
     """A program whose recipe was read from disk, or follows from a plan for any extents."""
 
-    __slots__ = ("_keep_all", "_planned", "_wanted")
+    __slots__ = ("_keep_all", "_planned", "_wanted", "not_packed")
 
     def __init__(
         self,
@@ -215,6 +222,8 @@ class DiskProgram(RecipeProgram):
         self._wanted = wanted
         self._keep_all = keep_all
         self._planned: NativeProgram | None = None
+        #: numbers of inputs for which there is no plan that takes them packed
+        self.not_packed: list[int] = []
         self._prepare(recipe, kernels)
 
     @property
@@ -236,7 +245,7 @@ class DiskProgram(RecipeProgram):
         return [found[node] for node, _ in self.kept]
 
     def _pack(self, numbers: list[int]) -> None:
-        if not self._keep_all:
+        if not self._keep_all and numbers != self.not_packed:
             pack_inputs(self, numbers)
 
     def planned(self) -> NativeProgram:

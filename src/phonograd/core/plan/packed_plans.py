@@ -2,7 +2,8 @@
 
 A file contains the packings, as numbers and the names of their kernels, and the recipe of the plan
 (:mod:`~phonograd.core.plan.disk`). Its key is a digest of the description of the plan and of the numbers of the inputs.
-A file with a head alone says that a plan for these steady inputs would be the plan without them.
+A file with a head alone says that a plan for these steady inputs would be the plan without them. Another file contains
+the numbers of the latest steady inputs: a later process that finds the plan without them takes them packed at once.
 """
 
 from __future__ import annotations
@@ -26,11 +27,13 @@ from .disk import DTYPES, decode, describe, encode
 if TYPE_CHECKING:
     from .native_program import NativeProgram
 
-__all__ = ["NOTHING", "PackedGraph"]
+__all__ = ["NOTHING", "PackedGraph", "recall_packed"]
 
 _HEAD = struct.Struct("<QQ")
 #: stands for a plan that is not worth making
 NOTHING = object()
+#: follows the description of a plan in the key of the numbers of its steady inputs
+STEADY = b"\nsteady"
 
 
 class PackedGraph(NamedTuple):
@@ -50,9 +53,17 @@ class PackedGraph(NamedTuple):
 
     def key(self, disk: DiskCache) -> str | None:
         """Return the key of the plan on disk, if it has one."""
+        description = self.description()
+        return None if description is None else self.key_of(disk, description)
+
+    def key_of(self, disk: DiskCache, description: bytes) -> str:
+        """Return the key of the plan on disk, given the description of the graph."""
+        return disk.key(description + f"\nsteady {self.numbers}".encode(), "p")
+
+    def description(self) -> bytes | None:
+        """Return the description of the graph, without the numbers of the steady inputs, if it has one."""
         with collector.paused(stay=True):
-            description = describe(self.targets, self.inputs, self.computed, False)
-        return None if description is None else disk.key(description + f"\nsteady {self.numbers}".encode(), "p")
+            return describe(self.targets, self.inputs, self.computed, False)
 
     def plan(self) -> NativeProgram | None:
         """Return a new plan; None if it would be the plan without steady inputs."""
@@ -78,6 +89,9 @@ class PackedGraph(NamedTuple):
             data = packings + recipe
         kernel_cache.finish_keeping()
         disk.save(key, data)
+        description = self.description()
+        if description is not None:
+            disk.save(disk.key(description + STEADY, "p"), array("q", self.numbers).tobytes())
 
     def load(self, disk: DiskCache, key: str) -> Any:
         """Return the stored plan as packed operands, or :data:`NOTHING`; None if it is not on disk."""
@@ -106,6 +120,25 @@ class PackedGraph(NamedTuple):
         made = [row.preparation(kernel) for row, kernel in zip(rows, kernels[len(used) :], strict=True)]
         kernel_cache.statistics.plans_loaded += 1
         return PackedOperands(program, made)
+
+
+def recall_packed(disk: DiskCache, program: RecipeProgram) -> list[int]:
+    """Let a program from disk take those inputs packed that an earlier process has, if that plan is on disk, too.
+
+    Return the numbers of these inputs if there is no such plan, because it would be the plan without them. If other
+    arrays come in every run this time, they are packed a few times, and then no more
+    (:class:`~phonograd.core.run.packed_operands.PackedOperands`).
+    """
+    graph = PackedGraph.of([node for node, _ in program.kept], program.inputs, ())
+    description = None if graph is None else graph.description()
+    words = None if description is None else disk.load(disk.key(description + STEADY, "p"))
+    if graph is None or description is None or not words or len(words) % 8:
+        return []
+    graph = graph._replace(numbers=np.frombuffer(words, np.int64).tolist())
+    found = graph.load(disk, graph.key_of(disk, description))
+    if isinstance(found, PackedOperands):
+        program.use_packed(found)
+    return graph.numbers if found is NOTHING else []
 
 
 class _LoadedProgram(RecipeProgram):

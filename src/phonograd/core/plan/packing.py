@@ -9,13 +9,14 @@ from __future__ import annotations
 from typing import Any
 
 from ..base import settings
+from ..base.pace import is_paced, paced
 from ..graph.operator import Array
 from ..run import kernel_cache
 from ..run.background import run_apart
 from ..run.packed_operands import PackedOperands
 from ..run.program import RecipeProgram
 
-__all__ = ["pack_inputs"]
+__all__ = ["pack_inputs", "packed_plan"]
 
 
 def pack_inputs(program: RecipeProgram, numbers: list[int]) -> None:
@@ -30,7 +31,7 @@ def pack_inputs(program: RecipeProgram, numbers: list[int]) -> None:
 
     def work() -> None:
         try:
-            packed = _plan(program, numbers)
+            packed = packed_plan(program, numbers)
         except Exception as error:  # noqa: BLE001 - raised by the next run
             packed = PackedOperands(_Failed(error), ())
         if packed is not None:
@@ -42,8 +43,8 @@ def pack_inputs(program: RecipeProgram, numbers: list[int]) -> None:
         run_apart(work)
 
 
-def _plan(program: RecipeProgram, numbers: list[int]) -> PackedOperands | None:
-    from . import planner_process
+def packed_plan(program: RecipeProgram, numbers: list[int]) -> PackedOperands | None:
+    """Return the plan of a program with some inputs packed, from disk if it is there; None if it is the same plan."""
     from .packed_plans import NOTHING, PackedGraph
 
     if not program.has_same_choices():
@@ -56,11 +57,16 @@ def _plan(program: RecipeProgram, numbers: list[int]) -> PackedOperands | None:
     key = None if disk is None else graph.key(disk)
     if disk is not None and key is not None:
         found = graph.load(disk, key)
-        if found is None and planner_process.pack(graph, key):
-            found = graph.load(disk, key)
+        if found is None:
+            from . import planner_process
+
+            if planner_process.pack(graph, key):
+                found = graph.load(disk, key)
         if found is not None:
             return None if found is NOTHING else found
-    planned = graph.plan()
+    # a helper that plans has more to do than one that looks a plan up
+    with paced(is_paced()):
+        planned = graph.plan()
     if disk is not None and key is not None:
         graph.save(disk, key, planned)
     if planned is None:

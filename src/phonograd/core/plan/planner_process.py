@@ -23,12 +23,13 @@ import time
 from collections.abc import Container, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..base import collector, fork, settings
+from ..base import collector, fork, pace, settings
 from ..base.launchers import find_place
 from ..base.pace import rest
 from ..graph.node import Node
 from ..ops.math.structural import LEAF
 from ..run import kernel_cache
+from ..run.affinity import Other
 from ..run.background import GATE
 from ..run.reference import order, resolve
 from ..run.spawn import spawn
@@ -93,8 +94,9 @@ class PlannerProcess:
     def __init__(self, is_usable: bool = True) -> None:
         self._lock = threading.Lock()
         self._socket: _socket.socket | None = None
-        #: the number of the process
+        #: the number of the process, and what places it on processors
         self._number = 0
+        self._process = Other(0)
         #: nanoseconds that it had run, and had waited for a core, before the request
         self._before = 0, 0
         #: whether the process has got all of the last request
@@ -141,6 +143,7 @@ class PlannerProcess:
         deadline = time.monotonic() + MOST_SECONDS
         connection = self._socket or self._start(deadline)
         self._before = _processor_ns(self._number)
+        self._process.keep_away(pace.watched())
         self._is_sent = False
         data = memoryview(len(request).to_bytes(LENGTH_BYTES, "little") + request)
         while data:
@@ -170,6 +173,8 @@ class PlannerProcess:
         ran, waited = [now - before for now, before in zip(_processor_ns(self._number), self._before)]
         if waited > max(STARVED_SECONDS * 1e9, STARVED_TIMES * ran):
             raise _Starved
+        # the thread of the program may have moved
+        self._process.keep_away(pace.watched())
 
     def _start(self, deadline: float) -> _socket.socket:
         """Start the process and return the socket that leads to it."""
@@ -187,6 +192,7 @@ class PlannerProcess:
         ours.settimeout(LOOK_SECONDS)
         self._socket = ours
         self._number = int.from_bytes(self._receive(ours, LENGTH_BYTES, deadline), "little")
+        self._process = Other(self._number)
         return ours
 
     def _give_up(self) -> None:
@@ -208,6 +214,7 @@ class PlannerProcess:
             connection, self._socket = self._socket, None
             if connection is None:
                 return
+            self._process.let_go()
             with contextlib.closing(connection), contextlib.suppress(OSError):
                 connection.settimeout(0)
                 if request and self._is_sent:
@@ -273,10 +280,11 @@ def _is_part_of_a_program() -> bool:
     return module is not None and module.parent_process() is not None
 
 
-def prepare(targets: Iterable[Node], known: Container[Node], keep_all: bool) -> None:
+def prepare(targets: Iterable[Node], known: Container[Node], keep_all: bool, steady: Container[Node] = ()) -> None:
     """Have the planner process make the plan of an evaluation, unless it is on disk; return when it is there.
 
-    Nothing happens if there can be no such process, or if the plan has no description.
+    Nothing happens if there can be no such process, or if the plan has no description. ``steady`` are inputs that were
+    the same arrays in several runs: at the end of the program, the process makes the plan that takes them packed.
     """
     if not is_used() or not kernel_cache.available():
         return
@@ -298,7 +306,8 @@ def prepare(targets: Iterable[Node], known: Container[Node], keep_all: bool) -> 
         message = graph_message(wanted, inputs, computed)
     if message is not None:
         rest()
-        _ask(_request("plan", key, keep_all, message))
+        numbers = [] if keep_all else [number for number, node in enumerate(inputs) if node in steady]
+        _ask(_request("plan", key, keep_all, message, numbers))
 
 
 def pack(graph: PackedGraph, key: str) -> bool:

@@ -26,6 +26,7 @@ from ..run.reference import order
 from .cache import forget_nodes
 from .disk import describe, program_for
 from .packed_plans import PackedGraph
+from .packing import packed_plan
 from .plain_data import value_of
 from .planner_process import LENGTH_BYTES
 from .sized_records import store_ways
@@ -100,8 +101,11 @@ def _use(wanted: dict[str, Any]) -> None:
         settings.update(**changed)
 
 
-def _plan(key: str, keep_all: bool, message: Any) -> bool:
-    """Plan a graph and leave the plan and its kernels on disk; return whether it has the expected key."""
+def _plan(key: str, keep_all: bool, message: Any, steady: list[int]) -> bool:
+    """Plan a graph and leave the plan and its kernels on disk; return whether it has the expected key.
+
+    ``steady`` are the numbers of inputs that it will probably take packed, see :func:`_finish`.
+    """
     disk = kernel_cache.disk_cache() if kernel_cache.available() else None
     if disk is None:
         return False
@@ -115,8 +119,21 @@ def _plan(key: str, keep_all: bool, message: Any) -> bool:
     if description is None or disk.key(description, "p") != key:
         return False
     program_for(wanted, available.__contains__, keep_all)
+    if steady:
+        _left_to_pack.append((message, steady))
     gc.collect(0)
     return disk.load(key) is not None
+
+
+#: the graphs of plans that were made, and the numbers of their steady inputs
+_left_to_pack: list[tuple[Any, list[int]]] = []
+
+
+def _pack_ahead(message: Any, steady: list[int]) -> None:
+    """Leave the plan of a graph that takes steady inputs packed on disk, unless it is there."""
+    forget_nodes()
+    wanted, available = new_graph(message)
+    packed_plan(program_for(wanted, available.__contains__, False), steady)
 
 
 def _pack(key: str, message: Any, numbers: list[int]) -> bool:
@@ -146,13 +163,20 @@ def _record(key: str, record: Any) -> bool:
 
 
 def _finish(records: list[tuple[str, Any]], keys: list[str]) -> bool:
-    """Learn what a program would have learned next, and compile its kernels and those of this process in full."""
+    """Learn what a program would have learned next, and compile its kernels and those of this process in full.
+
+    A program that ends has not had its plans for long enough to ask for those that take steady inputs packed.
+    """
     end = time.monotonic() + FINISH_SECONDS
     for key, record in records:
         # there may be no plans for any extents: the next program finds out
         with contextlib.suppress(Exception):
             forget_nodes()
             store_ways(key, record, end)
+    for message, steady in _left_to_pack:
+        with contextlib.suppress(Exception):
+            if time.monotonic() < end:
+                _pack_ahead(message, steady)
     for key in [*keys, *kernel_cache.left_to_compile_in_full()]:
         if time.monotonic() > end:
             return False

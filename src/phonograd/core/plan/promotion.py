@@ -23,7 +23,7 @@ __all__ = ["describe", "finish", "has_failed", "is_current", "is_due", "promote"
 #: the state of a promotion that has failed: the next evaluation plans while its caller waits, and raises the error
 _FAILED = object()
 
-_queue = Queue()
+_queue = Queue(is_gentle=True)
 
 
 def is_due(plan: CachedPlan) -> bool:
@@ -118,7 +118,7 @@ def finish() -> None:
 def _after_fork_in_child() -> None:
     """Begin anew: the helper of the parent does not exist in this process."""
     global _queue
-    _queue = Queue()
+    _queue = Queue(is_gentle=True)
 
 
 fork.register("promotion of plans", after_in_child=_after_fork_in_child)

@@ -24,6 +24,7 @@ from ..base import collector, processor, settings
 from ..base.dtypes import DType
 from ..base.errors import MXNetError
 from ..base.hot import hot, slotted
+from ..base.pace import is_paced, paced
 from ..graph.node import Node, Shape
 from ..graph.operator import Array
 from ..kernels.launch import Written
@@ -226,7 +227,8 @@ def plan_for_any_extents(
 
 def _learn(graph: RecordGraph, now: Sequence[Any], before: Sequence[Any]) -> tuple[_Way, list[int]]:
     """Return a way of a structure, given the integers of two records, and the chunks of work of its kernels."""
-    with collector.paused(stay=True):
+    # a helper that plans has more to do than one that looks a plan up
+    with collector.paused(stay=True), paced(is_paced()):
         plan, planned = plan_for_any_extents(graph, now, before)
         work = _work_of(planned)
         kernels = kernel_cache.kernels(work)

@@ -356,6 +356,11 @@ class Queue:
 
     The helper is paced (:mod:`~phonograd.core.base.pace`): it gives way to the thread that has submitted work last.
 
+    Parameters
+    ----------
+    is_gentle
+        Whether it rests longer, because its results need not be there soon.
+
     >>> queue, done = Queue(), []
     >>> queue.submit(lambda: done.append(1))
     >>> queue.finish()
@@ -363,7 +368,8 @@ class Queue:
     [1]
     """
 
-    def __init__(self) -> None:
+    def __init__(self, is_gentle: bool = False) -> None:
+        self._is_gentle = is_gentle
         self._waiting: deque[_Errand[Any]] = deque()
         self._lock = threading.Lock()
         self._is_running = False
@@ -410,7 +416,7 @@ class Queue:
                         self._is_running = True
                         continue
                     return
-            with pace.paced():
+            with pace.paced(is_gentle=self._is_gentle):
                 errand.run()
 
     @property

@@ -271,7 +271,7 @@ class RecipeProgram:
             for segment in self._segments:
                 segment(values)
         if self.runs < _COMPARED:
-            self._count_run(inputs)
+            self._count_run(inputs, bool(donated))
         return [values[slot] for slot in self._kept_slots]
 
     def only_segment(self) -> tuple[Segment, list[Any]] | None:
@@ -286,8 +286,11 @@ class RecipeProgram:
             return None
         return self._segments[0], self._fixed
 
-    def _count_run(self, inputs: list[Any]) -> None:
-        """Count a run: later ones are likely to follow, and to have the same weights."""
+    def _count_run(self, inputs: list[Any], is_donated: bool) -> None:
+        """Count a run: later ones are likely to follow, and to have the same weights.
+
+        Runs that write over some of their inputs take none of them packed.
+        """
         self.runs += 1
         if self.runs == 2:
             kernel_cache.tier_up(self._used)
@@ -296,7 +299,7 @@ class RecipeProgram:
         elif self.runs == _COMPARED and self._noted is not None:
             same = packed_operands.unchanged(self._noted, inputs)
             self._noted = None
-            if same and self._packs and settings.current().packed_bytes:
+            if same and self._packs and not is_donated and settings.current().packed_bytes:
                 self._pack(same)
 
     def _repack(self) -> None:

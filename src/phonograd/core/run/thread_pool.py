@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import atexit
 import ctypes
+import os
 import platform
 import threading
 import time
@@ -25,6 +26,7 @@ import numpy as np
 
 from ..base import fork, processor, settings
 from . import kernel_cache
+from . import thread_placement as placement
 from .background import run_apart, start
 from .pointers import locks_work
 from .thread_pool_ir import FUNCTIONS, thread_pool_text
@@ -64,15 +66,18 @@ class _Code:
     """The compiled functions of the pool, and how long a pause is on this machine."""
 
     def __init__(self) -> None:
-        # quickly: threads wait in this code, or run chunks that take some thousand times as long
-        kernel = kernel_cache.compile_module(
-            thread_pool_text, (platform.machine(),), "thread_pool_functions", quick=True
+        self.parallel, self.summon, dismiss, worker, spin, clock = _addresses(
+            thread_pool_text, (platform.machine(),), "thread_pool_functions", len(FUNCTIONS)
         )
-        # a worker may still run this code while the interpreter shuts down
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(kernel))
-        addresses = (ctypes.c_int64 * len(FUNCTIONS))()
-        ctypes.CFUNCTYPE(None, ctypes.c_void_p)(kernel.address)(ctypes.addressof(addresses))
-        self.parallel, self.summon, dismiss, worker, spin, clock = addresses
+        self.acquire, self.release = _function("PyThread_acquire_lock"), _function("PyThread_release_lock")
+        #: the words of a place on which a thread sleeps, except its lock; none if a lock is all of it
+        self._place: list[int] = []
+        functions = _placement_functions()
+        if functions is not None:
+            self._place = [0, -1, self.acquire, self.release, *functions]
+            self.acquire, self.release = _addresses(
+                placement.thread_placement_text, (), "thread_placement_functions", len(placement.FUNCTIONS)
+            )
         self.dismiss = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(dismiss)
         self.worker = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(worker)
         self._turn_seconds, self._ticks_per_second = _rates(
@@ -86,6 +91,38 @@ class _Code:
     def ticks(self, seconds: float) -> int:
         """Return the ticks of the processor's clock in some time; 0 if it has no clock."""
         return int(seconds * self._ticks_per_second)
+
+    def new_place(self) -> int:
+        """Return the address of a new place on which a thread sleeps: of a lock, or of words that refer to one."""
+        lock = _new_held_lock()
+        if not self._place:
+            return lock
+        words = np.array(self._place, np.int64)
+        words[placement.LOCK] = lock
+        _memories.append(words)
+        address: int = words.ctypes.data
+        return address
+
+
+def _addresses(write: Callable[..., str], arguments: tuple[Any, ...], name: str, count: int) -> list[int]:
+    """Return the addresses of the functions of a module, which one of them writes."""
+    # quickly: threads wait in this code, or run chunks that take some thousand times as long
+    kernel = kernel_cache.compile_module(write, arguments, name, quick=True)
+    # a worker may still run this code while the interpreter shuts down
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(kernel))
+    addresses = (ctypes.c_int64 * count)()
+    ctypes.CFUNCTYPE(None, ctypes.c_void_p)(kernel.address)(ctypes.addressof(addresses))
+    return list(addresses)
+
+
+def _placement_functions() -> list[int] | None:
+    """Return the addresses of the functions of the C library that place threads; None if it has none (not Linux)."""
+    if not hasattr(os, "sched_setaffinity"):
+        return None
+    library = ctypes.CDLL(None)
+    names = ("sched_getcpu", "sched_getaffinity", "sched_setaffinity")
+    found = [ctypes.cast(getattr(library, name), ctypes.c_void_p).value for name in names if hasattr(library, name)]
+    return [address or 0 for address in found] if len(found) == len(names) and all(found) else None
 
 
 def _rates(spin: Callable[[int], None], clock: Callable[[], int]) -> tuple[float, float]:
@@ -124,11 +161,11 @@ class ThreadPool:
         aligned[SPINS], aligned[PATIENCE] = code.turns(SPIN_SECONDS), code.ticks(wake_seconds)
         aligned[GAP], aligned[SLOW] = code.ticks(GAP_SECONDS), code.ticks(wake_seconds)
         aligned[LEAST_PENALTY], aligned[MOST_PENALTY] = [code.ticks(seconds) for seconds in PENALTY_SECONDS]
-        aligned[ACQUIRE], aligned[RELEASE] = _function("PyThread_acquire_lock"), _function("PyThread_release_lock")
-        aligned[CALLER_LOCK] = _new_held_lock()
+        aligned[ACQUIRE], aligned[RELEASE] = code.acquire, code.release
+        aligned[CALLER_LOCK] = code.new_place()
         self._threads: list[threading.Thread] = []
         for index in range(workers):
-            aligned[FIRST_WORKER + WORKER_WORDS * index + LOCK] = _new_held_lock()
+            aligned[FIRST_WORKER + WORKER_WORDS * index + LOCK] = code.new_place()
             name = f"phonograd worker {index + 1}"
             thread = threading.Thread(target=code.worker, args=(self.address, index), name=name, daemon=True)
             try:
@@ -196,6 +233,7 @@ def precompile() -> None:
     """Begin to compile the functions of the pool in another thread, if there will be a pool."""
     if _code is None and settings.current().num_threads > 1:
         kernel_cache.precompile_module(thread_pool_text, (platform.machine(),))
+        kernel_cache.precompile_module(placement.thread_placement_text, ())
 
 
 def renew() -> ThreadPool | None:

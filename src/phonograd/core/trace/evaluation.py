@@ -42,7 +42,7 @@ from ..plan.cache import (
     repeating,
     waits,
 )
-from ..run import memory_pool
+from ..run import memory_pool, packed_operands
 from ..run.donation import Donation, donate
 from ..run.programs import Program, Progress
 from ..run.reference import resolve
@@ -327,6 +327,7 @@ def _promote(trace: Trace, nodes: tuple[Node, ...], plan: CachedPlan, options: O
     if promotion.is_due(plan):
         position, known = trace.position, frozenset(trace.values)
         keep_all = options.lent is None and waits(nodes)
+        steady = _steady_inputs(trace, plan) if options.lent is None else set()
 
         is_found = False
 
@@ -335,7 +336,7 @@ def _promote(trace: Trace, nodes: tuple[Node, ...], plan: CachedPlan, options: O
 
             # to describe the graph once more takes as long as the rest
             if not is_found:
-                planner_process.prepare(nodes, known, keep_all)
+                planner_process.prepare(nodes, known, keep_all, steady)
             return new_cached_plan(position, nodes, known, keep_all, again=True, observed=False, is_announced=False)
 
         def is_stored() -> bool:
@@ -347,6 +348,13 @@ def _promote(trace: Trace, nodes: tuple[Node, ...], plan: CachedPlan, options: O
 
         promotion.promote(position, _key(nodes, options), plan, make, is_stored)
     return plan
+
+
+def _steady_inputs(trace: Trace, plan: CachedPlan) -> set[Node]:
+    """Return the inputs of a plan that are the arrays that they were when the plan was due before."""
+    inputs = [trace.values[node] if index is None else trace.leaves[index] for index, node in plan.inputs]
+    before, plan.noted = plan.noted, packed_operands.note(inputs)
+    return set() if before is None else {plan.inputs[number][1] for number in packed_operands.unchanged(before, inputs)}
 
 
 def _keep(trace: Trace, plan: CachedPlan, results: list[Array]) -> None:
