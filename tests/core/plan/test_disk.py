@@ -282,7 +282,7 @@ def test_what_others_declare_is_not_described(monkeypatch: pytest.MonkeyPatch) -
 def test_recipes_survive_the_disk(program: RandomProgram, keep_all: bool) -> None:
     made: list[Any] = []
 
-    def recalled(targets: list[Node], available: Any, keep_all: bool) -> Any:
+    def recalled(targets: list[Node], available: Any, keep_all: bool = False) -> Any:
         planned = NativeProgram(targets, available, keep_all)
         wanted = [resolve(node) for node in targets]
         inputs, computed = order(wanted, available)

@@ -591,10 +591,9 @@ def _forget_except(keep: set[Node]) -> None:
             for key, entry in declared.table.copy().items()
             if entry in keep or (entry.__class__ is tuple and keep.issuperset(entry))
         }
-        # the dictionary object is part of generated code, so it is emptied in place
-        declared.calls.clear()
-        declared.several.clear()
-        declared.consequences.clear()
+        for known in (declared.calls, declared.several, declared.consequences):
+            # the dictionary object is part of generated code, so it is emptied in place
+            known.clear()
     FORGOTTEN.emit()
 
 

@@ -133,7 +133,7 @@ class _Driver:
     def call_indirectly(self, record: int, arrays: tuple[Array, ...]) -> None:
         """Run a row with addresses from NumPy, in memory laid out like array objects."""
         data = np.array([pointers.address(array) for array in arrays], np.int64)
-        places = pointers.address(data) - object_layout.DATA + 8 * np.arange(len(arrays))
+        places = pointers.address(data) - _ARGUMENTS[1] + 8 * np.arange(len(arrays))
         self.call(record, pointers.address(places))
 
 
