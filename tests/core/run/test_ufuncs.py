@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ctypes
+import threading
 from collections.abc import Iterator
 
 import numpy as np
 import pytest
 
+from phonograd import settings
 from phonograd.core.base.dtypes import BOOL, FLOAT16, FLOAT32, FLOAT64, INT32, DType
 from phonograd.core.graph.operator import REGISTRY
 from phonograd.core.kernels.elementwise_loop import CHUNK, ElementwiseLoop
@@ -140,6 +142,30 @@ def test_results_of_shared_loops_may_be_arguments(shares: list[tuple[int, int]])
     function(x, y, out=x)
     assert shares
     assert np.array_equal(x, expected)
+
+
+def test_programs_with_several_threads_share_loops() -> None:
+    function = ufunc_for("broadcast_hypot", (FLOAT32, FLOAT32), FLOAT32)
+    arrays = [[numbers((150_001,), FLOAT32, 2 * seed + part) for part in range(2)] for seed in range(4)]
+    with settings.override(num_threads=1):
+        thread_pool.renew()
+        expected = [function(*pair) for pair in arrays]
+    different: list[int] = []
+
+    def compare(number: int) -> None:
+        for _ in range(20):
+            if function(*arrays[number]).tobytes() != expected[number].tobytes():
+                different.append(number)
+
+    with settings.override(num_threads=3):
+        pool = thread_pool.renew()
+        assert pool is None or thread_pool.CELL[0] == pool.address
+        threads = [threading.Thread(target=compare, args=(number,)) for number in range(len(arrays))]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert not different
 
 
 def test_there_is_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
