@@ -24,6 +24,8 @@ from phonograd.core.trace.trace import LOCAL, ImmediateTrace, Trace, ready_trace
 from ...fuzz import ways
 from . import machine_code
 
+pytest.importorskip("llvmlite")
+
 
 @pytest.fixture(params=["machine code", "python"])
 def at_once(request: pytest.FixtureRequest) -> Iterator[None]:

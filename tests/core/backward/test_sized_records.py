@@ -30,6 +30,7 @@ from ..ops.checks import Sample
 from ..plan.test_any_extents import CHANGES
 from ..plan.test_samples import SAMPLES
 
+pytest.importorskip("llvmlite")
 pytestmark = pytest.mark.skipif(not kernel_cache.available(), reason="there are no plans without a compiler")
 
 _leaves = itertools.count(700_000)

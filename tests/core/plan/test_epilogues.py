@@ -22,6 +22,7 @@ from phonograd.core.run.host import host
 from phonograd.core.run.packed_operands import PackedOperands
 from phonograd.core.run.reference import resolve
 
+pytest.importorskip("llvmlite")
 pytestmark = pytest.mark.skipif(not kernel_cache.available(), reason="NumPy has no epilogues")
 
 Shape = tuple[int, ...]

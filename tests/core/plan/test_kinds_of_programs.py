@@ -23,6 +23,7 @@ from phonograd.core.run import disk_cache, kernel_cache
 from phonograd.core.run.programs import Memory, Part, Program
 from phonograd.core.run.reference import ReferenceProgram
 
+pytest.importorskip("llvmlite")
 pytestmark = pytest.mark.skipif(not kernel_cache.available(), reason="kernels need llvmlite")
 
 Make = Callable[[Iterable[Node], Callable[[Node], bool]], Program]

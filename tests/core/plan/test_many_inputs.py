@@ -12,6 +12,7 @@ from phonograd.core.plan import assembly
 from phonograd.core.plan.group import COPY_LIMIT, MEMORY_LIMIT, TARGET_LIMIT, WEIGHT_LIMIT
 from phonograd.core.run import kernel_cache
 
+pytest.importorskip("llvmlite")
 pytestmark = pytest.mark.skipif(not kernel_cache.available(), reason="kernels need llvmlite")
 
 

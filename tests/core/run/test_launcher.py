@@ -22,6 +22,7 @@ from phonograd.core.run import (
 )
 from phonograd.core.run.driver import Row
 
+pytest.importorskip("llvmlite")
 pytestmark = pytest.mark.skipif(not kernel_cache.available(), reason="there is no compiler")
 needs_launching = pytest.mark.skipif(not launcher.is_supported(), reason="rows are called as they are here")
 

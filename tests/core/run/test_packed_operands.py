@@ -20,6 +20,7 @@ from phonograd.core.run.packed_operands import Preparation, packed_bytes
 from phonograd.core.run.program import RecipeProgram
 from phonograd.gluon import nn
 
+pytest.importorskip("llvmlite")
 pytestmark = pytest.mark.skipif(not kernel_cache.available(), reason="NumPy packs nothing")
 
 RUNS = 9

@@ -18,6 +18,7 @@ from phonograd.core.plan.native_program import NativeProgram
 from phonograd.core.run import kernel_cache, pointers, shared_loop, thread_pool, ufuncs
 from phonograd.core.run.thread_pool_words import FIRST_WORKER, LAUNCH_WORDS, PARALLEL, REGION_WORDS
 
+pytest.importorskip("llvmlite")
 pytestmark = pytest.mark.skipif(not kernel_cache.available(), reason="kernels need llvmlite")
 
 LENGTHS = (0, 1, 7, 8, 9, 31, 64, 100, CHUNK - 1, CHUNK, CHUNK + 1, 3 * CHUNK + 5)
