@@ -17,6 +17,7 @@ from phonograd.core.backward import eager, eager_rules, repetition
 from phonograd.core.graph import generic
 from phonograd.core.graph.learned import forget_kinds
 from phonograd.core.graph.node import statistics
+from phonograd.core.graph.operator import REGISTRY
 from phonograd.core.graph.templates import Templates
 from phonograd.core.plan import cache
 from phonograd.core.plan.sized_records import RECORDS
@@ -323,3 +324,30 @@ def test_rules_that_look_at_expressions_run_each_time(monkeypatch: pytest.Monkey
     for one, two in zip(found, expected, strict=True):
         assert one.tobytes() == two.tobytes()
     cache.forget_nodes()
+
+
+@pytest.mark.usefixtures("python_functions")
+def test_parts_at_new_positions_need_neither_templates_nor_functions(monkeypatch: pytest.MonkeyPatch) -> None:
+    extent = 40 + next(_extents)
+    x = nd.array(np.arange(float(extent * 3)).reshape(extent, 3))
+    x.attach_grad()
+    view = REGISTRY["_view_flat"]
+    made: list[Any] = []
+    function_of_kind = eager_rules.function_of_kind
+    monkeypatch.setattr(
+        eager_rules, "function_of_kind", lambda *given: (made.append(given[0]), function_of_kind(*given))[1]
+    )
+    for begin in range(0, extent - 6, 6):
+        with autograd.record():
+            loss = nd.concat(x[begin : begin + 2], x[begin + 3 : begin + 4], dim=0).sum()
+        loss.backward()
+        expected = np.zeros(extent)
+        expected[[begin, begin + 1, begin + 3]] = 1
+        assert x.grad.asnumpy().tolist() == [[each] * 3 for each in expected]
+    assert not [kind for kind in view.body_templates._kinds if kind[0][1][0] in (2, 1) and kind[1].shape[0] == extent]
+    assert REGISTRY["_embed"] not in made
+    # a part alone is not added to another one
+    with autograd.record():
+        loss = (x[7:9] * 3).sum()
+    loss.backward()
+    assert x.grad.asnumpy()[:, 0].tolist() == [3.0 if row in (7, 8) else 0.0 for row in range(extent)]

@@ -360,8 +360,8 @@ def test_another_process_would_compile_nothing(tmp_path: Path, monkeypatch: pyte
         first = [array.tobytes() for array in _program().run([data])]
         compiled = kernel_cache.statistics.kernels_compiled - before["kernels_compiled"]
         assert compiled > 0
-        # the driver, what launches rows and the thread team may be there too
-        assert 0 <= len([path for path in files(tmp_path) if path.suffix == ".quick"]) - compiled <= 3
+        # the driver, the functions that launch rows, the thread pool and its places may be there too
+        assert 0 <= len([path for path in files(tmp_path) if path.suffix == ".quick"]) - compiled <= 5
         _fresh_compiler(monkeypatch)
         before = kernel_cache.statistics.snapshot()
         second = [array.tobytes() for array in _program().run([data])]

@@ -332,6 +332,15 @@ def test_small_stacks_of_other_threads_are_not_those_of_workers_and_compilers() 
     """)
 
 
+def test_workers_start_before_the_first_graph_is_computed() -> None:
+    succeeds("""
+        assert thread_pool.stale
+        assert mx.nd.ones((3,)).asnumpy().tolist() == [1, 1, 1]
+        assert not thread_pool.stale and thread_pool.CELL[0]
+        print("done")
+    """)
+
+
 def test_a_program_ends_with_workers_asleep() -> None:
     succeeds("run(); time.sleep(0.05); print('done')")
 

@@ -175,9 +175,8 @@ def simple(key: Any, shape: Shape) -> Basic | None:
 
 def _select(key: int | slice, shape: Shape, form: Any) -> Basic:
     """Return what a number or a slice selects, and remember it."""
-    if type(key) is int and 0 not in shape and shape and -shape[0] <= key < shape[0]:
-        found = _row(key if key >= 0 else key + shape[0], shape)
-    else:
+    found = None if 0 in shape or not shape else _rows_of(key, shape)
+    if found is None:
         parsed = parse(key, shape)
         assert isinstance(parsed, Basic)
         found = parsed
@@ -187,23 +186,36 @@ def _select(key: int | slice, shape: Shape, form: Any) -> Basic:
     return found
 
 
-def _row(number: int, shape: Shape) -> Basic:
-    """Return what a number that is in range selects: one row.
+def _rows_of(key: int | slice, shape: Shape) -> Basic | None:
+    """Return what a number or a slice selects if that is one row, or some of the rows in order; None for others.
 
-    >>> _row(1, (4, 5)) == parse(1, (4, 5))
+    >>> _rows_of(-2, (4, 5)) == parse(-2, (4, 5))
+    True
+    >>> _rows_of(slice(-3, 9), (4, 5)) == parse(slice(-3, 9), (4, 5))
     True
     """
+    count = shape[0]
+    if isinstance(key, slice):
+        first, stop, step = key.indices(count)
+        if step != 1 or not 0 < stop - first < count:
+            return None
+    else:
+        first = key if key >= 0 else key + count
+        stop = first + 1
+        if not 0 <= first < count:
+            return None
     rest, ones = shape[1:], (1,) * len(shape)
-    zeros = (0,) * len(rest)
+    target = (stop - first, *rest)
+    is_row = not isinstance(key, slice)
     return Basic(
-        begin=(number, *zeros),
-        end=(number + 1, *rest),
+        begin=(first, *(0,) * len(rest)),
+        end=(stop, *rest),
         step=ones,
-        shape=rest or (1,),
-        target=(1, *rest),
+        shape=(rest or (1,)) if is_row else target,
+        target=target,
         new_axes=(),
-        dropped=(0,),
-        offset=number * math.prod(rest),
+        dropped=(0,) if is_row else (),
+        offset=first * math.prod(rest),
         whole=False,
     )
 

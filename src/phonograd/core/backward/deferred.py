@@ -7,7 +7,7 @@ Made by gradient rules (:mod:`.eager_rules`) and added up by the pass (:mod:`.ea
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,7 @@ from ..ops.reduce.accumulation import are_few_terms
 from ..plan.eager import Function
 from ..plan.eager_stacks import rows_of
 
-__all__ = ["EMBED", "MATMUL", "Deferrable", "Deferred", "are_deferred", "defer", "join_products"]
+__all__ = ["EMBED", "MATMUL", "Deferrable", "Deferred", "Postponed", "are_deferred", "defer", "join_products"]
 
 EMBED, MATMUL = REGISTRY["_embed"], REGISTRY["_matmul"]
 
@@ -73,6 +73,25 @@ def defer(function: Function, declared: Operator, attributes: tuple[Any, ...], i
 
 
 _new = Deferred.__new__
+
+
+class Postponed:
+    """A function of arrays that is made when it is called."""
+
+    __slots__ = ("_function", "_make")
+
+    def __init__(self, make: Callable[[], Function]) -> None:
+        self._make: Callable[[], Function] | None = make
+        self._function: Function | None = None
+
+    def __call__(self, *arrays: Any) -> Any:
+        function, make = self._function, self._make
+        if function is None and make is not None:
+            function = self._function = make()
+            # it refers to nodes
+            self._make = None
+        assert function is not None
+        return function(*arrays)
 
 
 @slotted

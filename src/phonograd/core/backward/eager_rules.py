@@ -25,7 +25,7 @@ from ..ops.math.structural import leaf
 from ..plan.eager import SIMPLE, EagerProgram, Function, function_of_kind
 from ..plan.eager_stacks import StackedFunction, call_each, stacked_function
 from ..run.reference import resolve
-from .deferred import EMBED, MATMUL, Deferrable
+from .deferred import EMBED, MATMUL, Deferrable, Postponed
 from .rule_calls import Calls, Remade, join_calls
 
 __all__ = ["gradients_of", "is_deferrable", "passes_through", "stackable_rule", "values_read"]
@@ -90,15 +90,19 @@ class _Rule:
         declared, (source,) = node.operator, node.inputs
         assert declared.adjoint_rule is not None
         adjoint, attributes = declared.adjoint_rule(source.shape, **node.parameters)
-        below = leaf(0, node.shape, node.dtype, node.context)
-        type_ = tensor_type(source.shape, source.dtype, source.context, False, None)
-        function = function_of_kind(adjoint, attributes, [below], type_)
+
+        def make() -> Function:
+            type_ = tensor_type(source.shape, source.dtype, source.context, False, None)
+            return function_of_kind(adjoint, attributes, [leaf(0, node.shape, node.dtype, node.context)], type_)
+
         rule = cls.__new__(cls)
         rule._maker, rule.is_general, rule._inserted = None, False, ()
         rule.reads, rule.constants, rule.calls, rule._stacked = [], [], [], []
         if adjoint is EMBED:
-            rule.results = [Deferrable(function, adjoint, attributes, [0])]
+            # most gradients of parts are added in their place, and need no function
+            rule.results = [Deferrable(Postponed(make), adjoint, attributes, [0])]
         else:
+            function = make()
             # the gradient of the output, the output and the input are the values before it
             rule.calls, rule.results = [(function, [0])], [3]
             ranks = [len(node.shape)]

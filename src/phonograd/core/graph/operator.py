@@ -249,10 +249,10 @@ class Operator:
         self.at_once: list[bool] = []
         #: attributes by parameters as users passed them
         self.arguments: dict[Any, tuple[Any, ...]] = {}
-        #: the nodes that the body of a composite makes, and those that the gradient rule makes
-        self.body_templates, self.gradient_templates = Templates(), Templates()
-        #: those of the gradient rule, given leaves as gradients of the outputs
-        self.leaf_gradient_templates = Templates()
+        #: the nodes of the body of a composite, those of the gradient rule, and the latter for leaves as gradients
+        self.body_templates, self.gradient_templates, self.leaf_gradient_templates = [Templates() for _ in range(3)]
+        #: whether attributes are positions, new in most calls: then no template of its body is kept
+        self.has_new_attributes = False
         #: attributes by the number of arrays and the parameters of calls that were checked
         self.accepted_parameters: dict[Any, tuple[Any, ...]] = {}
         #: what nodes of calls of one kind have in common
@@ -437,8 +437,8 @@ class Operator:
 
         with of_one_call():
             # attributes that are leaves are another kind of call in each trace
-            template = None if self.numbers else self.body_templates.find(inputs, attributes, rule)
-            if template is not None:
+            is_new = self.numbers or self.has_new_attributes
+            if not is_new and (template := self.body_templates.find(inputs, attributes, rule)) is not None:
                 result = template.apply(inputs)
             else:
                 try:

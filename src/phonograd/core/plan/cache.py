@@ -356,7 +356,7 @@ def eager_is_available() -> bool:
 def _find_eager() -> tuple[Callable[..., Program], Callable[[], bool]] | None:
     """Import eager programs; return None if they cannot run."""
     with collector.paused(stay=True):
-        from ..run import kernel_cache, ufuncs
+        from ..run import kernel_cache, thread_pool, ufuncs
         from .eager_batches import eager_program
 
     if not kernel_cache.available() or not ufuncs.are_supported():
@@ -364,6 +364,8 @@ def _find_eager() -> tuple[Callable[..., Program], Callable[[], bool]] | None:
     found = _eager["made"] = eager_program, kernel_cache.available
     with collector.paused(stay=True):
         STARTED.emit_once()
+        # some graph will need it soon, and would pause for a millisecond or two
+        thread_pool.renew()
     return found
 
 

@@ -257,38 +257,30 @@ def describe(structure: Any) -> str | None:
     >>> describe([]) is None
     True
     """
-    parts: list[str] = []
     try:
-        _describe(structure, parts.append)
+        return _describe(structure)
     except TypeError:
         return None
-    return "".join(parts)
 
 
-_PLAIN = (int, str, float, bool, bytes, type(None))
+_PLAIN = frozenset({int, str, float, bool, bytes, type(None)})
 
 
-def _describe(value: Any, write: Callable[[str], None]) -> None:
+def _describe(value: Any) -> str:
     kind = type(value)
     if kind in _PLAIN:
-        write(repr(value))
-    elif kind is tuple:
-        write("(")
-        for number, part in enumerate(value):
-            if number:
-                write(",")
-            _describe(part, write)
-        write(")")
-    elif isinstance(value, np.dtype):
-        write(_dtype_name(value))
-    elif isinstance(value, enum.Enum):
-        write(f"{kind.__module__}.{kind.__qualname__}.{value.name}")
-    else:
-        names = _fields(kind)
-        write(f"{kind.__module__}.{kind.__qualname__}")
-        if "operator" in names:
-            _check_origin(value.operator)
-        _describe(tuple([getattr(value, name) for name in names]), write)
+        return repr(value)
+    if kind is tuple:
+        return f"({','.join([_describe(part) for part in value])})"
+    if isinstance(value, np.dtype):
+        return _dtype_name(value)
+    if isinstance(value, enum.Enum):
+        return f"{kind.__module__}.{kind.__qualname__}.{value.name}"
+    names = _fields(kind)
+    if "operator" in names:
+        _check_origin(value.operator)
+    parts = ",".join([_describe(getattr(value, name)) for name in names])
+    return f"{kind.__module__}.{kind.__qualname__}({parts})"
 
 
 @functools.cache
@@ -328,6 +320,7 @@ def is_ours(operator: Operator) -> bool:
     )
 
 
+@functools.lru_cache(1024)
 def _is_ours(lowering: Lowering) -> bool:
     rules = (type(lowering), *vars(lowering).values())
     return all([_module_of(rule).startswith(_WRITERS) for rule in rules if callable(rule)])

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import struct
 from collections.abc import Callable
 from typing import Any
 
@@ -30,6 +31,7 @@ MOST_UFUNCS = 4096
 _TABLE = "_UFUNC_API"
 _TYPE, _FROM_FUNCTION = 0, 1
 _NO_IDENTITY = -1
+_POINTERS = struct.Struct("@NN")
 
 UINT16 = np.dtype("uint16")
 
@@ -126,11 +128,12 @@ def _make(
     place: int, name: str, sources: tuple[np.dtype[Any], ...], dtype: np.dtype[Any], facts: int | None = None
 ) -> Any:
     """Return the ufunc of the inner loop at an address, which is given the address of some facts."""
-    functions, data = (ctypes.c_void_p * 1)(place), (ctypes.c_void_p * 1)(facts)
-    types = (ctypes.c_char * (len(sources) + 1))(*[bytes([kind.num]) for kind in (*sources, dtype)])
-    text = ctypes.create_string_buffer(name.encode())
-    memory = (functions, data, types, text, text)
+    types = bytes([kind.num for kind in (*sources, dtype)])
+    # the function, its data, its types and its name, which is the documentation as well
+    memory = ctypes.create_string_buffer(_POINTERS.pack(place, facts or 0) + types + name.encode())
     _kept.append(memory)
-    functions_at, data_at, types_at, name_at, doc_at = [ctypes.addressof(part) for part in memory]
+    begin = ctypes.addressof(memory)
+    types_at = begin + _POINTERS.size
+    name_at = types_at + len(types)
     counts = 1, len(sources), 1, _NO_IDENTITY
-    return _constructor()(functions_at, data_at, types_at, *counts, name_at, doc_at, 0)
+    return _constructor()(begin, begin + _POINTERS.size // 2, types_at, *counts, name_at, name_at, 0)

@@ -139,7 +139,7 @@ def part(data: Node, begin: Shape, end: Shape, step: Shape) -> Node:
     Assignments to other regions do not change this one, so the read does not depend on them. The values between two
     assignments are lost when the second is done in place, so the function never reads them.
     """
-    if 0 in sliced_shape(begin, end, step):
+    if _last_change(data).operator is not _assign_step or 0 in sliced_shape(begin, end, step):
         return slice_step(data, begin, end, step)
     source, own = data, _span(begin, end, step)
     for _ in range(LOOK_BACK):
@@ -244,6 +244,9 @@ def _view_flat(data: Node, *, start: int, shape: Shape) -> Node:
     size = math.prod(shape)
     line = reshape_to(data, (data.size,))
     return reshape_to(part(line, (start,), (start + size,), (1,)), shape)
+
+
+_view_flat.has_new_attributes = True
 
 
 @composite()
