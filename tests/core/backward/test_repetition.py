@@ -173,6 +173,22 @@ def test_marks_are_looked_for_in_the_first_records_only(monkeypatch: pytest.Monk
     assert not marks.find(visited[1:])
 
 
+def test_records_without_a_mark_need_no_helper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from phonograd.core.ops.math.structural import leaf
+
+    monkeypatch.setattr(repetition, "MOST_MISSES", 2)
+    visited = [leaf(number, (3,), np.dtype("float32")) for number in range(repetition.LEAST_NODES)]
+    asked = []
+    run_apart = repetition.run_apart
+    monkeypatch.setattr(repetition, "run_apart", lambda work: (asked.append(work), run_apart(work))[1])
+    with mx.settings.override(cache_directory=str(tmp_path), tiers="background"):
+        assert not repetition._Marks().find(visited)
+        assert not asked
+        repetition._Marks().leave(visited)
+        assert repetition._Marks().find(visited)
+        assert asked
+
+
 def test_outlines_tell_records_apart() -> None:
     from phonograd.core.derive.gradient import order_users_first
     from phonograd.core.ops.math.elementary import sigmoid, tanh

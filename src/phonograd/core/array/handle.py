@@ -437,7 +437,7 @@ def assign(handle: Handle, node: Node, trace: Trace) -> None:
             _hold(handle, node, trace)
             return
     recording = FLAGS.get() & RECORDING
-    root = handle._root
+    root = None if extras is None else extras.root
     context = handle.context
     if node.context is not context:
         node = copy_to_context(node, context)
@@ -457,8 +457,9 @@ def assign(handle: Handle, node: Node, trace: Trace) -> None:
         np.copyto(buffer, trace.value(node))
         return
     if not node.marked:
-        if handle._variable is not None:
-            node = variable(node, trace.slot(handle._variable))
+        owner = None if extras is None else extras.variable
+        if owner is not None:
+            node = variable(node, trace.slot(owner))
         elif not recording and handle._node is not None and handle._node.marked:
             node = overwrite(node, node_in(handle, trace))
     _hold(handle, node, trace)

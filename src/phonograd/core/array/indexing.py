@@ -110,7 +110,8 @@ def set_(self: Any, key: Any, value: Any, listeners: Sequence[int] = LISTENERS) 
         before = self._node, getattr(value, "_node", None)
         observe_call(_ASSIGNMENT, (self, value), None, (), set_, (self, key, value, ()), before=before)
         return
-    if self._readonly:
+    extras = self._extras
+    if extras is not None and extras.readonly:
         raise ValueError("Cannot assign to readonly NDArray")
     if type(key) is slice and type(value) is type(self) and key == _EVERYTHING and value is not self:
         trace = ready_trace()

@@ -13,6 +13,7 @@ A node of an operator with several outputs has no value itself; ``_item`` nodes 
 from __future__ import annotations
 
 import itertools
+import math
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -202,10 +203,7 @@ class Node:
     @property
     def size(self) -> int:
         """Return the number of elements."""
-        size = 1
-        for extent in self.shape:
-            size *= extent
-        return size
+        return math.prod(self.shape)
 
     @property
     def ndim(self) -> int:

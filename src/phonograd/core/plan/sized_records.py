@@ -386,7 +386,10 @@ class SizedRecords:
         """Return the program of a record, if there is a plan for its structure that holds for its integers."""
         structure = self._structure(outline)
         if not structure.is_sought and self._unknown < MOST_UNKNOWN and settings.current().tiers == "background":
-            run_apart(lambda: self._seek(structure, outline))
+            disk, key = _place(RecordGraph.of(outline))
+            if disk is not None and disk.may_have(key):
+                run_apart(lambda: self._seek(structure, outline))
+            structure.is_sought = True
             self._unknown = 0 if structure.ways.ways else self._unknown + 1
         tree, ways = structure.ways
         if not ways:

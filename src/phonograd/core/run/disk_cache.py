@@ -91,6 +91,10 @@ class DiskCache:
         encoded = description.encode() if isinstance(description, str) else description
         return kind + digest(self._versions.encode() + encoded).hex()
 
+    def may_have(self, key: str) -> bool:
+        """Return whether there is a file under a key, of any contents: a few microseconds, and nothing to undo."""
+        return self._store.has(key)
+
     def load(self, key: str) -> bytes | None:
         """Return the contents of a file; None if it is missing, damaged, or of another user."""
         folder = self._store.open(make=False)
@@ -206,6 +210,11 @@ class _Store:
             self._key, self._tag = key, "-" + digest(key)[:8].hex()
         self._folder, self._is_missing = folder, False
         return folder
+
+    def has(self, key: str) -> bool:
+        """Return whether the directory is open and has a file for a key."""
+        folder = self._folder
+        return folder is not None and folder.is_open and folder.has(self.name(key))
 
     def name(self, key: str) -> str:
         """Return the name of a file; users who share a directory have files of their own."""

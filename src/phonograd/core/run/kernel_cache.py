@@ -510,7 +510,8 @@ def finish_keeping() -> None:
 
 def disk_cache() -> DiskCache | None:
     """Return the disk cache of machine code and plans; None if the settings turn it off."""
-    return run_apart(_cache().objects.disk_cache)
+    objects = _cache().objects
+    return objects.disk_cache() if objects.has_opened_disk_cache() else run_apart(objects.disk_cache)
 
 
 def description() -> Description:

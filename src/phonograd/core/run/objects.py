@@ -349,6 +349,11 @@ class ObjectCache:
         """Wait until all code is on disk that is to be stored there."""
         self._later.finish()
 
+    def has_opened_disk_cache(self) -> bool:
+        """Return whether the disk cache that the settings ask for is open, or turned off."""
+        now = settings.current()
+        return (now.cache_directory, now.cache_bytes) == self._disk_settings
+
     def disk_cache(self) -> DiskCache | None:
         """Return the disk cache that the settings ask for; None if they turn it off."""
         now = settings.current()

@@ -193,6 +193,14 @@ class PrivateDirectory:
             raise
         self.remove(temporary)
 
+    def has(self, name: str) -> bool:
+        """Return whether there is an entry with a name, of any kind."""
+        try:
+            os.stat(self._place(name), dir_fd=self._folder, follow_symlinks=False)
+        except OSError:
+            return False
+        return True
+
     def remove(self, name: str) -> None:
         """Delete a file."""
         os.unlink(self._place(name), dir_fd=self._folder)

@@ -228,14 +228,16 @@ def _assign_flat(data: Node, value: Node, *, start: int) -> Node:
     return reshape_to(assign_step(line, piece, (start,), (start + value.size,)), data.shape)
 
 
+@hot
 def assign_flat(data: Node, value: Node, start: int) -> Node:
     """Return ``data`` with the flat range from ``start`` replaced by the elements of ``value``."""
-    assert 0 <= start <= data.size - value.size, (data, value, start)
-    if value.size == 0:
+    size, whole = math.prod(value.shape), math.prod(data.shape)
+    assert 0 <= start <= whole - size, (data, value, start)
+    if size == 0:
         return data
-    if value.size == data.size:
+    if size == whole:
         return reshape_to(value, data.shape)
-    return single(_assign_flat.apply((data, value), (start,)))
+    return _assign_flat.apply((data, value), (start,))  # type: ignore[no-any-return]
 
 
 @composite(family="shape")
