@@ -49,7 +49,10 @@ def text_of(default):
         return getattr(default, "__name__", text)
     if " at 0x" in text:
         return f"<{type(default).__name__}>"
-    return text.replace(os.path.expanduser("~"), "~")
+    if isinstance(default, types.ModuleType):
+        # not the file that it is from
+        return f"<module {default.__name__!r}>"
+    return text
 
 
 def signature(function):
