@@ -289,11 +289,16 @@ def _result(
 ) -> EagerGradient:
     """Return gradients and values as arrays that share no memory; all other values are dropped."""
     before = memory_of([*trace.leaves, *trace.values.values()])
-    taken = before | memory_of([known[node] for node in wanted])
-    found = {node: None if grad is None else own(grad, taken, True) for node, grad in targets.items()}
-    taken = before | memory_of([grad for grad in found.values() if grad is not None])
-    results = [(node, own(known[node], taken, True)) for node in wanted]
-    return EagerGradient(trace, found, frozenset(visited), results)
+    values = [known[node] for node in wanted]
+    grads = _owned([*targets.values()], before | memory_of(values))
+    results = [*zip(wanted, _owned(values, before | memory_of(grads)))]
+    return EagerGradient(trace, dict(zip(targets, grads)), frozenset(visited), results)
+
+
+@hot
+def _owned(values: Sequence[Array | None], taken: set[int]) -> list[Any]:
+    """Return values in memory of their own that is not taken."""
+    return [None if value is None else own(value, taken, True) for value in values]
 
 
 #: which records run in batches

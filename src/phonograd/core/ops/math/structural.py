@@ -195,7 +195,7 @@ def detach(node: Node) -> Node:
         return node
     found = node.detached
     if found is None:
-        found = node.detached = single(_detach(node))
+        found = node.detached = _detach.apply((node,), ())
     return found
 
 
