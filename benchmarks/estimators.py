@@ -1,7 +1,7 @@
 """Train and predict with all estimators of GluonTS, a few batches each: ``python -m benchmarks.estimators``.
 
 The script of :mod:`tests.world` runs in its environments, which ``python -m tests.world --only gluonts-estimators
---oracle`` makes: one with phonograd as ``mxnet``, one with MXNet. Rounds alternate between phonograd with an empty cache
+--again`` makes, once as it is and once with ``--oracle``: one with phonograd as ``mxnet``, one with MXNet. Rounds alternate between phonograd with an empty cache
 directory (*cold*), with the one that the cold run leaves behind (*warm*), and MXNet; the best round of each counts. The
 figures are the seconds of the estimators that all of them run, and those of the whole process. ``--write`` keeps them
 and writes the documents' figures.
@@ -47,8 +47,11 @@ def main() -> int:
     here, oracle = [HOME / name / "bin" / "python" for name in ("phonograd", "oracle")]
     missing = [str(python) for python in (here, oracle) if not python.exists()]
     if missing:
-        command = "python -m tests.world --only gluonts-estimators --oracle"
-        sys.exit(f"{' and '.join(missing)} do not exist; `{command}` makes the environments (PHONOGRAD_WORLD: where)")
+        command = "python -m tests.world --only gluonts-estimators --again"
+        sys.exit(
+            f"{' and '.join(missing)} do not exist; `{command}` makes the environment of phonograd, and with `--oracle` "
+            "that of MXNet (PHONOGRAD_WORLD: where)"
+        )
     facts = {**machine.description(), "load_before": machine.load()}
     found: dict[str, list[tuple[dict[str, float], float]]] = {}
     for _ in range(options.rounds):

@@ -354,7 +354,7 @@ def eager_is_available() -> bool:
 
 
 def _find_eager() -> tuple[Callable[..., Program], Callable[[], bool]] | None:
-    """Import eager programs; return None if they cannot run."""
+    """Import eager programs and start the thread pool, which a later step would wait for; None if they cannot run."""
     with collector.paused(stay=True):
         from ..run import kernel_cache, thread_pool, ufuncs
         from .eager_batches import eager_program
@@ -364,7 +364,6 @@ def _find_eager() -> tuple[Callable[..., Program], Callable[[], bool]] | None:
     found = _eager["made"] = eager_program, kernel_cache.available
     with collector.paused(stay=True):
         STARTED.emit_once()
-        # some graph will need it soon, and would pause for a millisecond or two
         thread_pool.renew()
     return found
 
