@@ -359,13 +359,12 @@ def _find_eager() -> tuple[Callable[..., Program], Callable[[], bool]] | None:
         from ..run import kernel_cache, thread_pool, ufuncs
         from .eager_batches import eager_program
 
-    if not kernel_cache.available() or not ufuncs.are_supported():
-        return None
-    found = _eager["made"] = eager_program, kernel_cache.available
-    with collector.paused(stay=True):
+        if not kernel_cache.available() or not ufuncs.are_supported():
+            return None
+        _eager["made"] = eager_program, kernel_cache.available
         STARTED.emit_once()
         thread_pool.renew()
-    return found
+    return _eager["made"]
 
 
 def repeating(at_once: bool = False) -> None:
