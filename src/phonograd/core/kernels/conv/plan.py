@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Callable
 
 from ...base.dtypes import FLOAT32, FLOAT64, DType
 from ...graph.node import Shape
@@ -11,7 +12,17 @@ from ..deinterleave import specialized_stride
 from ..launch import Launch, Plan, Prepared, Reference, align_up
 from ..scratch import Scratch
 from ..target import Machine
-from . import channels_last_plan, direct_plan, filter_lanes, lines, phases, planes, products_plan, winograd_plan
+from . import (
+    channels_last_plan,
+    direct_plan,
+    filter_lanes,
+    lines,
+    phases,
+    planes,
+    products_plan,
+    strides,
+    winograd_plan,
+)
 from .adjoint import adjoint_values, known_taps, line_buffer
 from .few_weights_grad import COMBINE_DOTS, DOTS, CombineDots, FewWeightsGrad
 from .filter_lanes import FilterLanes, windows_of_tile
@@ -23,7 +34,7 @@ from .lines import LinesForward
 from .microkernels import WIDTH, dot_tile, most_rows
 from .padding import frame_values
 from .weights import PackWeights
-from .winograd_transforms import Tiling
+from .winograd_transforms import LARGEST, SIZES, Tiling
 
 __all__ = ["Convolution", "box_values", "channel_block", "grid_size", "images_to_join", "line_of"]
 
@@ -44,8 +55,10 @@ _LEAST_CHANNELS = 16
 #: the kernel for tiles of 8 by 8: the transforms of others would cost too much, or have large errors. The maximum
 #: number of channels and filters for which the sums of products have small errors
 _LARGE_KERNEL, _LARGE_CHANNELS = 5, 192
+#: the largest tiles of other kernels
+_USUAL_SIZE = 6
 #: the smallest kernel; outputs of the smallest tile along an axis, and the number of such images that have tiles
-_LEAST_KERNEL, _TINY, _MANY_TINY = 3, 2, 8
+_LEAST_KERNEL, _TINY, _MANY_TINY = 2, 2, 8
 #: time of a product of one vector relative to two; share of the lanes below which images are joined; number of
 #: panels of columns that joined images should have, and maximum number of images
 _NARROW, _JOINED_SHARE, _JOINED_PANELS, _JOINED_MOST = 0.6, 0.85, 6, 64
@@ -94,11 +107,11 @@ class Convolution:
         shape = geometry(data, weight[0], weight[2:], stride, dilate, pad, groups)
         if not shape.batch:
             return Plan(())
+        lanes = self.machine.lanes(dtype)
         plan = self._winograd_forward(shape, dtype)
         if plan is None and dtype == FLOAT32:
-            plan = phases.forward(shape, lambda flat: self._winograd_forward(flat, dtype))
+            plan = phases.forward(lanes, shape, lambda flat: self._winograd_forward(flat, dtype))
         if plan is None and dtype == FLOAT32:
-            lanes = self.machine.lanes(dtype)
             plan = planes.forward(lanes, shape, lambda flat: self._winograd_forward(flat, dtype))
         if plan is not None:
             return plan
@@ -125,11 +138,11 @@ class Convolution:
         shape = geometry(data, weight[0], weight[2:], stride, dilate, pad, groups)
         if not shape.batch:
             return Plan(())
+        lanes = self.machine.lanes(dtype)
         plan = self._winograd_data_grad(shape, dtype)
         if plan is None and dtype == FLOAT32:
-            plan = phases.data_grad(shape, lambda flat: self._winograd_data_grad(flat, dtype))
+            plan = phases.data_grad(lanes, shape, lambda flat: self._winograd_data_grad(flat, dtype))
         if plan is None and dtype == FLOAT32:
-            lanes = self.machine.lanes(dtype)
             plan = planes.data_grad(lanes, shape, lambda flat: self._winograd_data_grad(flat, dtype))
         if plan is not None:
             return plan
@@ -162,11 +175,11 @@ class Convolution:
     ) -> Plan:
         """Return the plan of ``_convolution_weight_grad``."""
         shape = geometry(data, out_grad[1], kernel, stride, dilate, pad, groups)
+        lanes = self.machine.lanes(dtype)
         plan = self._winograd_weight_grad(shape, dtype)
         if plan is None and dtype == FLOAT32:
-            plan = phases.weight_grad(shape, lambda flat: self._winograd_weight_grad(flat, dtype))
+            plan = phases.weight_grad(lanes, shape, lambda flat: self._winograd_weight_grad(flat, dtype))
         if plan is None and dtype == FLOAT32:
-            lanes = self.machine.lanes(dtype)
             plan = planes.weight_grad(lanes, shape, lambda flat: self._winograd_weight_grad(flat, dtype))
         if plan is not None:
             return plan
@@ -187,33 +200,60 @@ class Convolution:
     # -- Winograd's algorithm
 
     def _winograd_forward(self, shape: Geometry, dtype: DType) -> Plan | None:
-        tiling = self._tiling(shape, dtype)
-        return None if tiling is None else winograd_plan.forward(self.machine, self.slots, shape, tiling)
+        def plan_of(flat: Geometry, useful: float = 1.0) -> Plan | None:
+            tiling = self._tiling(flat, flat.counts)
+            return None if tiling is None else winograd_plan.forward(self.machine, self.slots, flat, tiling, useful)
+
+        return self._by_phases(strides.forward, plan_of, shape, dtype)
 
     def _winograd_data_grad(self, shape: Geometry, dtype: DType) -> Plan | None:
-        tiling = self._tiling(shape, dtype)
-        return None if tiling is None else winograd_plan.data_grad(self.machine, self.slots, shape, tiling)
+        def plan_of(flat: Geometry, useful: float = 1.0) -> Plan | None:
+            tiling, of_data = [self._tiling(flat, outputs) for outputs in (flat.counts, flat.extent)]
+            if tiling is None or of_data is None:
+                return None
+            return winograd_plan.data_grad(self.machine, self.slots, flat, tiling, of_data, useful)
+
+        return self._by_phases(strides.data_grad, plan_of, shape, dtype)
 
     def _winograd_weight_grad(self, shape: Geometry, dtype: DType) -> Plan | None:
-        tiling = self._tiling(shape, dtype) if shape.batch else None
-        return None if tiling is None else winograd_plan.weight_grad(self.machine, self.slots, shape, tiling)
+        def plan_of(flat: Geometry, useful: float = 1.0) -> Plan | None:
+            tiling = self._tiling(flat, flat.counts) if flat.batch else None
+            return None if tiling is None else winograd_plan.weight_grad(self.machine, self.slots, flat, tiling, useful)
 
-    def _tiling(self, shape: Geometry, dtype: DType) -> Tiling | None:
-        """Return the tiles of Winograd's algorithm if it is wanted, possible and faster."""
-        if dtype != FLOAT32 or min(shape.channels, shape.filters) < _LEAST_CHANNELS:
+        return self._by_phases(strides.weight_grad, plan_of, shape, dtype)
+
+    def _by_phases(
+        self,
+        primitive: Callable[[int, Geometry, strides.Planner], Plan | None],
+        plan_of: strides.Planner,
+        shape: Geometry,
+        dtype: DType,
+    ) -> Plan | None:
+        """Return the plan of a primitive by Winograd's algorithm: with strides, that of their phases."""
+        if dtype != FLOAT32:
+            return None
+        if max(shape.stride) > 1:
+            return primitive(self.machine.lanes(dtype), shape, plan_of)
+        return plan_of(shape, 1.0)
+
+    def _tiling(self, shape: Geometry, outputs: Shape) -> Tiling | None:
+        """Return the tiles of so many outputs by Winograd's algorithm if it is wanted and possible."""
+        if min(shape.channels, shape.filters) < _LEAST_CHANNELS:
             return None
         kernel = shape.kernel[2]
         large = kernel == _LARGE_KERNEL and max(shape.channels, shape.filters) <= _LARGE_CHANNELS
-        outputs = min(self.winograd, 8 if large else 6) - kernel + 1
-        # with 2 by 2 kernels there is little to save
-        if outputs < _TINY or kernel < _LEAST_KERNEL:
+        most = min(self.winograd, LARGEST if large else _USUAL_SIZE)
+        tilings = [Tiling(size - kernel + 1, kernel) for size in SIZES if _TINY + kernel - 1 <= size <= most]
+        if kernel < _LEAST_KERNEL or not tilings:
             return None
-        tiling, small = [Tiling(number, kernel) for number in (outputs, _TINY)]
         # larger tiles would be mostly empty; few images do not pay for the transforms of weights
-        is_tiny = max(shape.counts) <= _TINY and shape.batch >= _MANY_TINY
-        products, fewer = [winograd_plan.tiles_of(shape.counts, each) * each.size**2 for each in (tiling, small)]
-        if is_tiny or (max(shape.counts) > _TINY and fewer <= products):
-            tiling = small
+        if max(outputs) <= _TINY:
+            tiling = tilings[0 if shape.batch >= _MANY_TINY else -1]
+        else:
+            # of those with as few products, the smallest tiles have the smallest errors, others fewer transforms
+            products = [winograd_plan.tiles_of(outputs, each) * each.size**2 for each in tilings]
+            order = [(number, each.outputs > _TINY, -each.size) for number, each in zip(products, tilings)]
+            tiling = tilings[order.index(min(order))]
         return tiling if winograd_plan.suits(shape, tiling) else None
 
     # -- im2col

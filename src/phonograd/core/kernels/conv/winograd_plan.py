@@ -42,7 +42,7 @@ __all__ = [
 
 #: minimum factor of saved multiplications that pays for the transforms, and that of tiles of 2 by 2 outputs, whose
 #: transforms take less time (images of 5 by 5: 1.0 to 1.8 times as fast from 16 channels on, AMD EPYC, Zen 4)
-_LEAST_SAVING, _LEAST_SMALL_SAVING, _SMALL = 2.0, 1.5, 2
+_LEAST_SAVING, _LEAST_SMALL_SAVING, _SMALL = 2.0, 1.5, 3
 #: minimum ratio of tiles that pays for overlapping transforms
 _LEAST_FEWER = 1.4
 #: maximum size of transformed weights that a cache holds, and the cost of larger ones in tiles
@@ -52,6 +52,8 @@ _FEW_BYTES = 1 << 21
 #: the cost in tiles of transforming weights in the cache, the minimum factor of saved multiplications that pays for
 #: all transforms then, the maximum number of tiles that share the weights, and the number of tiles multiplied at once
 _TRANSFORM_TILES, _FEW_SAVING, _MOST_FEW, _FEW_ROWS = 4, 1.5, 128, 8
+#: the minimum number of pairs of vectors of filters then
+_LEAST_PAIRS = 2
 #: the cost in tiles of transforming products back, and the minimum number of items in blocks of weights
 _BACK_TILES, _BLOCK_ITEMS = 4, 32
 #: the cost of a call of a product in steps of a sum
@@ -81,16 +83,17 @@ def suits(shape: Geometry, tiling: Tiling) -> bool:
     )
 
 
-def saves(shape: Geometry, outputs: Shape, tiling: Tiling) -> bool:
+def saves(shape: Geometry, outputs: Shape, tiling: Tiling, useful: float = 1.0) -> bool:
     """Return whether tiles of so many outputs save enough multiplications to pay for the transforms.
 
-    Transformed weights beyond the size of the cache cost as much as some additional tiles.
+    Transformed weights beyond the size of the cache cost as much as some additional tiles. ``useful`` is the share of
+    the taps that exist.
     """
     least = _LEAST_SMALL_SAVING if tiling.outputs <= _SMALL else _LEAST_SAVING
     tiles = shape.batch * tiles_of(outputs, tiling) * least
     if _transformed_bytes(shape, tiling) > _CACHED_BYTES:
         tiles += _WEIGHT_TILES
-    return tiles * tiling.size**2 <= shape.batch * shape.windows * shape.taps
+    return tiles * tiling.size**2 <= shape.batch * shape.windows * shape.taps * useful
 
 
 def _transformed_bytes(shape: Geometry, tiling: Tiling) -> int:
@@ -103,27 +106,36 @@ def tiles_of(outputs: Shape, tiling: Tiling) -> int:
     return -(-outputs[1] // tiling.outputs) * -(-outputs[2] // tiling.outputs)
 
 
-def forward(machine: Machine, slots: int, shape: Geometry, tiling: Tiling) -> Plan | None:
+def forward(machine: Machine, slots: int, shape: Geometry, tiling: Tiling, useful: float = 1.0) -> Plan | None:
     """Return the plan of a convolution, or None if it does not pay."""
     taps = shape.taps
     strides = (shape.filters * shape.channels * taps, taps, shape.channels * taps)
-    if _few_images(shape, tiling):
-        return _few(machine, slots, shape, tiling, "data", strides)
-    if not saves(shape, shape.counts, tiling):
+    images = _few_images(machine, shape, tiling, useful)
+    if images:
+        return _few(machine, slots, shape, tiling, images, "data", strides)
+    if not saves(shape, shape.counts, tiling, useful):
         return None
     return _forward(machine, slots, shape, shape.counts, tiling, "data", strides)
 
 
-def data_grad(machine: Machine, slots: int, shape: Geometry, tiling: Tiling) -> Plan | None:
+def data_grad(
+    machine: Machine, slots: int, shape: Geometry, tiling: Tiling, data_tiling: Tiling, useful: float = 1.0
+) -> Plan | None:
     """Return the plan of the data gradient, or None if it does not pay.
 
     It is a convolution of gradients with flipped kernels, in tiles of data. If padding is narrow and images are small,
-    there are far fewer tiles of gradients; then it is the adjoint of each step of a convolution.
+    there are far fewer tiles of gradients; then it is the adjoint of each step of a convolution. ``data_tiling`` are
+    the tiles of data.
     """
     by_outputs, by_data = tiles_of(shape.counts, tiling), tiles_of(shape.extent, tiling)
     # bands of tiles of one image would overlap
-    if by_outputs * _LEAST_FEWER <= by_data and by_outputs <= _LEAST_TILES and saves(shape, shape.counts, tiling):
+    if (
+        by_outputs * _LEAST_FEWER <= by_data
+        and by_outputs <= _LEAST_TILES
+        and saves(shape, shape.counts, tiling, useful)
+    ):
         return _adjoint(machine, slots, shape, tiling)
+    tiling = data_tiling
     _, pad_y, pad_x = shape.pad
     border = tiling.kernel - 1
     other = Geometry(
@@ -132,9 +144,10 @@ def data_grad(machine: Machine, slots: int, shape: Geometry, tiling: Tiling) -> 
     )
     taps = shape.taps
     strides = (shape.filters * shape.channels * taps, shape.channels * taps, taps)
-    if _few_images(other, tiling):
-        return _few(machine, slots, other, tiling, "out_grad", strides, flipped=True)
-    if not saves(shape, shape.extent, tiling):
+    images = _few_images(machine, other, tiling, useful)
+    if images:
+        return _few(machine, slots, other, tiling, images, "out_grad", strides, flipped=True)
+    if not saves(shape, shape.extent, tiling, useful):
         return None
     return _forward(machine, slots, other, other.counts, tiling, "out_grad", strides, flipped=True)
 
@@ -206,14 +219,17 @@ def tiles_at_once(machine: Machine, channels: int, tiles: int) -> int:
     return min(range(most, most // 2, -1), key=lambda rows: -(-tiles // rows) * (rows * channels + _CALL_STEPS))
 
 
-def _few_images(shape: Geometry, tiling: Tiling) -> int:
+def _few_images(machine: Machine, shape: Geometry, tiling: Tiling, useful: float) -> int:
     """Return the number of images that share weights transformed in the cache, or 0 if that does not pay."""
     in_image = tiles_of(shape.counts, tiling)
     if in_image > _MOST_FEW or _transformed_bytes(shape, tiling) <= _FEW_BYTES:
         return 0
+    # pairs of vectors of filters are divided among threads
+    if shape.groups * -(-shape.filters // (WIDTH * machine.lanes(FLOAT32))) < _LEAST_PAIRS:
+        return 0
     images = evenly(shape.batch, _MOST_FEW // in_image)
     tiles = (images * in_image + _TRANSFORM_TILES) * _FEW_SAVING
-    return images if tiles * tiling.size**2 <= images * shape.windows * shape.taps else 0
+    return images if tiles * tiling.size**2 <= images * shape.windows * shape.taps * useful else 0
 
 
 def _few(
@@ -221,6 +237,7 @@ def _few(
     slots: int,
     shape: Geometry,
     tiling: Tiling,
+    images: int,
     operand: str,
     strides: tuple[int, int, int],
     flipped: bool = False,
@@ -228,7 +245,7 @@ def _few(
     lanes = machine.lanes(FLOAT32)
     # kernels do not depend on the number of tiles; few rows waste little work on missing tiles
     rows = min(most_rows(machine), _FEW_ROWS)
-    images, elements = _few_images(shape, tiling), tiling.size**2
+    elements = tiling.size**2
     tiles = round_up(images * tiles_of(shape.counts, tiling), rows)
     walk = Units(dataclasses.replace(shape, batch=1), shape.counts, tiling, lanes, 1, _MOST_FEW)
     channels = round_up(shape.channels, lanes)
@@ -257,11 +274,11 @@ def _few(
     return Plan(tuple(launches), scratch.size)
 
 
-def weight_grad(machine: Machine, slots: int, shape: Geometry, tiling: Tiling) -> Plan | None:
+def weight_grad(machine: Machine, slots: int, shape: Geometry, tiling: Tiling, useful: float = 1.0) -> Plan | None:
     """Return the plan of the weight gradient, or None if it does not pay."""
-    if _many_weights(shape, tiling):
+    if _many_weights(shape, tiling, useful):
         return _blocks(machine, slots, shape, tiling)
-    if not saves(shape, shape.counts, tiling):
+    if not saves(shape, shape.counts, tiling, useful):
         return None
     lanes, elements = machine.lanes(FLOAT32), tiling.size**2
     walk = Units(shape, shape.counts, tiling, lanes, _JOINED_TILES, band_tiles(shape.channels, tiling, lanes))
@@ -292,12 +309,12 @@ def weight_grad(machine: Machine, slots: int, shape: Geometry, tiling: Tiling) -
     return Plan(launches, scratch.size)
 
 
-def _many_weights(shape: Geometry, tiling: Tiling) -> bool:
+def _many_weights(shape: Geometry, tiling: Tiling, useful: float) -> bool:
     """Return whether computing the weight gradient by blocks of weights is needed, and saves enough."""
     if _transformed_bytes(shape, tiling) <= _FEW_BYTES:
         return False
     tiles = (shape.batch * tiles_of(shape.counts, tiling) + _BACK_TILES) * _FEW_SAVING
-    return tiles * tiling.size**2 <= shape.batch * shape.windows * shape.taps
+    return tiles * tiling.size**2 <= shape.batch * shape.windows * shape.taps * useful
 
 
 def _blocks(machine: Machine, slots: int, shape: Geometry, tiling: Tiling) -> Plan:

@@ -33,6 +33,8 @@ from ...lower.ir.function_builder import Index, Value
 from ..routine import Routine
 
 __all__ = [
+    "LARGEST",
+    "SIZES",
     "TRANSFORM_ARGUMENTS",
     "Matrix",
     "Tiling",
@@ -50,9 +52,16 @@ Matrix = tuple[tuple[Fraction, ...], ...]
 #: points by tile size, other than infinity
 _POINTS = {
     4: (Fraction(0), Fraction(1), Fraction(-1)),
+    # without zero, errors are half as large
+    5: (Fraction(1, 2), Fraction(-1, 2), Fraction(3, 2), Fraction(-3, 2)),
     6: (Fraction(0), Fraction(5, 8), Fraction(-5, 8), Fraction(3, 2), Fraction(-3, 2)),
     8: (Fraction(0), Fraction(1, 2), Fraction(-1, 2), Fraction(1), Fraction(-1), Fraction(2), Fraction(-2)),
 }
+
+
+#: the sizes of tiles, and the largest
+SIZES = tuple(_POINTS)
+LARGEST = SIZES[-1]
 
 
 class Tiling(NamedTuple):
