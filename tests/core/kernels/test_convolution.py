@@ -20,7 +20,7 @@ from phonograd.core.kernels.conv.strides import Permute
 from phonograd.core.kernels.conv.weight_grad_walk import WeightGradKernel
 from phonograd.core.kernels.conv.weights import PackWeights
 from phonograd.core.kernels.conv.winograd_few import FewTilesForward, block_size
-from phonograd.core.kernels.conv.winograd_transforms import Tiling, matrices
+from phonograd.core.kernels.conv.winograd_transforms import Axis, Tiling, matrices
 from phonograd.core.kernels.launch import Plan
 from phonograd.core.kernels.target import Machine
 from phonograd.core.ops.nn import convolution as operators
@@ -239,6 +239,15 @@ def test_chosen_convolutions(case: Case, machine: Machine) -> None:
         Case((1, 3, 60, 41), (20, 3, 11, 11), stride=(4, 4), pad=(2, 2)),
         Case((2, 256, 16, 16), (130, 256, 4, 4), stride=(2, 2), pad=(1, 1)),
         Case((2, 16, 3, 18, 16), (18, 16, 1, 4, 4), stride=(1, 2, 2), pad=(0, 1, 1)),
+        # tiles along one axis: lines, columns, phases of dilations and strides, and planes that are merged
+        Case((3, 20, 9, 30), (35, 20, 1, 3), pad=(0, 1)),
+        Case((2, 40, 17, 11), (34, 20, 7, 1), pad=(3, 0), groups=2),
+        Case((2, 20, 15, 10), (18, 20, 5, 1), pad=(1, 0)),
+        Case((2, 16, 60), (18, 16, 2)),
+        Case((2, 16, 61), (18, 16, 3), dilate=(4,), pad=(4,)),
+        Case((2, 16, 60), (18, 16, 4), stride=(2,), pad=(1,)),
+        Case((2, 16, 8, 10, 9), (18, 16, 3, 1, 1), pad=(1, 0, 0)),
+        Case((3, 260, 40), (270, 260, 3), pad=(1,)),
         # images of less than a whole tile
         Case((8, 16, 5, 5), (18, 16, 4, 4)),
     ],
@@ -347,9 +356,9 @@ def test_winograd_computes_phases_of_dilated_kernels() -> None:
 
 @pytest.mark.parametrize(
     "tiling",
-    [Tiling(*sizes) for sizes in ((2, 3), (3, 2), (3, 3), (4, 2), (4, 3), (2, 4), (2, 5), (5, 2), (3, 4), (4, 5))],
+    [Axis(*sizes) for sizes in ((2, 3), (3, 2), (3, 3), (4, 2), (4, 3), (2, 4), (2, 5), (5, 2), (3, 4), (4, 5))],
 )
-def test_winograd_matrices_are_exact(tiling: Tiling) -> None:
+def test_winograd_matrices_are_exact(tiling: Axis) -> None:
     kernel = [Fraction(k * k - 3, 7) for k in range(tiling.kernel)]
     data = [Fraction(5 - k**3, 3) for k in range(tiling.size)]
     found = matrices(tiling)

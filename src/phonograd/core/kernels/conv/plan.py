@@ -240,18 +240,21 @@ class Convolution:
         """Return the tiles of so many outputs by Winograd's algorithm if it is wanted and possible."""
         if min(shape.channels, shape.filters) < _LEAST_CHANNELS:
             return None
-        kernel = shape.kernel[2]
-        large = kernel == _LARGE_KERNEL and max(shape.channels, shape.filters) <= _LARGE_CHANNELS
+        _, *taps = shape.kernel
+        kernel, axes = max(taps), "".join([axis for axis, width in zip("yx", taps) if width > 1])
+        counts = [count for count, width in zip(outputs[1:], taps) if width > 1]
+        few = kernel == _LARGE_KERNEL and max(shape.channels, shape.filters) <= _LARGE_CHANNELS
+        large = few if axes == "yx" else kernel >= _LARGE_KERNEL
         most = min(self.winograd, LARGEST if large else _USUAL_SIZE)
-        tilings = [Tiling(size - kernel + 1, kernel) for size in SIZES if _TINY + kernel - 1 <= size <= most]
+        tilings = [Tiling(size - kernel + 1, kernel, axes) for size in SIZES if _TINY + kernel - 1 <= size <= most]
         if kernel < _LEAST_KERNEL or not tilings:
             return None
         # larger tiles would be mostly empty; few images do not pay for the transforms of weights
-        if max(outputs) <= _TINY:
+        if max(counts) <= _TINY:
             tiling = tilings[0 if shape.batch >= _MANY_TINY else -1]
         else:
             # of those with as few products, the smallest tiles have the smallest errors, others fewer transforms
-            products = [winograd_plan.tiles_of(outputs, each) * each.size**2 for each in tilings]
+            products = [winograd_plan.tiles_of(outputs, each) * each.elements for each in tilings]
             order = [(number, each.outputs > _TINY, -each.size) for number, each in zip(products, tilings)]
             tiling = tilings[order.index(min(order))]
         return tiling if winograd_plan.suits(shape, tiling) else None

@@ -81,7 +81,7 @@ class Permute:
 
 
 def flat(shape: Geometry) -> Geometry | None:
-    """Return the convolution of phases, or None if there are no strides, or if it would not be one of square kernels.
+    """Return the convolution of phases, or None if there are no strides, or if its kernels would be oblong.
 
     >>> from .geometry import geometry
     >>> found = flat(geometry((1, 8, 16, 16), 5, (4, 4), (2, 2), (1, 1), (1, 1), 1))
@@ -90,13 +90,14 @@ def flat(shape: Geometry) -> Geometry | None:
     """
     _, *steps = shape.stride
     is_possible = shape.extent[0] == shape.stride[0] == 1 and max(steps) > 1 and specialized_stride(steps[1])
-    width, *others = {-(-taps // step) for taps, step in zip(shape.kernel[1:], steps)}
-    if not is_possible or shape.dilate != (1, 1, 1) or others or width < 2:
+    widths = [-(-taps // step) for taps, step in zip(shape.kernel[1:], steps)]
+    is_square = widths[0] == widths[1] or min(widths) == 1
+    if not is_possible or shape.dilate != (1, 1, 1) or not is_square or max(widths) < 2:
         return None
     ones, channels = (1, 1, 1), shape.channels * math.prod(steps)
-    extent = (1, *[count + width - 1 for count in shape.counts[1:]])
+    extent = (1, *[count + width - 1 for count, width in zip(shape.counts[1:], widths)])
     other = Geometry(
-        *(shape.batch, shape.groups, channels, shape.filters, extent, (1, width, width)),
+        *(shape.batch, shape.groups, channels, shape.filters, extent, (1, *widths)),
         *(ones, ones, (0, 0, 0), shape.counts),
     )
     return None if max(_bytes(other)) > _MOST_BYTES else other
@@ -171,13 +172,14 @@ def _images(lanes: int, join: bool, shape: Geometry, other: Geometry, source: Re
 
 def _weights(lanes: int, join: bool, shape: Geometry, other: Geometry, source: Reference, target: Reference) -> Launch:
     """Return the launch that copies kernels to kernels of phases, or with ``join`` the reverse."""
-    (_, height, width), (_, step_y, step_x), side = shape.kernel, shape.stride, other.kernel[2]
+    (_, height, width), (_, step_y, step_x) = shape.kernel, shape.stride
+    _, lines, columns = other.kernel
     places = [
         (step_y * i + y, step_x * j + x)
         for y in range(step_y)
         for x in range(step_x)
-        for i in range(side)
-        for j in range(side)
+        for i in range(lines)
+        for j in range(columns)
     ]
     order = [a * width + b if a < height and b < width else -1 for a, b in places]
     if join:

@@ -53,8 +53,8 @@ class WinogradWriter:
         self.pixels = e.times(self["rows"], self["columns"])
         self.out_pixels = e.times(self["out_rows"], self["out_columns"])
         #: sizes of pictures
-        self.width = e.plus(e.times(self["tiles_x"], str(tiling.outputs)), str(tiling.kernel - 1))
-        self.out_width = e.times(self["tiles_x"], str(tiling.outputs))
+        self.width = e.plus(e.times(self["tiles_x"], str(tiling.x.outputs)), str(tiling.x.kernel - 1))
+        self.out_width = e.times(self["tiles_x"], str(tiling.x.outputs))
         self.line, self.out_line = e.times(self.width, lanes), e.times(self.out_width, lanes)
 
     def __getitem__(self, word: str) -> Index:
@@ -87,8 +87,9 @@ class WinogradWriter:
         """Return the function that writes the code for a block of channels of an image: picture and transforms."""
         e, tiling = self.e, self.kernel.tiling
         first, rows, _ = band
-        m, lanes = str(tiling.outputs), str(self.kernel.lanes)
-        start, border = e.minus(e.times(first, m), self["pad_y"]), str(tiling.kernel - 1)
+        m, step = str(tiling.y.outputs), str(tiling.x.outputs * self.kernel.lanes)
+        lanes, border = str(self.kernel.lanes), str(tiling.y.kernel - 1)
+        start = e.minus(e.times(first, m), self["pad_y"])
         block_line, tile_line = layout
 
         def block(channel: Index, existing: Index) -> None:
@@ -109,9 +110,7 @@ class WinogradWriter:
                 turn(e.plus(line, border), m)
                 into = e.at(target, e.times(number, e.times(self["tiles_x"], tile_line)))
                 above = e.at(picture, e.times(line, self.line))
-                self.transform(
-                    "transform_in", (into, self["data_step"], tile_line), (above, self.line, e.times(m, lanes))
-                )
+                self.transform("transform_in", (into, self["data_step"], tile_line), (above, self.line, step))
 
             # transform a row of tiles while its lines are in the L1 cache
             turn("0", border)
@@ -129,7 +128,8 @@ class WinogradWriter:
         self, image: str, sizes: _Sizes, band: Band, picture: str, tiles: _Rows, block_line: Index
     ) -> _Block:
         """Return the function that writes the code for the gradients of a block of channels of an image."""
-        e, m, lanes = self.e, str(self.kernel.tiling.outputs), str(self.kernel.lanes)
+        e, tiling, lanes = self.e, self.kernel.tiling, str(self.kernel.lanes)
+        m, x_step = str(tiling.y.outputs), str(tiling.x.outputs * self.kernel.lanes)
         _, height, width, pixels = sizes
         first, rows, _ = band
         target, step, tile_line, row_line = tiles
@@ -147,9 +147,7 @@ class WinogradWriter:
                     *(f"i64 {m}", f"i64 {self.out_width}"),
                 )
                 into = e.at(place, e.times(number, row_line))
-                self.transform(
-                    "transform_gradient", (into, step, tile_line), (picture, self.out_line, e.times(m, lanes))
-                )
+                self.transform("transform_gradient", (into, step, tile_line), (picture, self.out_line, x_step))
 
             e.for_each("0", rows, row)
 
@@ -219,7 +217,7 @@ class WinogradForward:
             pairs = e.quotient(e.plus(walk["filters"], str(WIDTH * self.lanes - 1)), str(WIDTH * self.lanes))
             pair_size = e.times(walk["channels"], str(WIDTH * self.lanes))
             step = e.plus(e.times(pairs, pair_size), lanes)
-            weights = e.at(weight, e.times(group, e.times(step, str(self.tiling.size**2))))
+            weights = e.at(weight, e.times(group, e.times(step, str(self.tiling.elements))))
 
             def pair(filters: Index) -> None:
                 left = e.minus(walk["filters"], filters)
@@ -299,13 +297,14 @@ class WinogradForward:
 
             e.for_each("0", tiles, some, str(self.rows))
 
-        e.for_each("0", str(self.tiling.size**2), element)
+        e.for_each("0", str(self.tiling.elements), element)
 
     def _put_back(self, walk: WinogradWriter, image: str, band: Band, picture: str, sums: str, channels: Index) -> None:
         """Write the adjoint transform of one pair of blocks of channels, from sums to the data of an image."""
-        e, m, lanes = walk.e, str(self.tiling.outputs), str(self.lanes)
+        e, m, lanes = walk.e, str(self.tiling.y.outputs), str(self.lanes)
+        step = str(self.tiling.x.outputs * self.lanes)
         rows = band[1]
-        height = e.plus(e.times(rows, m), str(self.tiling.kernel - 1))
+        height = e.plus(e.times(rows, m), str(self.tiling.y.kernel - 1))
         inner = e.at(picture, e.times(e.plus(e.times(walk["pad_y"], walk.width), walk["pad_x"]), lanes))
 
         def block(number: Index) -> None:
@@ -315,7 +314,7 @@ class WinogradForward:
             def row(number: Index) -> None:
                 tiles = e.at(found, e.times(number, e.times(walk["tiles_x"], lanes)))
                 into = e.at(picture, e.times(e.times(number, m), walk.line))
-                walk.transform("back", (into, walk.line, e.times(m, lanes)), (tiles, walk["sums_step"], lanes))
+                walk.transform("back", (into, walk.line, step), (tiles, walk["sums_step"], lanes))
 
             e.for_each("0", rows, row)
             target = e.at(image, e.times(number, walk.out_pixels))
@@ -330,7 +329,8 @@ class WinogradForward:
 
 def put(walk: WinogradWriter, image: str, band: Band, picture: str, sums: str, filters: Index) -> None:
     """Write the output transform of one pair of blocks of filters, from sums to the output of an image."""
-    e, m, lanes = walk.e, str(walk.kernel.tiling.outputs), str(walk.kernel.lanes)
+    e, tiling, lanes = walk.e, walk.kernel.tiling, str(walk.kernel.lanes)
+    m, step = str(tiling.y.outputs), str(tiling.x.outputs * walk.kernel.lanes)
     first, rows, _ = band
     start = e.times(first, m)
     height = e.least(e.times(rows, m), e.minus(walk["out_rows"], start))
@@ -343,9 +343,7 @@ def put(walk: WinogradWriter, image: str, band: Band, picture: str, sums: str, f
         def row(number: Index) -> None:
             line = e.times(number, m)
             tiles = e.at(found, e.times(number, e.times(walk["tiles_x"], lanes)))
-            walk.transform(
-                "transform_out", (picture, walk.out_line, e.times(m, lanes)), (tiles, walk["sums_step"], lanes)
-            )
+            walk.transform("transform_out", (picture, walk.out_line, step), (tiles, walk["sums_step"], lanes))
             e.invoke(
                 f"{walk.name}_turn_out",
                 *(f"ptr {e.at(target, e.times(line, walk['out_columns']))}", f"ptr {picture}"),

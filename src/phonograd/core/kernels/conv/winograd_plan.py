@@ -75,11 +75,12 @@ Values = dict[str, int | Reference]
 def suits(shape: Geometry, tiling: Tiling) -> bool:
     """Return whether a convolution can be computed in such tiles."""
     return (
-        shape.kernel == (1, tiling.kernel, tiling.kernel)
+        shape.kernel == (1, tiling.y.kernel, tiling.x.kernel)
         and shape.extent[0] == 1
         and shape.stride == (1, 1, 1)
         and shape.dilate == (1, 1, 1)
-        and max(shape.pad) < tiling.kernel
+        and shape.pad[1] < tiling.y.kernel
+        and shape.pad[2] < tiling.x.kernel
     )
 
 
@@ -89,21 +90,22 @@ def saves(shape: Geometry, outputs: Shape, tiling: Tiling, useful: float = 1.0) 
     Transformed weights beyond the size of the cache cost as much as some additional tiles. ``useful`` is the share of
     the taps that exist.
     """
-    least = _LEAST_SMALL_SAVING if tiling.outputs <= _SMALL else _LEAST_SAVING
+    is_cheap = tiling.outputs <= _SMALL or len(tiling.axes) == 1
+    least = _LEAST_SMALL_SAVING if is_cheap else _LEAST_SAVING
     tiles = shape.batch * tiles_of(outputs, tiling) * least
     if _transformed_bytes(shape, tiling) > _CACHED_BYTES:
         tiles += _WEIGHT_TILES
-    return tiles * tiling.size**2 <= shape.batch * shape.windows * shape.taps * useful
+    return tiles * tiling.elements <= shape.batch * shape.windows * shape.taps * useful
 
 
 def _transformed_bytes(shape: Geometry, tiling: Tiling) -> int:
     """Return the number of bytes of the transformed weights of a group."""
-    return shape.channels * shape.filters * tiling.size**2 * _FLOAT
+    return shape.channels * shape.filters * tiling.elements * _FLOAT
 
 
 def tiles_of(outputs: Shape, tiling: Tiling) -> int:
     """Return the number of tiles in an image of so many outputs."""
-    return -(-outputs[1] // tiling.outputs) * -(-outputs[2] // tiling.outputs)
+    return -(-outputs[1] // tiling.y.outputs) * -(-outputs[2] // tiling.x.outputs)
 
 
 def forward(machine: Machine, slots: int, shape: Geometry, tiling: Tiling, useful: float = 1.0) -> Plan | None:
@@ -137,10 +139,9 @@ def data_grad(
         return _adjoint(machine, slots, shape, tiling)
     tiling = data_tiling
     _, pad_y, pad_x = shape.pad
-    border = tiling.kernel - 1
     other = Geometry(
         *(shape.batch, shape.groups, shape.filters, shape.channels, shape.counts, shape.kernel),
-        *(shape.stride, shape.dilate, (0, border - pad_y, border - pad_x), shape.extent),
+        *(shape.stride, shape.dilate, (0, tiling.y.kernel - 1 - pad_y, tiling.x.kernel - 1 - pad_x), shape.extent),
     )
     taps = shape.taps
     strides = (shape.filters * shape.channels * taps, shape.channels * taps, taps)
@@ -178,7 +179,7 @@ def _forward(
     rows = tiles_at_once(machine, shape.channels, walk.usual_tiles)
     tiles = round_up(walk.tiles, rows)
     channels = round_up(shape.channels, lanes)
-    elements = tiling.size**2
+    elements = tiling.elements
     scratch = Scratch(slots)
     pairs = -(-shape.filters // (WIDTH * lanes))
     packed_bytes = shape.groups * elements * (pairs * shape.channels * WIDTH + 1) * lanes * _FLOAT
@@ -229,7 +230,7 @@ def _few_images(machine: Machine, shape: Geometry, tiling: Tiling, useful: float
         return 0
     images = evenly(shape.batch, _MOST_FEW // in_image)
     tiles = (images * in_image + _TRANSFORM_TILES) * _FEW_SAVING
-    return images if tiles * tiling.size**2 <= images * shape.windows * shape.taps * useful else 0
+    return images if tiles * tiling.elements <= images * shape.windows * shape.taps * useful else 0
 
 
 def _few(
@@ -245,7 +246,7 @@ def _few(
     lanes = machine.lanes(FLOAT32)
     # kernels do not depend on the number of tiles; few rows waste little work on missing tiles
     rows = min(most_rows(machine), _FEW_ROWS)
-    elements = tiling.size**2
+    elements = tiling.elements
     tiles = round_up(images * tiles_of(shape.counts, tiling), rows)
     walk = Units(dataclasses.replace(shape, batch=1), shape.counts, tiling, lanes, 1, _MOST_FEW)
     channels = round_up(shape.channels, lanes)
@@ -280,7 +281,7 @@ def weight_grad(machine: Machine, slots: int, shape: Geometry, tiling: Tiling, u
         return _blocks(machine, slots, shape, tiling)
     if not saves(shape, shape.counts, tiling, useful):
         return None
-    lanes, elements = machine.lanes(FLOAT32), tiling.size**2
+    lanes, elements = machine.lanes(FLOAT32), tiling.elements
     walk = Units(shape, shape.counts, tiling, lanes, _JOINED_TILES, band_tiles(shape.channels, tiling, lanes))
     kernel = WeightGradParts(lanes, tiling)
     pairs, blocks = -(-shape.filters // (WIDTH * lanes)), -(-shape.channels // kernel.channels)
@@ -314,11 +315,11 @@ def _many_weights(shape: Geometry, tiling: Tiling, useful: float) -> bool:
     if _transformed_bytes(shape, tiling) <= _FEW_BYTES:
         return False
     tiles = (shape.batch * tiles_of(shape.counts, tiling) + _BACK_TILES) * _FEW_SAVING
-    return tiles * tiling.size**2 <= shape.batch * shape.windows * shape.taps * useful
+    return tiles * tiling.elements <= shape.batch * shape.windows * shape.taps * useful
 
 
 def _blocks(machine: Machine, slots: int, shape: Geometry, tiling: Tiling) -> Plan:
-    lanes, elements = machine.lanes(FLOAT32), tiling.size**2
+    lanes, elements = machine.lanes(FLOAT32), tiling.elements
     kernel = WeightGradBlocks(lanes, tiling)
     walk = Units(shape, shape.counts, tiling, lanes, _MOST_FEW, _MOST_FEW)
     data_step, sums_step = odd_stride(lanes * walk.tiles, lanes), odd_stride(WIDTH * lanes * walk.tiles, lanes)
@@ -363,7 +364,7 @@ def odd_stride(size: int, lanes: int) -> int:
 
 def band_tiles(channels: int, tiling: Tiling, lanes: int) -> int:
     """Return the number of tiles in a band of a large image."""
-    room = _TILE_BYTES // (tiling.size**2 * round_up(channels, lanes) * _FLOAT)
+    room = _TILE_BYTES // (tiling.elements * round_up(channels, lanes) * _FLOAT)
     return min(max(room, _LEAST_TILES), _MOST_TILES)
 
 
@@ -376,8 +377,7 @@ class Units:
 
     def __init__(self, shape: Geometry, tiled: Shape, tiling: Tiling, lanes: int, joined: int, most: int) -> None:
         self._shape = shape
-        m = tiling.outputs
-        self._tiles_y, self._tiles_x = -(-tiled[1] // m), -(-tiled[2] // m)
+        self._tiles_y, self._tiles_x = -(-tiled[1] // tiling.y.outputs), -(-tiled[2] // tiling.x.outputs)
         in_image = self._tiles_y * self._tiles_x
         self._images, self._band = 1, self._tiles_y
         if in_image > most:
@@ -389,7 +389,8 @@ class Units:
         self.tiles = self._images * self._band * self._tiles_x
         #: tiles of a unit with enough images: kernels depend on this, and not on the number of images
         self.usual_tiles = max(1, joined // in_image) * in_image if in_image <= most else self.tiles
-        width, height = self._tiles_x * m + tiling.kernel - 1, self._band * m + tiling.kernel - 1
+        width = self._tiles_x * tiling.x.outputs + tiling.x.kernel - 1
+        height = self._band * tiling.y.outputs + tiling.y.kernel - 1
         #: elements of a picture, and of a square of lanes that may be stored beyond its end
         self.picture = width * height * lanes + lanes * lanes
 

@@ -24,7 +24,7 @@ from ..scratch import SLOT_WORDS, in_slot
 from .microkernels import WIDTH, product
 from .winograd import SHAPE_WORDS, Band, WinogradWriter
 from .winograd_channels_last import turn_in
-from .winograd_transforms import Tiling, matrices, transform_gradient, transform_in, transpose, two_sided
+from .winograd_transforms import Tiling, kernel_sides, transform_gradient, transform_in, transposed, two_sided
 
 __all__ = ["BLOCKS", "PARTS", "TILES", "TOTAL", "AddParts", "WeightGradBlocks", "WeightGradParts", "WeightGradTiles"]
 
@@ -63,12 +63,12 @@ class WinogradWeightGrad:
     @property
     def taps(self) -> int:
         """Number of elements in a kernel."""
-        return self.tiling.kernel**2
+        return self.tiling.taps
 
     @property
     def elements(self) -> int:
         """Number of elements in a tile."""
-        return self.tiling.size**2
+        return self.tiling.elements
 
     # -- tiles
 
@@ -164,7 +164,7 @@ class WinogradWeightGrad:
     def _back(self, e: Routine, products: str, count: Index, filters: Index, sums: tuple[str, str, Index]) -> None:
         """Write the transform of products back to lines."""
         into, before, is_first = sums
-        size, kernel = self.tiling.size, self.tiling.kernel
+        size, kernel = self.tiling.x.size, self.tiling.x.kernel
         known = e.below(e.select_index(is_first, "0", str(self.lanes)))
 
         def row(at: Index) -> None:
@@ -179,7 +179,7 @@ class WinogradWeightGrad:
                     line = e.plus(place, str((row * kernel + column) * self.width))
                     e.store(into, line, e.add(value, e.get_where(before, known, line)))
 
-                two_sided(e, transpose(matrices(self.tiling).kernel), load, store)
+                two_sided(e, transposed(kernel_sides(self.tiling)), load, store)
 
             e.for_each("0", e.least(filters, str(self.width)), vector, str(self.lanes))
 
