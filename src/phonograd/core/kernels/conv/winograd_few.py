@@ -59,7 +59,7 @@ class TransformFewTiles:
             image, group = e.split(index, walk["groups"])
             source = e.at(data, e.times(index, e.times(walk["channels"], walk.pixels)))
             band = walk.band("0")
-            target = e.at(products, e.times(group, group_size), e.times(e.times(image, band[2]), lanes))
+            target = e.at(products, e.times(group, group_size), e.times(e.times(image, band.tiles), lanes))
             walk.take_data(source, band, slot, target, (e.times(tiles, lanes), lanes))
 
         in_slot(e, FEW_TILES, lambda slot: e.for_each("%lo", "%hi", lambda index: item(index, slot)))
@@ -118,7 +118,7 @@ class FewTilesForward:
             def image(number: Index) -> None:
                 at = e.plus(e.times(number, walk["groups"]), group)
                 target = e.at(out, e.times(e.plus(e.times(at, walk["filters"]), filters), walk.out_pixels))
-                found = e.at(sums, e.times(e.times(number, band[2]), lanes))
+                found = e.at(sums, e.times(e.times(number, band.tiles), lanes))
                 put(walk, target, band, e.at(slot, walk["picture_at"]), found, left)
 
             e.for_each("0", walk["batch"], image)

@@ -379,17 +379,20 @@ class Units:
         self._shape = shape
         self._tiles_y, self._tiles_x = -(-tiled[1] // tiling.y.outputs), -(-tiled[2] // tiling.x.outputs)
         in_image = self._tiles_y * self._tiles_x
-        self._images, self._band = 1, self._tiles_y
+        self._images, self._band, self._band_x = 1, self._tiles_y, self._tiles_x
         if in_image > most:
-            self._band = evenly(self._tiles_y, max(1, most // self._tiles_x))
+            # of tiles along both axes, parts of a row would overlap in many elements
+            self._band_x = evenly(self._tiles_x, most) if len(tiling.axes) == 1 else self._tiles_x
+            self._band = evenly(self._tiles_y, max(1, most // self._band_x))
         else:
             self._images = evenly(shape.batch, max(1, joined // in_image))
-        self._bands = -(-self._tiles_y // self._band)
+        self._bands_x = -(-self._tiles_x // self._band_x)
+        self._bands = -(-self._tiles_y // self._band) * self._bands_x
         self.units = -(-shape.batch // self._images) * self._bands
-        self.tiles = self._images * self._band * self._tiles_x
+        self.tiles = self._images * self._band * self._band_x
         #: tiles of a unit with enough images: kernels depend on this, and not on the number of images
         self.usual_tiles = max(1, joined // in_image) * in_image if in_image <= most else self.tiles
-        width = self._tiles_x * tiling.x.outputs + tiling.x.kernel - 1
+        width = self._band_x * tiling.x.outputs + tiling.x.kernel - 1
         height = self._band * tiling.y.outputs + tiling.y.kernel - 1
         #: elements of a picture, and of a square of lanes that may be stored beyond its end
         self.picture = width * height * lanes + lanes * lanes
@@ -399,8 +402,9 @@ class Units:
         for first in range(0, self._shape.batch, self._images):
             count = min(self._images, self._shape.batch - first)
             for band in range(self._bands):
-                rows = min(self._band, self._tiles_y - band * self._band)
-                yield first, count, band, count * rows * self._tiles_x
+                at_y, at_x = divmod(band, self._bands_x)
+                rows = min(self._band, self._tiles_y - at_y * self._band)
+                yield first, count, band, count * rows * min(self._band_x, self._tiles_x - at_x * self._band_x)
 
     def values(self, data_step: int, sums_at: int, sums_step: int, picture_at: int) -> Values:
         """Return the table words that the kernels share."""
@@ -414,5 +418,6 @@ class Units:
         found.update(rows=shape.extent[1], columns=shape.extent[2], pad_y=shape.pad[1], pad_x=shape.pad[2])
         found.update(out_rows=shape.counts[1], out_columns=shape.counts[2])
         found.update(tiles_y=self._tiles_y, tiles_x=self._tiles_x, band=self._band, bands=self._bands)
+        found.update(band_x=self._band_x, bands_x=self._bands_x)
         found.update(images=self._images, data_step=data_step, sums_at=sums_at, sums_step=sums_step)
         return {**found, "picture_at": picture_at}

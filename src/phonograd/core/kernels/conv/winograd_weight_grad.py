@@ -91,7 +91,7 @@ class WinogradWeightGrad:
         size = e.times(walk["sums_step"], str(self.elements))
         target = e.at(tiles, e.times(pair, size), e.times(half, str(self.lanes)))
         sizes = walk["filters"], walk["out_rows"], walk["out_columns"], walk.out_pixels
-        rows = target, walk["sums_step"], line, e.times(walk["tiles_x"], line)
+        rows = target, walk["sums_step"], line, e.times(band.columns, line)
         walk.gradient_block(image, sizes, band, picture, rows, "0")(filters, existing)
 
     # -- products
@@ -269,16 +269,16 @@ class WeightGradParts(WinogradWeightGrad):
                 def image(number: Index) -> None:
                     at = e.plus(e.times(e.plus(first, number), walk["groups"]), group)
                     source = e.at(data, e.times(at, e.times(walk["channels"], walk.pixels)))
-                    into = e.at(slot, e.times(e.times(number, band[2]), str(self.lanes)))
+                    into = e.at(slot, e.times(e.times(number, band.tiles), str(self.lanes)))
                     e.for_each("0", blocks, lambda block: self.take_data(walk, source, band, picture, into, block))
                     grad = e.at(out_grad, e.times(at, e.times(walk["filters"], walk.out_pixels)))
-                    place = e.at(grads, e.times(e.times(number, band[2]), str(self.width)))
+                    place = e.at(grads, e.times(e.times(number, band.tiles), str(self.width)))
                     e.for_each(
                         "0", vectors, lambda vector: self.take_gradients(walk, grad, band, picture, place, vector)
                     )
 
                 e.for_each("0", count, image)
-                tiles, is_first = e.times(count, band[2]), e.test("eq", number, start)
+                tiles, is_first = e.times(count, band.tiles), e.test("eq", number, start)
 
                 def pair(which: Index) -> None:
                     filters = e.minus(walk["filters"], e.times(which, str(self.width)))
@@ -363,7 +363,7 @@ class WeightGradTiles(WinogradWeightGrad):
             rest, vector = e.split(index, vectors)
             image, group = e.split(rest, walk["groups"])
             source = e.at(data, e.times(rest, e.times(channels, pixels)))
-            place = e.times(e.times(image, band[2]), str(width * self.lanes))
+            place = e.times(e.times(image, band.tiles), str(width * self.lanes))
             take(walk, source, band, slot, e.at(tiles, e.times(group, group_size), place), vector)
 
         in_slot(e, TILES, lambda slot: e.for_each("%lo", "%hi", lambda index: item(index, slot)))

@@ -206,7 +206,7 @@ class QuantizedWinograd(WinogradForward):
     ) -> None:
         e, m, lanes, element = walk.e, str(self.tiling.outputs), str(self.lanes), self.finish.element(walk.e)
         image, group, before = where
-        first, rows, _ = band
+        first, rows = band.row, band.rows
         start = e.times(first, m)
         height = e.least(e.times(rows, m), e.minus(walk["out_rows"], start))
         scale, bias = [self.words.pointer(e, name) for name in ("scale", "bias")]
@@ -222,18 +222,18 @@ class QuantizedWinograd(WinogradForward):
 
             def row(number: Index) -> None:
                 line = e.times(number, m)
-                tiles = e.at(found, e.times(number, e.times(walk["tiles_x"], lanes)))
+                tiles = e.at(found, e.times(number, e.times(band.columns, lanes)))
                 e.invoke(
                     f"{walk.name}_finish",
-                    *(f"ptr {picture}", f"i64 {walk.out_line}", f"i64 {e.times(m, lanes)}"),
-                    *(f"ptr {tiles}", f"i64 {walk['sums_step']}", f"i64 {lanes}", f"i64 {walk['tiles_x']}"),
+                    *(f"ptr {picture}", f"i64 {band.out_line}", f"i64 {e.times(m, lanes)}"),
+                    *(f"ptr {tiles}", f"i64 {walk['sums_step']}", f"i64 {lanes}", f"i64 {band.columns}"),
                     *(f"ptr {factors[0]}", f"ptr {factors[1]}", f"i64 {existing}"),
                 )
                 e.invoke(
                     f"{walk.name}_turn_out",
                     *(f"ptr {e.address(target, e.times(line, walk['out_columns']), element)}", f"ptr {picture}"),
                     *(f"i64 {walk.out_pixels}", f"i64 {existing}", f"i64 {walk['out_columns']}"),
-                    *(f"i64 {e.least(m, e.minus(height, line))}", f"i64 {walk.out_width}"),
+                    *(f"i64 {e.least(m, e.minus(height, line))}", f"i64 {band.out_width}"),
                 )
 
             e.for_each("0", rows, row)
