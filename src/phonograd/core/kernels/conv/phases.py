@@ -10,6 +10,7 @@ phases, too, as channels.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 
 from ...base.dtypes import FLOAT32
 from ...graph.node import Shape
@@ -18,15 +19,21 @@ from ..deinterleave import inside_mask, sort, specialized_stride, unsort
 from ..launch import Launch, Plan, Reference, Words, align_up
 from ..routine import Routine, module
 from .geometry import Geometry
-from .planes import Planner, moved
+from .planes import moved
+from .winograd_plan import Phasing
 
-__all__ = ["Join", "Split", "data_grad", "flat", "forward", "launch", "weight_grad"]
+__all__ = ["Join", "Planner", "Split", "data_grad", "flat", "forward", "launch", "weight_grad"]
 
 #: elements worth a call
 _CHUNK_ELEMENTS = 1 << 13
 #: maximum size in bytes of all phases
 _MOST_BYTES = 1 << 28
+#: products in the time of copying an element: with large gaps, each is in a cache line of its own (AMD EPYC, Zen 5)
+_COPY_PRODUCTS = 25
 _FLOAT = FLOAT32.itemsize
+
+#: returns the plan of a convolution of phases, or None if there is no fast one
+Planner = Callable[[Geometry, Phasing], "Plan | None"]
 _ZERO = "0.0"
 
 _NUMBERS = (
@@ -233,10 +240,15 @@ def _bytes(other: Geometry) -> tuple[int, int]:
     return images * other.channels * other.pixels, images * other.filters * other.windows
 
 
+def _phasing(other: Geometry) -> Phasing:
+    """Return the facts about phases."""
+    return Phasing(copying=sum(_bytes(other)) // _FLOAT * _COPY_PRODUCTS)
+
+
 def forward(lanes: int, shape: Geometry, plan_of: Planner) -> Plan | None:
     """Return the plan of a convolution, given that of one of phases."""
     other = flat(shape)
-    plan = None if other is None else plan_of(other)
+    plan = None if other is None else plan_of(other, _phasing(other))
     if other is None or plan is None:
         return None
     data, result = [align_up(size) for size in _bytes(other)]
@@ -254,7 +266,7 @@ def forward(lanes: int, shape: Geometry, plan_of: Planner) -> Plan | None:
 def data_grad(lanes: int, shape: Geometry, plan_of: Planner) -> Plan | None:
     """Return the plan of the data gradient, given that of a convolution of phases."""
     other = flat(shape)
-    plan = None if other is None else plan_of(other)
+    plan = None if other is None else plan_of(other, _phasing(other))
     if other is None or plan is None:
         return None
     data, result = [align_up(size) for size in _bytes(other)]
@@ -272,7 +284,7 @@ def data_grad(lanes: int, shape: Geometry, plan_of: Planner) -> Plan | None:
 def weight_grad(lanes: int, shape: Geometry, plan_of: Planner) -> Plan | None:
     """Return the plan of the weight gradient, given that of a convolution of phases."""
     other = flat(shape)
-    plan = None if other is None else plan_of(other)
+    plan = None if other is None else plan_of(other, _phasing(other))
     if other is None or plan is None:
         return None
     data, result = [align_up(size) for size in _bytes(other)]

@@ -34,6 +34,7 @@ from .lines import LinesForward
 from .microkernels import WIDTH, dot_tile, most_rows
 from .padding import frame_values
 from .weights import PackWeights
+from .winograd_plan import PLAIN, Phasing
 from .winograd_transforms import LARGEST, SIZES, Tiling
 
 __all__ = ["Convolution", "box_values", "channel_block", "grid_size", "images_to_join", "line_of"]
@@ -108,11 +109,11 @@ class Convolution:
         if not shape.batch:
             return Plan(())
         lanes = self.machine.lanes(dtype)
-        plan = self._winograd_forward(shape, dtype)
+        plan = self._winograd_forward(dtype, shape)
         if plan is None and dtype == FLOAT32:
-            plan = phases.forward(lanes, shape, lambda flat: self._winograd_forward(flat, dtype))
+            plan = phases.forward(lanes, shape, lambda *flat: self._winograd_forward(dtype, *flat))
         if plan is None and dtype == FLOAT32:
-            plan = planes.forward(lanes, shape, lambda flat: self._winograd_forward(flat, dtype))
+            plan = planes.forward(lanes, shape, lambda flat: self._winograd_forward(dtype, flat))
         if plan is not None:
             return plan
         if direct_plan.suits(shape):
@@ -139,11 +140,11 @@ class Convolution:
         if not shape.batch:
             return Plan(())
         lanes = self.machine.lanes(dtype)
-        plan = self._winograd_data_grad(shape, dtype)
+        plan = self._winograd_data_grad(dtype, shape)
         if plan is None and dtype == FLOAT32:
-            plan = phases.data_grad(lanes, shape, lambda flat: self._winograd_data_grad(flat, dtype))
+            plan = phases.data_grad(lanes, shape, lambda *flat: self._winograd_data_grad(dtype, *flat))
         if plan is None and dtype == FLOAT32:
-            plan = planes.data_grad(lanes, shape, lambda flat: self._winograd_data_grad(flat, dtype))
+            plan = planes.data_grad(lanes, shape, lambda flat: self._winograd_data_grad(dtype, flat))
         if plan is not None:
             return plan
         if direct_plan.suits(shape) and shape.channels == 1:
@@ -176,11 +177,11 @@ class Convolution:
         """Return the plan of ``_convolution_weight_grad``."""
         shape = geometry(data, out_grad[1], kernel, stride, dilate, pad, groups)
         lanes = self.machine.lanes(dtype)
-        plan = self._winograd_weight_grad(shape, dtype)
+        plan = self._winograd_weight_grad(dtype, shape)
         if plan is None and dtype == FLOAT32:
-            plan = phases.weight_grad(lanes, shape, lambda flat: self._winograd_weight_grad(flat, dtype))
+            plan = phases.weight_grad(lanes, shape, lambda *flat: self._winograd_weight_grad(dtype, *flat))
         if plan is None and dtype == FLOAT32:
-            plan = planes.weight_grad(lanes, shape, lambda flat: self._winograd_weight_grad(flat, dtype))
+            plan = planes.weight_grad(lanes, shape, lambda flat: self._winograd_weight_grad(dtype, flat))
         if plan is not None:
             return plan
         if shape.pointwise and shape.windows == 1 and shape.batch:
@@ -199,42 +200,45 @@ class Convolution:
 
     # -- Winograd's algorithm
 
-    def _winograd_forward(self, shape: Geometry, dtype: DType) -> Plan | None:
-        def plan_of(flat: Geometry, useful: float = 1.0) -> Plan | None:
+    def _winograd_forward(self, dtype: DType, shape: Geometry, phasing: Phasing = PLAIN) -> Plan | None:
+        def plan_of(flat: Geometry, phasing: Phasing) -> Plan | None:
             tiling = self._tiling(flat, flat.counts)
-            return None if tiling is None else winograd_plan.forward(self.machine, self.slots, flat, tiling, useful)
+            return None if tiling is None else winograd_plan.forward(self.machine, self.slots, flat, tiling, phasing)
 
-        return self._by_phases(strides.forward, plan_of, shape, dtype)
+        return self._by_phases(strides.forward, plan_of, dtype, shape, phasing)
 
-    def _winograd_data_grad(self, shape: Geometry, dtype: DType) -> Plan | None:
-        def plan_of(flat: Geometry, useful: float = 1.0) -> Plan | None:
+    def _winograd_data_grad(self, dtype: DType, shape: Geometry, phasing: Phasing = PLAIN) -> Plan | None:
+        def plan_of(flat: Geometry, phasing: Phasing) -> Plan | None:
             tiling, of_data = [self._tiling(flat, outputs) for outputs in (flat.counts, flat.extent)]
             if tiling is None or of_data is None:
                 return None
-            return winograd_plan.data_grad(self.machine, self.slots, flat, tiling, of_data, useful)
+            return winograd_plan.data_grad(self.machine, self.slots, flat, tiling, of_data, phasing)
 
-        return self._by_phases(strides.data_grad, plan_of, shape, dtype)
+        return self._by_phases(strides.data_grad, plan_of, dtype, shape, phasing)
 
-    def _winograd_weight_grad(self, shape: Geometry, dtype: DType) -> Plan | None:
-        def plan_of(flat: Geometry, useful: float = 1.0) -> Plan | None:
+    def _winograd_weight_grad(self, dtype: DType, shape: Geometry, phasing: Phasing = PLAIN) -> Plan | None:
+        def plan_of(flat: Geometry, phasing: Phasing) -> Plan | None:
             tiling = self._tiling(flat, flat.counts) if flat.batch else None
-            return None if tiling is None else winograd_plan.weight_grad(self.machine, self.slots, flat, tiling, useful)
+            return (
+                None if tiling is None else winograd_plan.weight_grad(self.machine, self.slots, flat, tiling, phasing)
+            )
 
-        return self._by_phases(strides.weight_grad, plan_of, shape, dtype)
+        return self._by_phases(strides.weight_grad, plan_of, dtype, shape, phasing)
 
     def _by_phases(
         self,
-        primitive: Callable[[int, Geometry, strides.Planner], Plan | None],
-        plan_of: strides.Planner,
-        shape: Geometry,
+        primitive: Callable[[int, Geometry, phases.Planner], Plan | None],
+        plan_of: phases.Planner,
         dtype: DType,
+        shape: Geometry,
+        phasing: Phasing,
     ) -> Plan | None:
         """Return the plan of a primitive by Winograd's algorithm: with strides, that of their phases."""
         if dtype != FLOAT32:
             return None
         if max(shape.stride) > 1:
             return primitive(self.machine.lanes(dtype), shape, plan_of)
-        return plan_of(shape, 1.0)
+        return plan_of(shape, phasing)
 
     def _tiling(self, shape: Geometry, outputs: Shape) -> Tiling | None:
         """Return the tiles of so many outputs by Winograd's algorithm if it is wanted and possible."""

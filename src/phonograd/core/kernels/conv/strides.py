@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from ...base.dtypes import FLOAT32
 from ...lower.ir.function_builder import Index, Value
@@ -21,20 +21,21 @@ from ..launch import Launch, Plan, Prepared, Reference, Words, align_up
 from ..routine import Routine, module
 from . import phases
 from .geometry import Geometry
+from .phases import Planner
 from .planes import moved
+from .winograd_plan import Phasing
 
-__all__ = ["Permute", "Planner", "data_grad", "flat", "forward", "useful", "weight_grad"]
+__all__ = ["Permute", "data_grad", "flat", "forward", "weight_grad"]
 
 #: elements worth a call
 _CHUNK_ELEMENTS = 1 << 13
 #: maximum size in bytes of the phases of data, and of weights
 _MOST_BYTES = 1 << 28
+#: products in the time of copying an element of data, sorted in registers; weights take far less (AMD EPYC, Zen 5)
+_COPY_PRODUCTS = 10
 _FLOAT = FLOAT32.itemsize
 
 _WORDS = Words("source*", "target*")
-
-#: returns the plan of a convolution of phases, given the share of its taps that exist, or None if there is no fast one
-Planner = Callable[[Geometry, float], "Plan | None"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -103,9 +104,10 @@ def flat(shape: Geometry) -> Geometry | None:
     return None if max(_bytes(other)) > _MOST_BYTES else other
 
 
-def useful(shape: Geometry, other: Geometry) -> float:
-    """Return the share of the taps of a convolution of phases that exist."""
-    return shape.channels * shape.taps / (other.channels * other.taps)
+def _phasing(shape: Geometry, other: Geometry) -> Phasing:
+    """Return the facts about phases."""
+    share = shape.channels * shape.taps / (other.channels * other.taps)
+    return Phasing(share, _bytes(other)[0] // _FLOAT * _COPY_PRODUCTS)
 
 
 def _bytes(other: Geometry) -> tuple[int, int]:
@@ -117,7 +119,7 @@ def _bytes(other: Geometry) -> tuple[int, int]:
 def forward(lanes: int, shape: Geometry, plan_of: Planner) -> Plan | None:
     """Return the plan of a convolution, given that of one of phases."""
     other = flat(shape)
-    plan = None if other is None else plan_of(other, useful(shape, other))
+    plan = None if other is None else plan_of(other, _phasing(shape, other))
     if other is None or plan is None:
         return None
     data, weight = [align_up(size) for size in _bytes(other)]
@@ -133,7 +135,7 @@ def forward(lanes: int, shape: Geometry, plan_of: Planner) -> Plan | None:
 def data_grad(lanes: int, shape: Geometry, plan_of: Planner) -> Plan | None:
     """Return the plan of the data gradient, given that of a convolution of phases."""
     other = flat(shape)
-    plan = None if other is None else plan_of(other, useful(shape, other))
+    plan = None if other is None else plan_of(other, _phasing(shape, other))
     if other is None or plan is None:
         return None
     data, weight = [align_up(size) for size in _bytes(other)]
@@ -149,7 +151,7 @@ def data_grad(lanes: int, shape: Geometry, plan_of: Planner) -> Plan | None:
 def weight_grad(lanes: int, shape: Geometry, plan_of: Planner) -> Plan | None:
     """Return the plan of the weight gradient, given that of a convolution of phases."""
     other = flat(shape)
-    plan = None if other is None else plan_of(other, useful(shape, other))
+    plan = None if other is None else plan_of(other, _phasing(shape, other))
     if other is None or plan is None:
         return None
     data, weight = [align_up(size) for size in _bytes(other)]

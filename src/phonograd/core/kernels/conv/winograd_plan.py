@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from ...base.dtypes import FLOAT32
 from ...graph.node import Shape
@@ -28,6 +29,8 @@ from .winograd_weight_grad import (
 from .winograd_weights import TRANSFORM, TransformWeights
 
 __all__ = [
+    "PLAIN",
+    "Phasing",
     "Units",
     "band_tiles",
     "data_grad",
@@ -72,6 +75,24 @@ _PART_TILES, _LEAST_PARTS, _MOST_PARTS, _SUM_BYTES = 196, 4, 16, 1 << 25
 Values = dict[str, int | Reference]
 
 
+class Phasing(NamedTuple):
+    """Facts about the phases that a convolution consists of, if there are any."""
+
+    useful: float = 1.0
+    """Share of the taps that exist."""
+    copying: float = 0.0
+    """Number of products in the time of copying all elements to phases, or back."""
+
+    def products(self, shape: Geometry, images: int) -> float:
+        """Return the number of products of a channel and a filter, less those in the time of copying phases."""
+        pairs = shape.groups * shape.channels * shape.filters
+        copying = self.copying / (pairs * max(shape.batch, 1))
+        return images * (shape.windows * shape.taps * self.useful - copying)
+
+
+PLAIN = Phasing()
+
+
 def suits(shape: Geometry, tiling: Tiling) -> bool:
     """Return whether a convolution can be computed in such tiles."""
     return (
@@ -84,18 +105,17 @@ def suits(shape: Geometry, tiling: Tiling) -> bool:
     )
 
 
-def saves(shape: Geometry, outputs: Shape, tiling: Tiling, useful: float = 1.0) -> bool:
+def saves(shape: Geometry, outputs: Shape, tiling: Tiling, phasing: Phasing = PLAIN) -> bool:
     """Return whether tiles of so many outputs save enough multiplications to pay for the transforms.
 
-    Transformed weights beyond the size of the cache cost as much as some additional tiles. ``useful`` is the share of
-    the taps that exist.
+    Transformed weights beyond the size of the cache cost as much as some additional tiles.
     """
     is_cheap = tiling.outputs <= _SMALL or len(tiling.axes) == 1
     least = _LEAST_SMALL_SAVING if is_cheap else _LEAST_SAVING
     tiles = shape.batch * tiles_of(outputs, tiling) * least
     if _transformed_bytes(shape, tiling) > _CACHED_BYTES:
         tiles += _WEIGHT_TILES
-    return tiles * tiling.elements <= shape.batch * shape.windows * shape.taps * useful
+    return tiles * tiling.elements <= phasing.products(shape, shape.batch)
 
 
 def _transformed_bytes(shape: Geometry, tiling: Tiling) -> int:
@@ -108,20 +128,20 @@ def tiles_of(outputs: Shape, tiling: Tiling) -> int:
     return -(-outputs[1] // tiling.y.outputs) * -(-outputs[2] // tiling.x.outputs)
 
 
-def forward(machine: Machine, slots: int, shape: Geometry, tiling: Tiling, useful: float = 1.0) -> Plan | None:
+def forward(machine: Machine, slots: int, shape: Geometry, tiling: Tiling, phasing: Phasing = PLAIN) -> Plan | None:
     """Return the plan of a convolution, or None if it does not pay."""
     taps = shape.taps
     strides = (shape.filters * shape.channels * taps, taps, shape.channels * taps)
-    images = _few_images(machine, shape, tiling, useful)
+    images = _few_images(machine, shape, tiling, phasing)
     if images:
         return _few(machine, slots, shape, tiling, images, "data", strides)
-    if not saves(shape, shape.counts, tiling, useful):
+    if not saves(shape, shape.counts, tiling, phasing):
         return None
     return _forward(machine, slots, shape, shape.counts, tiling, "data", strides)
 
 
 def data_grad(
-    machine: Machine, slots: int, shape: Geometry, tiling: Tiling, data_tiling: Tiling, useful: float = 1.0
+    machine: Machine, slots: int, shape: Geometry, tiling: Tiling, data_tiling: Tiling, phasing: Phasing = PLAIN
 ) -> Plan | None:
     """Return the plan of the data gradient, or None if it does not pay.
 
@@ -134,7 +154,7 @@ def data_grad(
     if (
         by_outputs * _LEAST_FEWER <= by_data
         and by_outputs <= _LEAST_TILES
-        and saves(shape, shape.counts, tiling, useful)
+        and saves(shape, shape.counts, tiling, phasing)
     ):
         return _adjoint(machine, slots, shape, tiling)
     tiling = data_tiling
@@ -145,10 +165,10 @@ def data_grad(
     )
     taps = shape.taps
     strides = (shape.filters * shape.channels * taps, shape.channels * taps, taps)
-    images = _few_images(machine, other, tiling, useful)
+    images = _few_images(machine, other, tiling, phasing)
     if images:
         return _few(machine, slots, other, tiling, images, "out_grad", strides, flipped=True)
-    if not saves(shape, shape.extent, tiling, useful):
+    if not saves(shape, shape.extent, tiling, phasing):
         return None
     return _forward(machine, slots, other, other.counts, tiling, "out_grad", strides, flipped=True)
 
@@ -220,7 +240,7 @@ def tiles_at_once(machine: Machine, channels: int, tiles: int) -> int:
     return min(range(most, most // 2, -1), key=lambda rows: -(-tiles // rows) * (rows * channels + _CALL_STEPS))
 
 
-def _few_images(machine: Machine, shape: Geometry, tiling: Tiling, useful: float) -> int:
+def _few_images(machine: Machine, shape: Geometry, tiling: Tiling, phasing: Phasing) -> int:
     """Return the number of images that share weights transformed in the cache, or 0 if that does not pay."""
     in_image = tiles_of(shape.counts, tiling)
     if in_image > _MOST_FEW or _transformed_bytes(shape, tiling) <= _FEW_BYTES:
@@ -230,7 +250,7 @@ def _few_images(machine: Machine, shape: Geometry, tiling: Tiling, useful: float
         return 0
     images = evenly(shape.batch, _MOST_FEW // in_image)
     tiles = (images * in_image + _TRANSFORM_TILES) * _FEW_SAVING
-    return images if tiles * tiling.elements <= images * shape.windows * shape.taps * useful else 0
+    return images if tiles * tiling.elements <= phasing.products(shape, images) else 0
 
 
 def _few(
@@ -275,11 +295,11 @@ def _few(
     return Plan(tuple(launches), scratch.size)
 
 
-def weight_grad(machine: Machine, slots: int, shape: Geometry, tiling: Tiling, useful: float = 1.0) -> Plan | None:
+def weight_grad(machine: Machine, slots: int, shape: Geometry, tiling: Tiling, phasing: Phasing = PLAIN) -> Plan | None:
     """Return the plan of the weight gradient, or None if it does not pay."""
-    if _many_weights(shape, tiling, useful):
+    if _many_weights(shape, tiling, phasing):
         return _blocks(machine, slots, shape, tiling)
-    if not saves(shape, shape.counts, tiling, useful):
+    if not saves(shape, shape.counts, tiling, phasing):
         return None
     lanes, elements = machine.lanes(FLOAT32), tiling.elements
     walk = Units(shape, shape.counts, tiling, lanes, _JOINED_TILES, band_tiles(shape.channels, tiling, lanes))
@@ -310,12 +330,12 @@ def weight_grad(machine: Machine, slots: int, shape: Geometry, tiling: Tiling, u
     return Plan(launches, scratch.size)
 
 
-def _many_weights(shape: Geometry, tiling: Tiling, useful: float) -> bool:
+def _many_weights(shape: Geometry, tiling: Tiling, phasing: Phasing) -> bool:
     """Return whether computing the weight gradient by blocks of weights is needed, and saves enough."""
     if _transformed_bytes(shape, tiling) <= _FEW_BYTES:
         return False
     tiles = (shape.batch * tiles_of(shape.counts, tiling) + _BACK_TILES) * _FEW_SAVING
-    return tiles * tiling.elements <= shape.batch * shape.windows * shape.taps * useful
+    return tiles * tiling.elements <= phasing.products(shape, shape.batch)
 
 
 def _blocks(machine: Machine, slots: int, shape: Geometry, tiling: Tiling) -> Plan:
