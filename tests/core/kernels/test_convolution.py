@@ -248,6 +248,11 @@ def test_chosen_convolutions(case: Case, machine: Machine) -> None:
         Case((2, 16, 60), (18, 16, 4), stride=(2,), pad=(1,)),
         Case((2, 16, 8, 10, 9), (18, 16, 3, 1, 1), pad=(1, 0, 0)),
         Case((3, 260, 40), (270, 260, 3), pad=(1,)),
+        # and bands of such tiles, along x
+        Case((1, 20, 1300), (35, 20, 3), pad=(1,)),
+        Case((2, 16, 3, 700), (18, 16, 3, 1), pad=(1, 0)),
+        Case((1, 40, 1001), (35, 40, 4), stride=(2,), pad=(1,)),
+        Case((1, 200, 1201), (180, 200, 3), pad=(2,)),
         # images of less than a whole tile
         Case((8, 16, 5, 5), (18, 16, 4, 4)),
     ],
@@ -308,6 +313,24 @@ def test_winograd_has_small_tiles_where_they_need_no_more_products() -> None:
     assert tiling((2, 2)) is None
     for extent in ((5, 5), (6, 5)):
         Case((4, 20, *extent), (18, 20, 3, 3), pad=(1, 1)).check(host(), winograd=8, bound=1e-6)
+
+
+def test_winograd_has_tiles_along_one_axis() -> None:
+    def tiling(weight: Shape, extent: Shape, winograd: int = 8, batch: int = 2, **window: Any) -> Tiling | None:
+        case = Case((batch, weight[1], *extent), weight, **window)
+        launches = case.plan("forward", Convolution(host(), winograd=winograd)).launches
+        return next(filter(None, [getattr(launch.structure, "tiling", None) for launch in launches]), None)
+
+    assert tiling((32, 32, 3), (100,), pad=(1,)) == tiling((32, 32, 1, 3), (10, 100)) == Tiling(4, 3, "x")
+    assert tiling((32, 32, 3, 1), (12, 20), pad=(1, 0)) == Tiling(4, 3, "y")
+    assert tiling((32, 32, 3, 1, 1), (8, 7, 7), pad=(1, 0, 0)) == Tiling(4, 3, "y")
+    assert tiling((32, 32, 5), (100,)) == Tiling(4, 5, "x")
+    assert tiling((32, 32, 5), (100,), winograd=6) == Tiling(2, 5, "x")
+    assert tiling((32, 32, 3, 5), (20, 20)) is None
+    # copies of phases would take longer than the products that they save
+    dilated: dict[str, Any] = {"dilate": (8,), "pad": (8,)}
+    assert tiling((256, 256, 3), (100,), **dilated) == Tiling(4, 3, "x")
+    assert tiling((16, 16, 2), (100,), dilate=(8,)) is None
 
 
 def test_winograd_computes_phases_of_strides() -> None:
