@@ -84,6 +84,7 @@ class Convolution:
     ``winograd`` is the largest tile size of Winograd's algorithm, which is used in single precision if it saves enough
     multiplications: 8 (tiles of 4 by 4 outputs of 3 by 3 and of 5 by 5 kernels), 6 (of 2 by 2 outputs of 5 by 5, with
     smaller rounding errors), 4 (of 2 by 2 outputs of 3 by 3, with errors like those of plain sums), or 0 for never.
+    Kernels along one axis have the same tiles along it.
 
     The operands of a plan have the names of the arguments of the primitives in
     :mod:`phonograd.core.ops.nn.convolution`, and ``out`` and ``scratch``.
