@@ -149,6 +149,7 @@ def test_random_convolutions(case: Case, machine: Machine) -> None:
     [
         Case((3, 33, 6, 7), (40, 33, 1, 1)),
         Case((2, 40, 9, 9), (20, 40, 1, 1), stride=(2, 2)),
+        Case((3, 100, 15, 13), (110, 100, 1, 1), stride=(2, 2)),
         # many boxes, several blocks of channels
         Case((1, 70, 30, 31), (20, 70, 5, 5), pad=(2, 2)),
         Case((1, 2, 3000), (3, 2, 5), "float64", dilate=(3,), pad=(1,)),
@@ -524,4 +525,5 @@ def test_algorithms_are_chosen_by_shape() -> None:
     assert "Im2colDataGrad" in names(4, (20, 20, 3, 3), (5, 5), "data", pad=(0, 0))
     assert "Im2colWeightGrad" in names(4, (64, 3, 7, 7), (32, 32), "weight")
     assert "FewWeightsGrad" in names(4, (20, 1, 5, 5), (32, 32), "weight")
+    assert names(2, (128, 96, 1, 1), (28, 28), "weight", stride=(2, 2), pad=(0, 0))[-1] == "Gemm"
     assert "FewWeightsGrad" in names(1, (512, 1, 10), (16_000,), "weight", stride=(5,), dilate=(1,), pad=(0,))
