@@ -16,10 +16,11 @@ from phonograd.core.kernels.conv.filter_lanes import FilterLanes
 from phonograd.core.kernels.conv.im2col import Im2colForward
 from phonograd.core.kernels.conv.phases import Split
 from phonograd.core.kernels.conv.planes import Unfold
+from phonograd.core.kernels.conv.strides import Permute
 from phonograd.core.kernels.conv.weight_grad_walk import WeightGradKernel
 from phonograd.core.kernels.conv.weights import PackWeights
-from phonograd.core.kernels.conv.winograd_few import block_size
-from phonograd.core.kernels.conv.winograd_transforms import Tiling, matrices
+from phonograd.core.kernels.conv.winograd_few import FewTilesForward, block_size
+from phonograd.core.kernels.conv.winograd_transforms import Axis, Tiling, matrices
 from phonograd.core.kernels.launch import Plan
 from phonograd.core.kernels.target import Machine
 from phonograd.core.ops.nn import convolution as operators
@@ -148,6 +149,7 @@ def test_random_convolutions(case: Case, machine: Machine) -> None:
     [
         Case((3, 33, 6, 7), (40, 33, 1, 1)),
         Case((2, 40, 9, 9), (20, 40, 1, 1), stride=(2, 2)),
+        Case((3, 100, 15, 13), (110, 100, 1, 1), stride=(2, 2)),
         # many boxes, several blocks of channels
         Case((1, 70, 30, 31), (20, 70, 5, 5), pad=(2, 2)),
         Case((1, 2, 3000), (3, 2, 5), "float64", dilate=(3,), pad=(1,)),
@@ -227,6 +229,33 @@ def test_chosen_convolutions(case: Case, machine: Machine) -> None:
         Case((1, 40, 20, 22), (34, 20, 3, 3), dilate=(2, 3), pad=(4, 0), groups=2),
         Case((2, 16, 13, 13), (17, 16, 3, 3), dilate=(1, 2), pad=(1, 2)),
         Case((1, 20, 9, 9), (18, 20, 3, 3), dilate=(5, 5), pad=(5, 5)),
+        # gaps that vectors are not sorted by
+        Case((1, 16, 60, 60), (18, 16, 3, 3), dilate=(17, 18), pad=(17, 0)),
+        # 2 by 2 kernels, and those of phases: with taps that do not exist, and lines that no window reads
+        Case((2, 16, 40, 16), (18, 16, 2, 2), pad=(1, 1)),
+        Case((2, 16, 16, 16), (18, 16, 4, 4), stride=(2, 2), pad=(1, 1)),
+        Case((2, 20, 17, 15), (18, 20, 4, 4), stride=(2, 2), pad=(1, 0)),
+        Case((3, 40, 9, 21), (34, 20, 5, 5), stride=(2, 2), pad=(2, 2), groups=2),
+        Case((9, 16, 31, 20), (16, 16, 6, 4), stride=(3, 2), pad=(0, 1)),
+        Case((1, 3, 60, 41), (20, 3, 11, 11), stride=(4, 4), pad=(2, 2)),
+        Case((2, 256, 16, 16), (130, 256, 4, 4), stride=(2, 2), pad=(1, 1)),
+        Case((2, 16, 3, 18, 16), (18, 16, 1, 4, 4), stride=(1, 2, 2), pad=(0, 1, 1)),
+        # tiles along one axis: lines, columns, phases of dilations and strides, and planes that are merged
+        Case((3, 20, 9, 30), (35, 20, 1, 3), pad=(0, 1)),
+        Case((2, 40, 17, 11), (34, 20, 7, 1), pad=(3, 0), groups=2),
+        Case((2, 20, 15, 10), (18, 20, 5, 1), pad=(1, 0)),
+        Case((2, 16, 60), (18, 16, 2)),
+        Case((2, 16, 61), (18, 16, 3), dilate=(4,), pad=(4,)),
+        Case((2, 16, 60), (18, 16, 4), stride=(2,), pad=(1,)),
+        Case((2, 16, 8, 10, 9), (18, 16, 3, 1, 1), pad=(1, 0, 0)),
+        Case((3, 260, 40), (270, 260, 3), pad=(1,)),
+        # and bands of such tiles, along x
+        Case((1, 20, 1300), (35, 20, 3), pad=(1,)),
+        Case((2, 16, 3, 700), (18, 16, 3, 1), pad=(1, 0)),
+        Case((1, 40, 1001), (35, 40, 4), stride=(2,), pad=(1,)),
+        Case((1, 200, 1201), (180, 200, 3), pad=(2,)),
+        # images of less than a whole tile
+        Case((8, 16, 5, 5), (18, 16, 4, 4)),
     ],
     ids=repr,
 )
@@ -276,13 +305,56 @@ def test_winograd_has_small_tiles_where_they_need_no_more_products() -> None:
         launches = case.plan("forward", Convolution(host(), winograd=winograd)).launches
         return next(filter(None, [getattr(launch.structure, "tiling", None) for launch in launches]), None)
 
-    # four tiles of 36 products, or nine of 16; and four of 36, or sixteen of 16
-    assert tiling((5, 5)) == tiling((6, 6)) == Tiling(2, 3)
+    # four tiles of 36 products, four of 25, or nine of 16; four of 36, or nine of 25; and four of 16, or one of 36
+    assert tiling((5, 5)) == tiling((6, 6)) == Tiling(3, 3)
     assert tiling((7, 7)) == tiling((8, 8)) == Tiling(4, 3)
+    assert tiling((4, 3)) == Tiling(4, 3)
+    assert tiling((5, 5), winograd=4) == Tiling(2, 3)
     assert tiling((5, 5), winograd=0) is None
     assert tiling((2, 2)) is None
     for extent in ((5, 5), (6, 5)):
         Case((4, 20, *extent), (18, 20, 3, 3), pad=(1, 1)).check(host(), winograd=8, bound=1e-6)
+
+
+def test_winograd_has_tiles_along_one_axis() -> None:
+    def tiling(weight: Shape, extent: Shape, winograd: int = 8, batch: int = 2, **window: Any) -> Tiling | None:
+        case = Case((batch, weight[1], *extent), weight, **window)
+        launches = case.plan("forward", Convolution(host(), winograd=winograd)).launches
+        return next(filter(None, [getattr(launch.structure, "tiling", None) for launch in launches]), None)
+
+    assert tiling((32, 32, 3), (100,), pad=(1,)) == tiling((32, 32, 1, 3), (10, 100)) == Tiling(4, 3, "x")
+    assert tiling((32, 32, 3, 1), (12, 20), pad=(1, 0)) == Tiling(4, 3, "y")
+    assert tiling((32, 32, 3, 1, 1), (8, 7, 7), pad=(1, 0, 0)) == Tiling(4, 3, "y")
+    assert tiling((32, 32, 5), (100,)) == Tiling(4, 5, "x")
+    assert tiling((32, 32, 5), (100,), winograd=6) == Tiling(2, 5, "x")
+    assert tiling((32, 32, 3, 5), (20, 20)) is None
+    # copies of phases would take longer than the products that they save
+    dilated: dict[str, Any] = {"dilate": (8,), "pad": (8,)}
+    assert tiling((256, 256, 3), (100,), **dilated) == Tiling(4, 3, "x")
+    assert tiling((16, 16, 2), (100,), dilate=(8,)) is None
+
+
+def test_winograd_computes_phases_of_strides() -> None:
+    def kernels(case: Case, primitive: str, winograd: int = 8) -> set[type]:
+        launches = case.plan(primitive, Convolution(host(), winograd=winograd)).launches
+        return {type(launch.structure) for launch in launches}
+
+    window: dict[str, Any] = {"stride": (2, 2), "pad": (1, 1)}
+    even = Case((2, 32, 16, 16), (32, 32, 4, 4), **window)
+    # nearly half of the taps of its phases would be zeros; and its copies of data and weights are float64
+    odd, double = (
+        Case((2, 32, 16, 16), (32, 32, 3, 3), **window),
+        Case((2, 32, 16, 16), (32, 32, 4, 4), float, **window),
+    )
+    for primitive in ("forward", "data", "weight"):
+        assert Permute in kernels(even, primitive)
+        assert not any([Permute in kernels(case, primitive) for case in (odd, double)])
+        assert Permute not in kernels(even, primitive, winograd=0)
+    # weights in the order of phases can be kept
+    assert [each.operand for each in even.plan("forward", Convolution(host())).prepared] == ["weight"]
+    # one pair of vectors of filters would be multiplied by one thread
+    few = Case((4, 21, 128, 128), (21, 21, 16, 16), stride=(8, 8), pad=(4, 4))
+    assert FewTilesForward not in kernels(few, "forward")
 
 
 def test_winograd_computes_planes_of_three_axes() -> None:
@@ -307,9 +379,10 @@ def test_winograd_computes_phases_of_dilated_kernels() -> None:
 
 
 @pytest.mark.parametrize(
-    "tiling", [Tiling(2, 3), Tiling(3, 2), Tiling(4, 3), Tiling(2, 5), Tiling(5, 2), Tiling(3, 4), Tiling(4, 5)]
+    "tiling",
+    [Axis(*sizes) for sizes in ((2, 3), (3, 2), (3, 3), (4, 2), (4, 3), (2, 4), (2, 5), (5, 2), (3, 4), (4, 5))],
 )
-def test_winograd_matrices_are_exact(tiling: Tiling) -> None:
+def test_winograd_matrices_are_exact(tiling: Axis) -> None:
     kernel = [Fraction(k * k - 3, 7) for k in range(tiling.kernel)]
     data = [Fraction(5 - k**3, 3) for k in range(tiling.size)]
     found = matrices(tiling)
@@ -452,4 +525,5 @@ def test_algorithms_are_chosen_by_shape() -> None:
     assert "Im2colDataGrad" in names(4, (20, 20, 3, 3), (5, 5), "data", pad=(0, 0))
     assert "Im2colWeightGrad" in names(4, (64, 3, 7, 7), (32, 32), "weight")
     assert "FewWeightsGrad" in names(4, (20, 1, 5, 5), (32, 32), "weight")
+    assert names(2, (128, 96, 1, 1), (28, 28), "weight", stride=(2, 2), pad=(0, 0))[-1] == "Gemm"
     assert "FewWeightsGrad" in names(1, (512, 1, 10), (16_000,), "weight", stride=(5,), dilate=(1,), pad=(0,))

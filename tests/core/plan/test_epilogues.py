@@ -82,7 +82,7 @@ CONVOLUTIONS: dict[str, tuple[Shape, Shape, dict[str, Any]]] = {
     "two blocks of terms": ((2, 400, 5, 5), (10, 400, 1, 1), {}),
     "columns": ((2, 3, 19, 18), (8, 3, 3, 3), {"pad": (1, 1), "stride": (2, 2)}),
     "several blocks of channels": ((2, 70, 9, 9), (10, 70, 3, 3), {"pad": (1, 1), "stride": (2, 2)}),
-    "filters in lanes": ((2, 20, 17, 19), (47, 20, 1, 7), {}),
+    "filters in lanes": ((2, 20, 17, 19), (47, 20, 2, 7), {}),
     "filters in lanes, blocks of channels, groups": (
         (2, 100, 19, 19),
         (96, 50, 3, 3),

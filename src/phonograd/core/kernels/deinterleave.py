@@ -13,7 +13,17 @@ from ..base.dtypes import BOOL, INT32
 from ..lower.ir.function_builder import Index, Value
 from .routine import Routine
 
-__all__ = ["MOST_SORTED", "all_lanes", "inside_mask", "put_line", "sort", "specialized_stride", "take", "unsort"]
+__all__ = [
+    "MOST_SORTED",
+    "all_lanes",
+    "inside_mask",
+    "put_line",
+    "select",
+    "sort",
+    "specialized_stride",
+    "take",
+    "unsort",
+]
 
 #: the largest stride that kernels are specialized for, and the largest prime factor of one
 MOST_SORTED, MOST_FACTOR = 16, 5
@@ -58,14 +68,14 @@ def take(e: Routine, known: int, load: Callable[[int], Value], gather: Callable[
     if known == 0:
         return gather()
     vectors = [load(number) for number in range(known)]
-    return _select(e, vectors, [lane * known for lane in range(e.lanes)])
+    return select(e, vectors, [lane * known for lane in range(e.lanes)])
 
 
 def sort(e: Routine, vectors: Sequence[Value]) -> list[Value]:
     """Return the phases of consecutive elements, given as many vectors as there are phases."""
     known, factors = len(vectors), _factors(len(vectors))
     if len(factors) < 2:
-        return [_select(e, vectors, [lane * known + phase for lane in range(e.lanes)]) for phase in range(known)]
+        return [select(e, vectors, [lane * known + phase for lane in range(e.lanes)]) for phase in range(known)]
     # with stride p * q, phase p * t + j is phase t, with stride q, of phase j with stride p
     factor = factors[0]
     groups = [sort(e, vectors[start : start + factor]) for start in range(0, known, factor)]
@@ -85,11 +95,11 @@ def unsort(e: Routine, phases: Sequence[Value]) -> list[Value]:
     for number in range(known):
         # element a of the line is element a // s of phase a % s
         elements = range(number * e.lanes, (number + 1) * e.lanes)
-        found.append(_select(e, phases, [a % known * e.lanes + a // known for a in elements]))
+        found.append(select(e, phases, [a % known * e.lanes + a // known for a in elements]))
     return found
 
 
-def _select(e: Routine, vectors: Sequence[Value], wanted: Sequence[int]) -> Value:
+def select(e: Routine, vectors: Sequence[Value], wanted: Sequence[int]) -> Value:
     """Return elements numbered across all vectors, with one shuffle for each vector after the first."""
     lanes, found = e.lanes, vectors[0]
     if list(wanted) == list(range(lanes)):

@@ -7,7 +7,7 @@ memory that they share. There are five algorithms (docs/decisions/0019):
 ``im2col``         weights times columns (the elements of windows), made in the cache for a block of channels and a box
                    of windows at a time: any kernel, stride, dilation, padding and groups, one to three axes
 ``direct``         tap by tap, for groups with too few channels and filters for matrix products
-``winograd``       tiles of small square kernels with stride 1 in single precision, with far fewer multiplications
+``winograd``       tiles of small kernels, square or along one axis, in single precision: far fewer multiplications
 ``pointwise``      kernels of one element: matrix products of weights and data
 ``channels_last``  weight gradient in single precision: outer products of vectors of channels and of filters
 =================  ==================================================================================================
@@ -26,6 +26,8 @@ They share these parts:
 ``im2col_weight_grad``         weight gradient by columns, transposed for products
 ``few_weights_grad``           gradient of few weights by columns, as dot products
 ``channels_last_weight_grad``  weight gradient in channels-last layout
+``phases``                     images of every n-th element: dilated kernels for ``winograd``
+``strides``                    kernels with strides for ``winograd``: phases are channels
 ``winograd_few``               Winograd's algorithm with weights that are transformed while they are multiplied
 ``winograd_transforms``        transforms of tiles, and bounds of their rounding errors
 ``winograd_channels_last``     images to channels-last layout and back

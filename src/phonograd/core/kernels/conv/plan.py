@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Callable
 
 from ...base.dtypes import FLOAT32, FLOAT64, DType
 from ...graph.node import Shape
@@ -11,7 +12,17 @@ from ..deinterleave import specialized_stride
 from ..launch import Launch, Plan, Prepared, Reference, align_up
 from ..scratch import Scratch
 from ..target import Machine
-from . import channels_last_plan, direct_plan, filter_lanes, lines, phases, planes, products_plan, winograd_plan
+from . import (
+    channels_last_plan,
+    direct_plan,
+    filter_lanes,
+    lines,
+    phases,
+    planes,
+    products_plan,
+    strides,
+    winograd_plan,
+)
 from .adjoint import adjoint_values, known_taps, line_buffer
 from .few_weights_grad import COMBINE_DOTS, DOTS, CombineDots, FewWeightsGrad
 from .filter_lanes import FilterLanes, windows_of_tile
@@ -23,7 +34,8 @@ from .lines import LinesForward
 from .microkernels import WIDTH, dot_tile, most_rows
 from .padding import frame_values
 from .weights import PackWeights
-from .winograd_transforms import Tiling
+from .winograd_plan import PLAIN, Phasing
+from .winograd_transforms import LARGEST, SIZES, Tiling
 
 __all__ = ["Convolution", "box_values", "channel_block", "grid_size", "images_to_join", "line_of"]
 
@@ -44,8 +56,10 @@ _LEAST_CHANNELS = 16
 #: the kernel for tiles of 8 by 8: the transforms of others would cost too much, or have large errors. The maximum
 #: number of channels and filters for which the sums of products have small errors
 _LARGE_KERNEL, _LARGE_CHANNELS = 5, 192
+#: the largest tiles of other kernels
+_USUAL_SIZE = 6
 #: the smallest kernel; outputs of the smallest tile along an axis, and the number of such images that have tiles
-_LEAST_KERNEL, _TINY, _MANY_TINY = 3, 2, 8
+_LEAST_KERNEL, _TINY, _MANY_TINY = 2, 2, 8
 #: time of a product of one vector relative to two; share of the lanes below which images are joined; number of
 #: panels of columns that joined images should have, and maximum number of images
 _NARROW, _JOINED_SHARE, _JOINED_PANELS, _JOINED_MOST = 0.6, 0.85, 6, 64
@@ -70,6 +84,7 @@ class Convolution:
     ``winograd`` is the largest tile size of Winograd's algorithm, which is used in single precision if it saves enough
     multiplications: 8 (tiles of 4 by 4 outputs of 3 by 3 and of 5 by 5 kernels), 6 (of 2 by 2 outputs of 5 by 5, with
     smaller rounding errors), 4 (of 2 by 2 outputs of 3 by 3, with errors like those of plain sums), or 0 for never.
+    Kernels along one axis have the same tiles along it.
 
     The operands of a plan have the names of the arguments of the primitives in
     :mod:`phonograd.core.ops.nn.convolution`, and ``out`` and ``scratch``.
@@ -94,12 +109,12 @@ class Convolution:
         shape = geometry(data, weight[0], weight[2:], stride, dilate, pad, groups)
         if not shape.batch:
             return Plan(())
-        plan = self._winograd_forward(shape, dtype)
+        lanes = self.machine.lanes(dtype)
+        plan = self._winograd_forward(dtype, shape)
         if plan is None and dtype == FLOAT32:
-            plan = phases.forward(shape, lambda flat: self._winograd_forward(flat, dtype))
+            plan = phases.forward(lanes, shape, lambda *flat: self._winograd_forward(dtype, *flat))
         if plan is None and dtype == FLOAT32:
-            lanes = self.machine.lanes(dtype)
-            plan = planes.forward(lanes, shape, lambda flat: self._winograd_forward(flat, dtype))
+            plan = planes.forward(lanes, shape, lambda flat: self._winograd_forward(dtype, flat))
         if plan is not None:
             return plan
         if direct_plan.suits(shape):
@@ -125,12 +140,12 @@ class Convolution:
         shape = geometry(data, weight[0], weight[2:], stride, dilate, pad, groups)
         if not shape.batch:
             return Plan(())
-        plan = self._winograd_data_grad(shape, dtype)
+        lanes = self.machine.lanes(dtype)
+        plan = self._winograd_data_grad(dtype, shape)
         if plan is None and dtype == FLOAT32:
-            plan = phases.data_grad(shape, lambda flat: self._winograd_data_grad(flat, dtype))
+            plan = phases.data_grad(lanes, shape, lambda *flat: self._winograd_data_grad(dtype, *flat))
         if plan is None and dtype == FLOAT32:
-            lanes = self.machine.lanes(dtype)
-            plan = planes.data_grad(lanes, shape, lambda flat: self._winograd_data_grad(flat, dtype))
+            plan = planes.data_grad(lanes, shape, lambda flat: self._winograd_data_grad(dtype, flat))
         if plan is not None:
             return plan
         if direct_plan.suits(shape) and shape.channels == 1:
@@ -162,12 +177,12 @@ class Convolution:
     ) -> Plan:
         """Return the plan of ``_convolution_weight_grad``."""
         shape = geometry(data, out_grad[1], kernel, stride, dilate, pad, groups)
-        plan = self._winograd_weight_grad(shape, dtype)
+        lanes = self.machine.lanes(dtype)
+        plan = self._winograd_weight_grad(dtype, shape)
         if plan is None and dtype == FLOAT32:
-            plan = phases.weight_grad(shape, lambda flat: self._winograd_weight_grad(flat, dtype))
+            plan = phases.weight_grad(lanes, shape, lambda *flat: self._winograd_weight_grad(dtype, *flat))
         if plan is None and dtype == FLOAT32:
-            lanes = self.machine.lanes(dtype)
-            plan = planes.weight_grad(lanes, shape, lambda flat: self._winograd_weight_grad(flat, dtype))
+            plan = planes.weight_grad(lanes, shape, lambda flat: self._winograd_weight_grad(dtype, flat))
         if plan is not None:
             return plan
         if shape.pointwise and shape.windows == 1 and shape.batch:
@@ -186,34 +201,67 @@ class Convolution:
 
     # -- Winograd's algorithm
 
-    def _winograd_forward(self, shape: Geometry, dtype: DType) -> Plan | None:
-        tiling = self._tiling(shape, dtype)
-        return None if tiling is None else winograd_plan.forward(self.machine, self.slots, shape, tiling)
+    def _winograd_forward(self, dtype: DType, shape: Geometry, phasing: Phasing = PLAIN) -> Plan | None:
+        def plan_of(flat: Geometry, phasing: Phasing) -> Plan | None:
+            tiling = self._tiling(flat, flat.counts)
+            return None if tiling is None else winograd_plan.forward(self.machine, self.slots, flat, tiling, phasing)
 
-    def _winograd_data_grad(self, shape: Geometry, dtype: DType) -> Plan | None:
-        tiling = self._tiling(shape, dtype)
-        return None if tiling is None else winograd_plan.data_grad(self.machine, self.slots, shape, tiling)
+        return self._by_phases(strides.forward, plan_of, dtype, shape, phasing)
 
-    def _winograd_weight_grad(self, shape: Geometry, dtype: DType) -> Plan | None:
-        tiling = self._tiling(shape, dtype) if shape.batch else None
-        return None if tiling is None else winograd_plan.weight_grad(self.machine, self.slots, shape, tiling)
+    def _winograd_data_grad(self, dtype: DType, shape: Geometry, phasing: Phasing = PLAIN) -> Plan | None:
+        def plan_of(flat: Geometry, phasing: Phasing) -> Plan | None:
+            tiling, of_data = [self._tiling(flat, outputs) for outputs in (flat.counts, flat.extent)]
+            if tiling is None or of_data is None:
+                return None
+            return winograd_plan.data_grad(self.machine, self.slots, flat, tiling, of_data, phasing)
 
-    def _tiling(self, shape: Geometry, dtype: DType) -> Tiling | None:
-        """Return the tiles of Winograd's algorithm if it is wanted, possible and faster."""
-        if dtype != FLOAT32 or min(shape.channels, shape.filters) < _LEAST_CHANNELS:
+        return self._by_phases(strides.data_grad, plan_of, dtype, shape, phasing)
+
+    def _winograd_weight_grad(self, dtype: DType, shape: Geometry, phasing: Phasing = PLAIN) -> Plan | None:
+        def plan_of(flat: Geometry, phasing: Phasing) -> Plan | None:
+            tiling = self._tiling(flat, flat.counts) if flat.batch else None
+            return (
+                None if tiling is None else winograd_plan.weight_grad(self.machine, self.slots, flat, tiling, phasing)
+            )
+
+        return self._by_phases(strides.weight_grad, plan_of, dtype, shape, phasing)
+
+    def _by_phases(
+        self,
+        primitive: Callable[[int, Geometry, phases.Planner], Plan | None],
+        plan_of: phases.Planner,
+        dtype: DType,
+        shape: Geometry,
+        phasing: Phasing,
+    ) -> Plan | None:
+        """Return the plan of a primitive by Winograd's algorithm: with strides, that of their phases."""
+        if dtype != FLOAT32:
             return None
-        kernel = shape.kernel[2]
-        large = kernel == _LARGE_KERNEL and max(shape.channels, shape.filters) <= _LARGE_CHANNELS
-        outputs = min(self.winograd, 8 if large else 6) - kernel + 1
-        # with 2 by 2 kernels there is little to save
-        if outputs < _TINY or kernel < _LEAST_KERNEL:
+        if max(shape.stride) > 1:
+            return primitive(self.machine.lanes(dtype), shape, plan_of)
+        return plan_of(shape, phasing)
+
+    def _tiling(self, shape: Geometry, outputs: Shape) -> Tiling | None:
+        """Return the tiles of so many outputs by Winograd's algorithm if it is wanted and possible."""
+        if min(shape.channels, shape.filters) < _LEAST_CHANNELS:
             return None
-        tiling, small = [Tiling(number, kernel) for number in (outputs, _TINY)]
+        _, *taps = shape.kernel
+        kernel, axes = max(taps), "".join([axis for axis, width in zip("yx", taps) if width > 1])
+        counts = [count for count, width in zip(outputs[1:], taps) if width > 1]
+        few = kernel == _LARGE_KERNEL and max(shape.channels, shape.filters) <= _LARGE_CHANNELS
+        large = few if axes == "yx" else kernel >= _LARGE_KERNEL
+        most = min(self.winograd, LARGEST if large else _USUAL_SIZE)
+        tilings = [Tiling(size - kernel + 1, kernel, axes) for size in SIZES if _TINY + kernel - 1 <= size <= most]
+        if kernel < _LEAST_KERNEL or not tilings:
+            return None
         # larger tiles would be mostly empty; few images do not pay for the transforms of weights
-        is_tiny = max(shape.counts) <= _TINY and shape.batch >= _MANY_TINY
-        products, fewer = [winograd_plan.tiles_of(shape.counts, each) * each.size**2 for each in (tiling, small)]
-        if is_tiny or (max(shape.counts) > _TINY and fewer <= products):
-            tiling = small
+        if max(counts) <= _TINY:
+            tiling = tilings[0 if shape.batch >= _MANY_TINY else -1]
+        else:
+            # of those with as few products, the smallest tiles have the smallest errors, others fewer transforms
+            products = [winograd_plan.tiles_of(outputs, each) * each.elements for each in tilings]
+            order = [(number, each.outputs > _TINY, -each.size) for number, each in zip(products, tilings)]
+            tiling = tilings[order.index(min(order))]
         return tiling if winograd_plan.suits(shape, tiling) else None
 
     # -- im2col

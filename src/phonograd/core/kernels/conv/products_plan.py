@@ -57,12 +57,8 @@ def is_product(shape: Geometry, dtype: DType) -> bool:
 def weights_times_data(machine: Machine, slots: int, shape: Geometry, dtype: DType) -> Plan:
     """Return the plan of a convolution with a kernel of one element: weights times data, image by image."""
     if not shape.pointwise:
-        # the elements that are read become images of their own
-        seen = dataclasses.replace(shape, extent=shape.counts, stride=(1, 1, 1))
-        size = align_up(shape.batch * shape.groups * shape.channels * shape.windows * dtype.itemsize)
-        return _behind(
-            weights_times_data(machine, slots, seen, dtype), subsampling(shape, dtype, Reference("scratch")), size
-        )
+        seen, first, size = _seen(shape, dtype)
+        return _behind(weights_times_data(machine, slots, seen, dtype), first, size)
     filters, channels, windows = shape.filters, shape.channels, shape.windows
     kernel, size = gemm_for(dtype, machine), filters * channels
     if windows == 1:
@@ -82,6 +78,13 @@ def weights_times_data(machine: Machine, slots: int, shape: Geometry, dtype: DTy
         prepared = Prepared(0, "weight", 0, packed.size)
         return plan._replace(for_steady=Plan((pack, *multiply), packed.size, (prepared,)))
     return image_products(machine, slots, shape, dtype)
+
+
+def _seen(shape: Geometry, dtype: DType) -> tuple[Geometry, Launch, int]:
+    """Return the convolution of images of the elements that are read, the launch that copies them, and their bytes."""
+    size = align_up(shape.batch * shape.groups * shape.channels * shape.windows * dtype.itemsize)
+    seen = dataclasses.replace(shape, extent=shape.counts, stride=(1, 1, 1))
+    return seen, subsampling(shape, dtype, Reference("scratch")), size
 
 
 def image_products(machine: Machine, slots: int, shape: Geometry, dtype: DType, adjoint: bool = False) -> Plan:
@@ -138,7 +141,7 @@ def one_pixel_weight_grad(machine: Machine, shape: Geometry, dtype: DType) -> Pl
 
 def is_sum_of_products(shape: Geometry, dtype: DType) -> bool:
     """Return whether the weight gradient should be a sum of the products of all images, each a block of terms."""
-    if not shape.pointwise or shape.groups > 1 or not _LEAST_TERMS <= shape.windows <= DEPTH:
+    if shape.taps > 1 or any(shape.pad) or shape.groups > 1 or not _LEAST_TERMS <= shape.windows <= DEPTH:
         return False
     packed_bytes = shape.batch * shape.windows * shape.channels * dtype.itemsize
     return 0 < packed_bytes <= MOST_PACKED_BYTES // 2 and min(shape.channels, shape.filters) >= _SUMMED_LINES
@@ -146,6 +149,9 @@ def is_sum_of_products(shape: Geometry, dtype: DType) -> bool:
 
 def sum_of_products(machine: Machine, shape: Geometry, dtype: DType) -> Plan:
     """Return the plan of a weight gradient: the sum of gradients times transposed data over all images."""
+    if not shape.pointwise:
+        seen, first, size = _seen(shape, dtype)
+        return _behind(sum_of_products(machine, seen, dtype), first, size)
     filters, channels, windows = shape.filters, shape.channels, shape.windows
     out_grad, data = Matrices(windows, 1, filters * windows), Matrices(1, windows, channels * windows)
     sizes, count, names = (filters, windows, channels), (shape.batch, 1), ("out_grad", "data")

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import ClassVar, Protocol
+from typing import ClassVar, NamedTuple, Protocol
 
 from ...base.dtypes import FLOAT32, DType
 from ...lower.ir.function_builder import Index, Value
@@ -25,9 +25,29 @@ __all__ = ["FORWARD", "SHAPE_WORDS", "Band", "WinogradForward", "WinogradWriter"
 
 SHAPE_WORDS = (
     *("groups", "channels", "filters", "batch", "rows", "columns", "out_rows", "out_columns", "pad_y", "pad_x"),
-    *("tiles_y", "tiles_x", "band", "bands", "images", "data_step", "sums_at", "sums_step", "picture_at"),
+    *("tiles_y", "tiles_x", "band", "bands", "band_x", "bands_x", "images"),
+    *("data_step", "sums_at", "sums_step", "picture_at"),
 )
 FORWARD = Words(*SHAPE_WORDS, "tiles", *SLOT_WORDS, "data*", "weight*", "out*")
+
+
+class Band(NamedTuple):
+    """Some tiles of an image, which are transformed together."""
+
+    row: Index
+    """Its first row of tiles."""
+    rows: Index
+    first: Index
+    """Its first column of outputs."""
+    columns: Index
+    """Its tiles in a row."""
+    tiles: Index
+    width: Index
+    """Columns of data of a picture."""
+    out_width: Index
+    line: Index
+    """Distance of the lines of a picture of data."""
+    out_line: Index
 
 
 class WinogradParameters(Protocol):
@@ -49,30 +69,31 @@ class WinogradWriter:
         self.name, self.kernel = name, kernel
         self.e = e = Routine(name, kernel.lanes, dtype)
         self.number = {word: words.index(e, word) for word in SHAPE_WORDS}
-        tiling, lanes = kernel.tiling, str(kernel.lanes)
         self.pixels = e.times(self["rows"], self["columns"])
         self.out_pixels = e.times(self["out_rows"], self["out_columns"])
-        #: sizes of pictures
-        self.width = e.plus(e.times(self["tiles_x"], str(tiling.outputs)), str(tiling.kernel - 1))
-        self.out_width = e.times(self["tiles_x"], str(tiling.outputs))
-        self.line, self.out_line = e.times(self.width, lanes), e.times(self.out_width, lanes)
 
     def __getitem__(self, word: str) -> Index:
         return self.number[word]
 
-    def band(self, band: Index) -> tuple[Index, Index, Index]:
-        """Return the first row of tiles of a band, its number of rows, and its number of tiles."""
-        e = self.e
-        first = e.times(band, self["band"])
-        rows = e.least(self["band"], e.minus(self["tiles_y"], first))
-        return first, rows, e.times(rows, self["tiles_x"])
+    def band(self, band: Index) -> Band:
+        """Return a band."""
+        e, tiling, lanes = self.e, self.kernel.tiling, str(self.kernel.lanes)
+        at_y, at_x = e.split(band, self["bands_x"])
+        row, column = e.times(at_y, self["band"]), e.times(at_x, self["band_x"])
+        rows = e.least(self["band"], e.minus(self["tiles_y"], row))
+        columns = e.least(self["band_x"], e.minus(self["tiles_x"], column))
+        out_width = e.times(columns, str(tiling.x.outputs))
+        width = e.plus(out_width, str(tiling.x.kernel - 1))
+        lines = e.times(width, lanes), e.times(out_width, lanes)
+        first = e.times(column, str(tiling.x.outputs))
+        return Band(row, rows, first, columns, e.times(rows, columns), width, out_width, *lines)
 
-    def transform(self, routine: str, target: _Tiles, source: _Tiles) -> None:
+    def transform(self, routine: str, target: _Tiles, source: _Tiles, count: Index) -> None:
         """Write the call that transforms a row of tiles."""
         arguments = []
         for pointer, line, step in (target, source):
             arguments += [f"ptr {pointer}", f"i64 {line}", f"i64 {step}"]
-        self.e.invoke(f"{self.name}_{routine}", *arguments, f"i64 {self['tiles_x']}")
+        self.e.invoke(f"{self.name}_{routine}", *arguments, f"i64 {count}")
 
     def for_each_block(self, count: Index, body: Callable[[Index, Index], None]) -> None:
         """Write the loop over blocks of channels: ``body(first channel, number of channels from it on)``."""
@@ -86,9 +107,10 @@ class WinogradWriter:
     def data_block(self, image: str, band: Band, picture: str, tiles: str, layout: _Layout) -> _Block:
         """Return the function that writes the code for a block of channels of an image: picture and transforms."""
         e, tiling = self.e, self.kernel.tiling
-        first, rows, _ = band
-        m, lanes = str(tiling.outputs), str(self.kernel.lanes)
-        start, border = e.minus(e.times(first, m), self["pad_y"]), str(tiling.kernel - 1)
+        first, rows = band.row, band.rows
+        m, step = str(tiling.y.outputs), str(tiling.x.outputs * self.kernel.lanes)
+        lanes, border = str(self.kernel.lanes), str(tiling.y.kernel - 1)
+        start = e.minus(e.times(first, m), self["pad_y"])
         block_line, tile_line = layout
 
         def block(channel: Index, existing: Index) -> None:
@@ -98,19 +120,19 @@ class WinogradWriter:
             def turn(line: Index, count: Index) -> None:
                 e.invoke(
                     f"{self.name}_turn_in",
-                    *(f"ptr {e.at(picture, e.times(line, self.line))}", f"ptr {source}"),
+                    *(f"ptr {e.at(picture, e.times(line, band.line))}", f"ptr {source}"),
                     *(f"i64 {self.pixels}", f"i64 {existing}", f"i64 {self['rows']}", f"i64 {self['columns']}"),
-                    *(f"i64 {e.plus(start, line)}", f"i64 {e.minus('0', self['pad_x'])}"),
-                    *(f"i64 {count}", f"i64 {self.width}"),
+                    *(f"i64 {e.plus(start, line)}", f"i64 {e.minus(band.first, self['pad_x'])}"),
+                    *(f"i64 {count}", f"i64 {band.width}"),
                 )
 
             def row(number: Index) -> None:
                 line = e.times(number, m)
                 turn(e.plus(line, border), m)
-                into = e.at(target, e.times(number, e.times(self["tiles_x"], tile_line)))
-                above = e.at(picture, e.times(line, self.line))
+                into = e.at(target, e.times(number, e.times(band.columns, tile_line)))
+                above = e.at(picture, e.times(line, band.line))
                 self.transform(
-                    "transform_in", (into, self["data_step"], tile_line), (above, self.line, e.times(m, lanes))
+                    "transform_in", (into, self["data_step"], tile_line), (above, band.line, step), band.columns
                 )
 
             # transform a row of tiles while its lines are in the L1 cache
@@ -129,9 +151,10 @@ class WinogradWriter:
         self, image: str, sizes: _Sizes, band: Band, picture: str, tiles: _Rows, block_line: Index
     ) -> _Block:
         """Return the function that writes the code for the gradients of a block of channels of an image."""
-        e, m, lanes = self.e, str(self.kernel.tiling.outputs), str(self.kernel.lanes)
+        e, tiling, lanes = self.e, self.kernel.tiling, str(self.kernel.lanes)
+        m, x_step = str(tiling.y.outputs), str(tiling.x.outputs * self.kernel.lanes)
         _, height, width, pixels = sizes
-        first, rows, _ = band
+        first, rows = band.row, band.rows
         target, step, tile_line, row_line = tiles
 
         def block(channel: Index, existing: Index) -> None:
@@ -143,12 +166,12 @@ class WinogradWriter:
                 e.invoke(
                     f"{self.name}_turn_in",
                     *(f"ptr {picture}", f"ptr {source}", f"i64 {pixels}"),
-                    *(f"i64 {existing}", f"i64 {height}", f"i64 {width}", f"i64 {line}", "i64 0"),
-                    *(f"i64 {m}", f"i64 {self.out_width}"),
+                    *(f"i64 {existing}", f"i64 {height}", f"i64 {width}", f"i64 {line}", f"i64 {band.first}"),
+                    *(f"i64 {m}", f"i64 {band.out_width}"),
                 )
                 into = e.at(place, e.times(number, row_line))
                 self.transform(
-                    "transform_gradient", (into, step, tile_line), (picture, self.out_line, e.times(m, lanes))
+                    "transform_gradient", (into, step, tile_line), (picture, band.out_line, x_step), band.columns
                 )
 
             e.for_each("0", rows, row)
@@ -156,8 +179,6 @@ class WinogradWriter:
         return block
 
 
-#: the first row of tiles of a band, its number of rows, and its number of tiles
-Band = tuple[Index, Index, Index]
 #: writes the code for a block of channels: the first one, and the number of channels from it on
 _Block = Callable[[Index, Index], None]
 #: channels of an image, its height and width, and the distance of channels
@@ -198,7 +219,7 @@ class WinogradForward:
             rest, band = e.split(index, walk["bands"])
             some, group = e.split(rest, walk["groups"])
             place = walk.band(band)
-            tiles = place[2]
+            tiles = place.tiles
             first = e.times(some, walk["images"])
             count = e.least(walk["images"], e.minus(walk["batch"], first))
             picture = e.at(slot, walk["picture_at"])
@@ -209,7 +230,7 @@ class WinogradForward:
                 target = e.at(slot, e.times(e.times(number, tiles), lanes))
                 if self.adjoint:
                     sizes = walk["channels"], walk["rows"], walk["columns"], walk.pixels
-                    into = target, walk["data_step"], lanes, e.times(walk["tiles_x"], lanes)
+                    into = target, walk["data_step"], lanes, e.times(place.columns, lanes)
                     walk.take_gradients(image, sizes, place, picture, into, block_line)
                 else:
                     walk.take_data(image, place, picture, target, (block_line, lanes))
@@ -219,7 +240,7 @@ class WinogradForward:
             pairs = e.quotient(e.plus(walk["filters"], str(WIDTH * self.lanes - 1)), str(WIDTH * self.lanes))
             pair_size = e.times(walk["channels"], str(WIDTH * self.lanes))
             step = e.plus(e.times(pairs, pair_size), lanes)
-            weights = e.at(weight, e.times(group, e.times(step, str(self.tiling.size**2))))
+            weights = e.at(weight, e.times(group, e.times(step, str(self.tiling.elements))))
 
             def pair(filters: Index) -> None:
                 left = e.minus(walk["filters"], filters)
@@ -299,30 +320,32 @@ class WinogradForward:
 
             e.for_each("0", tiles, some, str(self.rows))
 
-        e.for_each("0", str(self.tiling.size**2), element)
+        e.for_each("0", str(self.tiling.elements), element)
 
     def _put_back(self, walk: WinogradWriter, image: str, band: Band, picture: str, sums: str, channels: Index) -> None:
         """Write the adjoint transform of one pair of blocks of channels, from sums to the data of an image."""
-        e, m, lanes = walk.e, str(self.tiling.outputs), str(self.lanes)
-        rows = band[1]
-        height = e.plus(e.times(rows, m), str(self.tiling.kernel - 1))
-        inner = e.at(picture, e.times(e.plus(e.times(walk["pad_y"], walk.width), walk["pad_x"]), lanes))
+        e, m, lanes = walk.e, str(self.tiling.y.outputs), str(self.lanes)
+        step = str(self.tiling.x.outputs * self.lanes)
+        rows = band.rows
+        height = e.plus(e.times(rows, m), str(self.tiling.y.kernel - 1))
+        inner = e.at(picture, e.times(e.plus(e.times(walk["pad_y"], band.width), walk["pad_x"]), lanes))
 
         def block(number: Index) -> None:
             found = e.at(sums, e.times(e.quotient(number, lanes), e.times(walk["tiles"], lanes)))
-            e.clear(picture, e.times(height, walk.line))
+            e.clear(picture, e.times(height, band.line))
 
             def row(number: Index) -> None:
-                tiles = e.at(found, e.times(number, e.times(walk["tiles_x"], lanes)))
-                into = e.at(picture, e.times(e.times(number, m), walk.line))
-                walk.transform("back", (into, walk.line, e.times(m, lanes)), (tiles, walk["sums_step"], lanes))
+                tiles = e.at(found, e.times(number, e.times(band.columns, lanes)))
+                into = e.at(picture, e.times(e.times(number, m), band.line))
+                walk.transform("back", (into, band.line, step), (tiles, walk["sums_step"], lanes), band.columns)
 
             e.for_each("0", rows, row)
             target = e.at(image, e.times(number, walk.out_pixels))
             e.invoke(
                 f"{walk.name}_turn_out",
                 *(f"ptr {target}", f"ptr {inner}", f"i64 {walk.out_pixels}", f"i64 {e.minus(channels, number)}"),
-                *(f"i64 {walk['out_columns']}", f"i64 {walk['out_rows']}", f"i64 {walk.width}"),
+                *(f"i64 {walk['out_columns']}", f"i64 {walk['out_columns']}"),
+                *(f"i64 {walk['out_rows']}", f"i64 {band.width}"),
             )
 
         e.for_each("0", e.least(channels, str(WIDTH * self.lanes)), block, lanes)
@@ -330,27 +353,29 @@ class WinogradForward:
 
 def put(walk: WinogradWriter, image: str, band: Band, picture: str, sums: str, filters: Index) -> None:
     """Write the output transform of one pair of blocks of filters, from sums to the output of an image."""
-    e, m, lanes = walk.e, str(walk.kernel.tiling.outputs), str(walk.kernel.lanes)
-    first, rows, _ = band
+    e, tiling, lanes = walk.e, walk.kernel.tiling, str(walk.kernel.lanes)
+    m, step = str(tiling.y.outputs), str(tiling.x.outputs * walk.kernel.lanes)
+    first, rows = band.row, band.rows
     start = e.times(first, m)
     height = e.least(e.times(rows, m), e.minus(walk["out_rows"], start))
+    count = e.least(band.out_width, e.minus(walk["out_columns"], band.first))
 
     def block(number: Index) -> None:
         found = e.at(sums, e.times(e.quotient(number, lanes), e.times(walk["tiles"], lanes)))
-        target = e.at(image, e.times(number, walk.out_pixels), e.times(start, walk["out_columns"]))
+        target = e.at(image, e.times(number, walk.out_pixels), e.times(start, walk["out_columns"]), band.first)
         existing = e.minus(filters, number)
 
         def row(number: Index) -> None:
             line = e.times(number, m)
-            tiles = e.at(found, e.times(number, e.times(walk["tiles_x"], lanes)))
+            tiles = e.at(found, e.times(number, e.times(band.columns, lanes)))
             walk.transform(
-                "transform_out", (picture, walk.out_line, e.times(m, lanes)), (tiles, walk["sums_step"], lanes)
+                "transform_out", (picture, band.out_line, step), (tiles, walk["sums_step"], lanes), band.columns
             )
             e.invoke(
                 f"{walk.name}_turn_out",
                 *(f"ptr {e.at(target, e.times(line, walk['out_columns']))}", f"ptr {picture}"),
-                *(f"i64 {walk.out_pixels}", f"i64 {existing}", f"i64 {walk['out_columns']}"),
-                *(f"i64 {e.least(m, e.minus(height, line))}", f"i64 {walk.out_width}"),
+                *(f"i64 {walk.out_pixels}", f"i64 {existing}", f"i64 {walk['out_columns']}", f"i64 {count}"),
+                *(f"i64 {e.least(m, e.minus(height, line))}", f"i64 {band.out_width}"),
             )
 
         e.for_each("0", rows, row)

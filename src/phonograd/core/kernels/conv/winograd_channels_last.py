@@ -60,18 +60,19 @@ def turn_in(name: str, lanes: int, dtype: DType = FLOAT32) -> Routine:
 def turn_out(name: str, lanes: int) -> Routine:
     """Return the routine that copies ``%height`` lines of ``%columns`` elements of a picture to an image.
 
-    Lines have ``%width`` elements in the picture and ``%columns`` in the image. There are ``%channels`` channels at a
-    distance of ``%pixels``; lanes beyond them are skipped.
+    Lines are ``%width`` elements apart in the picture and ``%pitch`` in the image. There are ``%channels`` channels, at
+    a distance of ``%pixels``; lanes beyond them are skipped.
     """
     arguments = (
-        "ptr noalias %image, ptr noalias %picture, i64 %pixels, i64 %channels, i64 %columns, i64 %height, i64 %width"
+        "ptr noalias %image, ptr noalias %picture, i64 %pixels, i64 %channels, i64 %pitch, i64 %columns, i64 %height, "
+        "i64 %width"
     )
     e = Routine(name, lanes, FLOAT32, arguments)
     whole = e.test("sge", "%channels", str(lanes))
 
     def line(number: Index) -> None:
         source = e.at("%picture", e.times(e.times(number, "%width"), str(lanes)))
-        target = e.at("%image", e.times(number, "%columns"))
+        target = e.at("%image", e.times(number, "%pitch"))
 
         def square(index: Index) -> None:
             mask = e.below(e.minus("%columns", index))

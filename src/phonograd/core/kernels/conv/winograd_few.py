@@ -53,13 +53,13 @@ class TransformFewTiles:
         e, lanes = walk.e, str(self.lanes)
         data, products = FEW_TILES.pointer(e, "data"), FEW_TILES.pointer(e, "products")
         tiles = FEW_TILES.index(e, "tiles")
-        group_size = e.times(walk["data_step"], str(self.tiling.size**2))
+        group_size = e.times(walk["data_step"], str(self.tiling.elements))
 
         def item(index: Index, slot: str) -> None:
             image, group = e.split(index, walk["groups"])
             source = e.at(data, e.times(index, e.times(walk["channels"], walk.pixels)))
             band = walk.band("0")
-            target = e.at(products, e.times(group, group_size), e.times(e.times(image, band[2]), lanes))
+            target = e.at(products, e.times(group, group_size), e.times(e.times(image, band.tiles), lanes))
             walk.take_data(source, band, slot, target, (e.times(tiles, lanes), lanes))
 
         in_slot(e, FEW_TILES, lambda slot: e.for_each("%lo", "%hi", lambda index: item(index, slot)))
@@ -89,9 +89,9 @@ class FewTilesForward:
         e, lanes, width = walk.e, str(self.lanes), str(WIDTH * self.lanes)
         walk.number.update({word: FEW.index(e, word) for word in (*_WEIGHTS, "tiles")})
         products, weight, out = [FEW.pointer(e, operand) for operand in ("products", "weight", "out")]
-        taps = self.tiling.kernel**2
+        taps = self.tiling.taps
         buffer = buffer_of(e, taps)
-        group_size = e.times(walk["data_step"], str(self.tiling.size**2))
+        group_size = e.times(walk["data_step"], str(self.tiling.elements))
         pairs = e.quotient(e.plus(walk["filters"], str(WIDTH * self.lanes - 1)), width)
 
         def item(index: Index, slot: str) -> None:
@@ -118,7 +118,7 @@ class FewTilesForward:
             def image(number: Index) -> None:
                 at = e.plus(e.times(number, walk["groups"]), group)
                 target = e.at(out, e.times(e.plus(e.times(at, walk["filters"]), filters), walk.out_pixels))
-                found = e.at(sums, e.times(e.times(number, band[2]), lanes))
+                found = e.at(sums, e.times(e.times(number, band.tiles), lanes))
                 put(walk, target, band, e.at(slot, walk["picture_at"]), found, left)
 
             e.for_each("0", walk["batch"], image)
@@ -134,7 +134,7 @@ class FewTilesForward:
 
     def _transform(self, walk: WinogradWriter, buffer: str, target: str, kernels: Kernels) -> None:
         """Write the transform of weights, to (elements of a tile, channels, two vectors of filters)."""
-        e, size, element = walk.e, self.tiling.size, block_size(self.lanes)
+        e, size, element = walk.e, self.tiling.x.size, block_size(self.lanes)
 
         def vector(lane: Index) -> None:
             source = e.at(kernels.source, e.times(lane, kernels.filter_stride))
@@ -171,4 +171,4 @@ class FewTilesForward:
 
             e.for_each("0", walk["tiles"], some, str(self.rows))
 
-        e.for_each("0", str(self.tiling.size**2), element)
+        e.for_each("0", str(self.tiling.elements), element)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from ...base.dtypes import FLOAT32
 from ...graph.node import Shape
@@ -28,6 +29,8 @@ from .winograd_weight_grad import (
 from .winograd_weights import TRANSFORM, TransformWeights
 
 __all__ = [
+    "PLAIN",
+    "Phasing",
     "Units",
     "band_tiles",
     "data_grad",
@@ -42,7 +45,7 @@ __all__ = [
 
 #: minimum factor of saved multiplications that pays for the transforms, and that of tiles of 2 by 2 outputs, whose
 #: transforms take less time (images of 5 by 5: 1.0 to 1.8 times as fast from 16 channels on, AMD EPYC, Zen 4)
-_LEAST_SAVING, _LEAST_SMALL_SAVING, _SMALL = 2.0, 1.5, 2
+_LEAST_SAVING, _LEAST_SMALL_SAVING, _SMALL = 2.0, 1.5, 3
 #: minimum ratio of tiles that pays for overlapping transforms
 _LEAST_FEWER = 1.4
 #: maximum size of transformed weights that a cache holds, and the cost of larger ones in tiles
@@ -52,6 +55,8 @@ _FEW_BYTES = 1 << 21
 #: the cost in tiles of transforming weights in the cache, the minimum factor of saved multiplications that pays for
 #: all transforms then, the maximum number of tiles that share the weights, and the number of tiles multiplied at once
 _TRANSFORM_TILES, _FEW_SAVING, _MOST_FEW, _FEW_ROWS = 4, 1.5, 128, 8
+#: the minimum number of pairs of vectors of filters then
+_LEAST_PAIRS = 2
 #: the cost in tiles of transforming products back, and the minimum number of items in blocks of weights
 _BACK_TILES, _BLOCK_ITEMS = 4, 32
 #: the cost of a call of a product in steps of a sum
@@ -70,71 +75,100 @@ _PART_TILES, _LEAST_PARTS, _MOST_PARTS, _SUM_BYTES = 196, 4, 16, 1 << 25
 Values = dict[str, int | Reference]
 
 
+class Phasing(NamedTuple):
+    """Facts about the phases that a convolution consists of, if there are any."""
+
+    useful: float = 1.0
+    """Share of the taps that exist."""
+    copying: float = 0.0
+    """Number of products in the time of copying all elements to phases, or back."""
+
+    def products(self, shape: Geometry, images: int) -> float:
+        """Return the number of products of a channel and a filter, less those in the time of copying phases."""
+        pairs = shape.groups * shape.channels * shape.filters
+        copying = self.copying / (pairs * max(shape.batch, 1))
+        return images * (shape.windows * shape.taps * self.useful - copying)
+
+
+PLAIN = Phasing()
+
+
 def suits(shape: Geometry, tiling: Tiling) -> bool:
     """Return whether a convolution can be computed in such tiles."""
     return (
-        shape.kernel == (1, tiling.kernel, tiling.kernel)
+        shape.kernel == (1, tiling.y.kernel, tiling.x.kernel)
         and shape.extent[0] == 1
         and shape.stride == (1, 1, 1)
         and shape.dilate == (1, 1, 1)
-        and max(shape.pad) < tiling.kernel
+        and shape.pad[1] < tiling.y.kernel
+        and shape.pad[2] < tiling.x.kernel
     )
 
 
-def saves(shape: Geometry, outputs: Shape, tiling: Tiling) -> bool:
+def saves(shape: Geometry, outputs: Shape, tiling: Tiling, phasing: Phasing = PLAIN) -> bool:
     """Return whether tiles of so many outputs save enough multiplications to pay for the transforms.
 
     Transformed weights beyond the size of the cache cost as much as some additional tiles.
     """
-    least = _LEAST_SMALL_SAVING if tiling.outputs <= _SMALL else _LEAST_SAVING
+    is_cheap = tiling.outputs <= _SMALL or len(tiling.axes) == 1
+    least = _LEAST_SMALL_SAVING if is_cheap else _LEAST_SAVING
     tiles = shape.batch * tiles_of(outputs, tiling) * least
     if _transformed_bytes(shape, tiling) > _CACHED_BYTES:
         tiles += _WEIGHT_TILES
-    return tiles * tiling.size**2 <= shape.batch * shape.windows * shape.taps
+    return tiles * tiling.elements <= phasing.products(shape, shape.batch)
 
 
 def _transformed_bytes(shape: Geometry, tiling: Tiling) -> int:
     """Return the number of bytes of the transformed weights of a group."""
-    return shape.channels * shape.filters * tiling.size**2 * _FLOAT
+    return shape.channels * shape.filters * tiling.elements * _FLOAT
 
 
 def tiles_of(outputs: Shape, tiling: Tiling) -> int:
     """Return the number of tiles in an image of so many outputs."""
-    return -(-outputs[1] // tiling.outputs) * -(-outputs[2] // tiling.outputs)
+    return -(-outputs[1] // tiling.y.outputs) * -(-outputs[2] // tiling.x.outputs)
 
 
-def forward(machine: Machine, slots: int, shape: Geometry, tiling: Tiling) -> Plan | None:
+def forward(machine: Machine, slots: int, shape: Geometry, tiling: Tiling, phasing: Phasing = PLAIN) -> Plan | None:
     """Return the plan of a convolution, or None if it does not pay."""
     taps = shape.taps
     strides = (shape.filters * shape.channels * taps, taps, shape.channels * taps)
-    if _few_images(shape, tiling):
-        return _few(machine, slots, shape, tiling, "data", strides)
-    if not saves(shape, shape.counts, tiling):
+    images = _few_images(machine, shape, tiling, phasing)
+    if images:
+        return _few(machine, slots, shape, tiling, images, "data", strides)
+    if not saves(shape, shape.counts, tiling, phasing):
         return None
     return _forward(machine, slots, shape, shape.counts, tiling, "data", strides)
 
 
-def data_grad(machine: Machine, slots: int, shape: Geometry, tiling: Tiling) -> Plan | None:
+def data_grad(
+    machine: Machine, slots: int, shape: Geometry, tiling: Tiling, data_tiling: Tiling, phasing: Phasing = PLAIN
+) -> Plan | None:
     """Return the plan of the data gradient, or None if it does not pay.
 
     It is a convolution of gradients with flipped kernels, in tiles of data. If padding is narrow and images are small,
-    there are far fewer tiles of gradients; then it is the adjoint of each step of a convolution.
+    there are far fewer tiles of gradients; then it is the adjoint of each step of a convolution. ``data_tiling`` are
+    the tiles of data.
     """
     by_outputs, by_data = tiles_of(shape.counts, tiling), tiles_of(shape.extent, tiling)
     # bands of tiles of one image would overlap
-    if by_outputs * _LEAST_FEWER <= by_data and by_outputs <= _LEAST_TILES and saves(shape, shape.counts, tiling):
+    if (
+        by_outputs * _LEAST_FEWER <= by_data
+        and by_outputs <= _LEAST_TILES
+        and saves(shape, shape.counts, tiling, phasing)
+    ):
         return _adjoint(machine, slots, shape, tiling)
+    tiling = data_tiling
     _, pad_y, pad_x = shape.pad
-    border = tiling.kernel - 1
     other = Geometry(
         *(shape.batch, shape.groups, shape.filters, shape.channels, shape.counts, shape.kernel),
-        *(shape.stride, shape.dilate, (0, border - pad_y, border - pad_x), shape.extent),
+        *(shape.stride, shape.dilate, (0, tiling.y.kernel - 1 - pad_y, tiling.x.kernel - 1 - pad_x), shape.extent),
     )
     taps = shape.taps
     strides = (shape.filters * shape.channels * taps, shape.channels * taps, taps)
-    if _few_images(other, tiling):
-        return _few(machine, slots, other, tiling, "out_grad", strides, flipped=True)
-    if not saves(shape, shape.extent, tiling):
+    images = _few_images(machine, other, tiling, phasing)
+    if images:
+        return _few(machine, slots, other, tiling, images, "out_grad", strides, flipped=True)
+    if not saves(shape, shape.extent, tiling, phasing):
         return None
     return _forward(machine, slots, other, other.counts, tiling, "out_grad", strides, flipped=True)
 
@@ -165,7 +199,7 @@ def _forward(
     rows = tiles_at_once(machine, shape.channels, walk.usual_tiles)
     tiles = round_up(walk.tiles, rows)
     channels = round_up(shape.channels, lanes)
-    elements = tiling.size**2
+    elements = tiling.elements
     scratch = Scratch(slots)
     pairs = -(-shape.filters // (WIDTH * lanes))
     packed_bytes = shape.groups * elements * (pairs * shape.channels * WIDTH + 1) * lanes * _FLOAT
@@ -206,14 +240,17 @@ def tiles_at_once(machine: Machine, channels: int, tiles: int) -> int:
     return min(range(most, most // 2, -1), key=lambda rows: -(-tiles // rows) * (rows * channels + _CALL_STEPS))
 
 
-def _few_images(shape: Geometry, tiling: Tiling) -> int:
+def _few_images(machine: Machine, shape: Geometry, tiling: Tiling, phasing: Phasing) -> int:
     """Return the number of images that share weights transformed in the cache, or 0 if that does not pay."""
     in_image = tiles_of(shape.counts, tiling)
     if in_image > _MOST_FEW or _transformed_bytes(shape, tiling) <= _FEW_BYTES:
         return 0
+    # pairs of vectors of filters are divided among threads
+    if shape.groups * -(-shape.filters // (WIDTH * machine.lanes(FLOAT32))) < _LEAST_PAIRS:
+        return 0
     images = evenly(shape.batch, _MOST_FEW // in_image)
     tiles = (images * in_image + _TRANSFORM_TILES) * _FEW_SAVING
-    return images if tiles * tiling.size**2 <= images * shape.windows * shape.taps else 0
+    return images if tiles * tiling.elements <= phasing.products(shape, images) else 0
 
 
 def _few(
@@ -221,6 +258,7 @@ def _few(
     slots: int,
     shape: Geometry,
     tiling: Tiling,
+    images: int,
     operand: str,
     strides: tuple[int, int, int],
     flipped: bool = False,
@@ -228,7 +266,7 @@ def _few(
     lanes = machine.lanes(FLOAT32)
     # kernels do not depend on the number of tiles; few rows waste little work on missing tiles
     rows = min(most_rows(machine), _FEW_ROWS)
-    images, elements = _few_images(shape, tiling), tiling.size**2
+    elements = tiling.elements
     tiles = round_up(images * tiles_of(shape.counts, tiling), rows)
     walk = Units(dataclasses.replace(shape, batch=1), shape.counts, tiling, lanes, 1, _MOST_FEW)
     channels = round_up(shape.channels, lanes)
@@ -257,13 +295,13 @@ def _few(
     return Plan(tuple(launches), scratch.size)
 
 
-def weight_grad(machine: Machine, slots: int, shape: Geometry, tiling: Tiling) -> Plan | None:
+def weight_grad(machine: Machine, slots: int, shape: Geometry, tiling: Tiling, phasing: Phasing = PLAIN) -> Plan | None:
     """Return the plan of the weight gradient, or None if it does not pay."""
-    if _many_weights(shape, tiling):
+    if _many_weights(shape, tiling, phasing):
         return _blocks(machine, slots, shape, tiling)
-    if not saves(shape, shape.counts, tiling):
+    if not saves(shape, shape.counts, tiling, phasing):
         return None
-    lanes, elements = machine.lanes(FLOAT32), tiling.size**2
+    lanes, elements = machine.lanes(FLOAT32), tiling.elements
     walk = Units(shape, shape.counts, tiling, lanes, _JOINED_TILES, band_tiles(shape.channels, tiling, lanes))
     kernel = WeightGradParts(lanes, tiling)
     pairs, blocks = -(-shape.filters // (WIDTH * lanes)), -(-shape.channels // kernel.channels)
@@ -292,16 +330,16 @@ def weight_grad(machine: Machine, slots: int, shape: Geometry, tiling: Tiling) -
     return Plan(launches, scratch.size)
 
 
-def _many_weights(shape: Geometry, tiling: Tiling) -> bool:
+def _many_weights(shape: Geometry, tiling: Tiling, phasing: Phasing) -> bool:
     """Return whether computing the weight gradient by blocks of weights is needed, and saves enough."""
     if _transformed_bytes(shape, tiling) <= _FEW_BYTES:
         return False
     tiles = (shape.batch * tiles_of(shape.counts, tiling) + _BACK_TILES) * _FEW_SAVING
-    return tiles * tiling.size**2 <= shape.batch * shape.windows * shape.taps
+    return tiles * tiling.elements <= phasing.products(shape, shape.batch)
 
 
 def _blocks(machine: Machine, slots: int, shape: Geometry, tiling: Tiling) -> Plan:
-    lanes, elements = machine.lanes(FLOAT32), tiling.size**2
+    lanes, elements = machine.lanes(FLOAT32), tiling.elements
     kernel = WeightGradBlocks(lanes, tiling)
     walk = Units(shape, shape.counts, tiling, lanes, _MOST_FEW, _MOST_FEW)
     data_step, sums_step = odd_stride(lanes * walk.tiles, lanes), odd_stride(WIDTH * lanes * walk.tiles, lanes)
@@ -346,7 +384,7 @@ def odd_stride(size: int, lanes: int) -> int:
 
 def band_tiles(channels: int, tiling: Tiling, lanes: int) -> int:
     """Return the number of tiles in a band of a large image."""
-    room = _TILE_BYTES // (tiling.size**2 * round_up(channels, lanes) * _FLOAT)
+    room = _TILE_BYTES // (tiling.elements * round_up(channels, lanes) * _FLOAT)
     return min(max(room, _LEAST_TILES), _MOST_TILES)
 
 
@@ -359,20 +397,23 @@ class Units:
 
     def __init__(self, shape: Geometry, tiled: Shape, tiling: Tiling, lanes: int, joined: int, most: int) -> None:
         self._shape = shape
-        m = tiling.outputs
-        self._tiles_y, self._tiles_x = -(-tiled[1] // m), -(-tiled[2] // m)
+        self._tiles_y, self._tiles_x = -(-tiled[1] // tiling.y.outputs), -(-tiled[2] // tiling.x.outputs)
         in_image = self._tiles_y * self._tiles_x
-        self._images, self._band = 1, self._tiles_y
+        self._images, self._band, self._band_x = 1, self._tiles_y, self._tiles_x
         if in_image > most:
-            self._band = evenly(self._tiles_y, max(1, most // self._tiles_x))
+            # of tiles along both axes, parts of a row would overlap in many elements
+            self._band_x = evenly(self._tiles_x, most) if len(tiling.axes) == 1 else self._tiles_x
+            self._band = evenly(self._tiles_y, max(1, most // self._band_x))
         else:
             self._images = evenly(shape.batch, max(1, joined // in_image))
-        self._bands = -(-self._tiles_y // self._band)
+        self._bands_x = -(-self._tiles_x // self._band_x)
+        self._bands = -(-self._tiles_y // self._band) * self._bands_x
         self.units = -(-shape.batch // self._images) * self._bands
-        self.tiles = self._images * self._band * self._tiles_x
+        self.tiles = self._images * self._band * self._band_x
         #: tiles of a unit with enough images: kernels depend on this, and not on the number of images
         self.usual_tiles = max(1, joined // in_image) * in_image if in_image <= most else self.tiles
-        width, height = self._tiles_x * m + tiling.kernel - 1, self._band * m + tiling.kernel - 1
+        width = self._band_x * tiling.x.outputs + tiling.x.kernel - 1
+        height = self._band * tiling.y.outputs + tiling.y.kernel - 1
         #: elements of a picture, and of a square of lanes that may be stored beyond its end
         self.picture = width * height * lanes + lanes * lanes
 
@@ -381,8 +422,9 @@ class Units:
         for first in range(0, self._shape.batch, self._images):
             count = min(self._images, self._shape.batch - first)
             for band in range(self._bands):
-                rows = min(self._band, self._tiles_y - band * self._band)
-                yield first, count, band, count * rows * self._tiles_x
+                at_y, at_x = divmod(band, self._bands_x)
+                rows = min(self._band, self._tiles_y - at_y * self._band)
+                yield first, count, band, count * rows * min(self._band_x, self._tiles_x - at_x * self._band_x)
 
     def values(self, data_step: int, sums_at: int, sums_step: int, picture_at: int) -> Values:
         """Return the table words that the kernels share."""
@@ -396,5 +438,6 @@ class Units:
         found.update(rows=shape.extent[1], columns=shape.extent[2], pad_y=shape.pad[1], pad_x=shape.pad[2])
         found.update(out_rows=shape.counts[1], out_columns=shape.counts[2])
         found.update(tiles_y=self._tiles_y, tiles_x=self._tiles_x, band=self._band, bands=self._bands)
+        found.update(band_x=self._band_x, bands_x=self._bands_x)
         found.update(images=self._images, data_step=data_step, sums_at=sums_at, sums_step=sums_step)
         return {**found, "picture_at": picture_at}

@@ -1,6 +1,7 @@
 """Winograd's transforms: a convolution of small tiles as elementwise products, with far fewer multiplications.
 
-A tile of m by m outputs of an r by r kernel needs (m + r - 1)² products instead of m² r². The three matrices come from
+A tile of m by m outputs of an r by r kernel needs (m + r - 1)² products instead of m² r². Kernels of r taps along one
+axis have tiles of m outputs, and m + r - 1 products instead of m r. The three matrices come from
 polynomials at some points and infinity (Toom and Cook): with g the kernel and d the data of a tile, the outputs are
 ``A' [(G g G') * (B' d B)] A``. Adjoints use the transposed matrices.
 
@@ -16,6 +17,10 @@ points                          64 channels         512 channels
 3 by 3: without                 0.5e-6 (0.3e-6)     0.4e-6 (0.3e-6)
 5 by 5: 0, ±1/2, ±1, ±2         5.9e-6 (3.2e-6)     15e-6 (8.3e-6)
 5 by 5: 0, ±5/8, ±3/2           1.3e-6 (0.9e-6)     3.0e-6 (2.3e-6)
+3 by 3: ±1/2, ±5/4 (tiles of 5)                     1.8e-6 (1.1e-6)
+3 by 3: ±1/2, ±3/2 (tiles of 5)                     2.8e-6 (1.3e-6)
+2 by 2: ±1/2, ±5/4 (tiles of 5)                     1.6e-6 (1.2e-6)
+2 by 2: 0, ±5/8, ±3/2                               4.0e-6 (2.2e-6)
 ==============================  ==================  ==================
 
 Lanes are channels: a routine transforms the same tile of as many channels as a vector has lanes.
@@ -33,38 +38,92 @@ from ...lower.ir.function_builder import Index, Value
 from ..routine import Routine
 
 __all__ = [
+    "LARGEST",
+    "SIZES",
     "TRANSFORM_ARGUMENTS",
+    "Axis",
     "Matrix",
+    "Sides",
     "Tiling",
+    "data_sides",
+    "kernel_sides",
     "matrices",
+    "output_sides",
     "transform_back",
     "transform_gradient",
     "transform_in",
     "transform_out",
     "transpose",
+    "transposed",
     "two_sided",
 ]
 
 Matrix = tuple[tuple[Fraction, ...], ...]
+#: the matrices along y and x
+Sides = tuple[Matrix, Matrix]
 
 #: points by tile size, other than infinity
-_POINTS = {
+_POINTS: dict[int, tuple[Fraction, ...]] = {
+    1: (),
     4: (Fraction(0), Fraction(1), Fraction(-1)),
+    # without zero, errors are half as large
+    5: (Fraction(1, 2), Fraction(-1, 2), Fraction(5, 4), Fraction(-5, 4)),
     6: (Fraction(0), Fraction(5, 8), Fraction(-5, 8), Fraction(3, 2), Fraction(-3, 2)),
     8: (Fraction(0), Fraction(1, 2), Fraction(-1, 2), Fraction(1), Fraction(-1), Fraction(2), Fraction(-2)),
 }
 
 
-class Tiling(NamedTuple):
-    """Tiles of ``outputs`` by ``outputs`` outputs of a ``kernel`` by ``kernel`` convolution."""
+#: the sizes of tiles along an axis, and the largest
+SIZES = tuple(_POINTS)[1:]
+LARGEST = SIZES[-1]
+
+
+class Axis(NamedTuple):
+    """Tiles along an axis: the numbers of their outputs and of the taps of a kernel."""
 
     outputs: int
     kernel: int
 
     @property
     def size(self) -> int:
-        """Number of elements of data in a tile along each axis."""
+        """Number of elements of data in a tile."""
         return self.outputs + self.kernel - 1
+
+
+class Tiling(NamedTuple):
+    """Tiles of ``outputs`` by ``outputs`` outputs of a ``kernel`` by ``kernel`` convolution.
+
+    Along axes that are not named, kernels have one tap and tiles have one output.
+    """
+
+    outputs: int
+    kernel: int
+    axes: str = "yx"
+
+    @property
+    def y(self) -> Axis:
+        """The tiles along y."""
+        return Axis(self.outputs, self.kernel) if "y" in self.axes else Axis(1, 1)
+
+    @property
+    def x(self) -> Axis:
+        """The tiles along x."""
+        return Axis(self.outputs, self.kernel) if "x" in self.axes else Axis(1, 1)
+
+    @property
+    def size(self) -> int:
+        """Number of elements of data in a tile along the named axes."""
+        return self.outputs + self.kernel - 1
+
+    @property
+    def elements(self) -> int:
+        """Number of elements of data in a tile, and of products."""
+        return self.y.size * self.x.size
+
+    @property
+    def taps(self) -> int:
+        """Number of elements of a kernel."""
+        return self.y.kernel * self.x.kernel
 
 
 class TransformMatrices(NamedTuple):
@@ -76,10 +135,10 @@ class TransformMatrices(NamedTuple):
 
 
 @functools.cache
-def matrices(tiling: Tiling) -> TransformMatrices:
-    """Return the matrices G, B' and A' of a tiling.
+def matrices(tiling: Axis) -> TransformMatrices:
+    """Return the matrices G, B' and A' of tiles along an axis.
 
-    >>> [[int(entry) for entry in row] for row in matrices(Tiling(2, 3)).data]
+    >>> [[int(entry) for entry in row] for row in matrices(Axis(2, 3)).data]
     [[-1, 0, 1, 0], [0, 1, 1, 0], [0, -1, 1, 0], [0, -1, 0, 1]]
     """
     points = list(_POINTS[tiling.size])
@@ -107,6 +166,26 @@ def _coefficients(roots: Sequence[Fraction]) -> tuple[Fraction, ...]:
         shifted, scaled = [Fraction(0), *found], [*found, Fraction(0)]
         found = [a - root * b for a, b in zip(shifted, scaled)]
     return tuple(found)
+
+
+def kernel_sides(tiling: Tiling) -> Sides:
+    """Return the matrices that transform kernels."""
+    return matrices(tiling.y).kernel, matrices(tiling.x).kernel
+
+
+def data_sides(tiling: Tiling) -> Sides:
+    """Return the matrices that transform data."""
+    return matrices(tiling.y).data, matrices(tiling.x).data
+
+
+def output_sides(tiling: Tiling) -> Sides:
+    """Return the matrices that transform products to outputs."""
+    return matrices(tiling.y).outputs, matrices(tiling.x).outputs
+
+
+def transposed(sides: Sides) -> Sides:
+    """Return the transposes of both matrices."""
+    return transpose(sides[0]), transpose(sides[1])
 
 
 def transpose(matrix: Matrix) -> Matrix:
@@ -210,13 +289,13 @@ def _apply(e: Routine, matrix: Matrix, column: Sequence[Value]) -> list[Value]:
 
 
 def two_sided(
-    e: Routine, matrix: Matrix, load: Callable[[int, int], Value], store: Callable[[int, int, Value], None]
+    e: Routine, sides: Sides, load: Callable[[int, int], Value], store: Callable[[int, int, Value], None]
 ) -> None:
-    """Write matrix · values · matrix'; ``load(row, column)`` returns a value and ``store`` takes one."""
-    size = len(matrix[0])
-    columns = [_apply(e, matrix, [load(row, column) for row in range(size)]) for column in range(size)]
-    for row in range(len(matrix)):
-        for column, value in enumerate(_apply(e, matrix, [columns[c][row] for c in range(size)])):
+    """Write left · values · right', given both sides; ``load(row, column)`` returns a value and ``store`` takes one."""
+    left, right = sides
+    columns = [_apply(e, left, [load(row, column) for row in range(len(left[0]))]) for column in range(len(right[0]))]
+    for row in range(len(left)):
+        for column, value in enumerate(_apply(e, right, [found[row] for found in columns])):
             store(row, column, value)
 
 
@@ -232,7 +311,7 @@ TRANSFORM_ARGUMENTS = (
 def _transform(
     name: str,
     lanes: int,
-    matrix: Matrix,
+    sides: Sides,
     into: bool,
     adding: bool = False,
     builder: type[Routine] = Routine,
@@ -245,7 +324,7 @@ def _transform(
     target. ``builder`` writes the arithmetic.
     """
     e = builder(name, lanes, dtype, TRANSFORM_ARGUMENTS)
-    rows, size = len(matrix), len(matrix[0])
+    made, taken = len(sides[1]), len(sides[1][0])
 
     def place(row: int, column: int, line: Index, picture: bool, width: int) -> Index:
         if picture:
@@ -257,10 +336,10 @@ def _transform(
         target = e.at("%target", e.times(index, "%target_step"))
 
         def store(row: int, column: int, value: Value) -> None:
-            at = place(row, column, "%target_line", not into, rows)
+            at = place(row, column, "%target_line", not into, made)
             e.store(target, at, e.add(e.get(target, at), value) if adding else value)
 
-        two_sided(e, matrix, lambda row, column: e.get(source, place(row, column, "%source_line", into, size)), store)
+        two_sided(e, sides, lambda row, column: e.get(source, place(row, column, "%source_line", into, taken)), store)
 
     e.for_each("0", "%count", tile)
     return e
@@ -270,19 +349,19 @@ def transform_in(
     name: str, lanes: int, tiling: Tiling, builder: type[Routine] = Routine, dtype: DType = FLOAT32
 ) -> Routine:
     """Return the routine that transforms tiles of data to products: B' d B."""
-    return _transform(name, lanes, matrices(tiling).data, into=True, builder=builder, dtype=dtype)
+    return _transform(name, lanes, data_sides(tiling), into=True, builder=builder, dtype=dtype)
 
 
 def transform_out(name: str, lanes: int, tiling: Tiling) -> Routine:
     """Return the routine that transforms products to tiles of outputs: A' p A."""
-    return _transform(name, lanes, matrices(tiling).outputs, into=False)
+    return _transform(name, lanes, output_sides(tiling), into=False)
 
 
 def transform_gradient(name: str, lanes: int, tiling: Tiling) -> Routine:
     """Return the routine that transforms gradients of outputs to gradients of products: A g A'."""
-    return _transform(name, lanes, transpose(matrices(tiling).outputs), into=True)
+    return _transform(name, lanes, transposed(output_sides(tiling)), into=True)
 
 
 def transform_back(name: str, lanes: int, tiling: Tiling) -> Routine:
     """Return the routine that adds transformed gradients of products to tiles of data: B p B'."""
-    return _transform(name, lanes, transpose(matrices(tiling).data), into=False, adding=True)
+    return _transform(name, lanes, transposed(data_sides(tiling)), into=False, adding=True)

@@ -24,7 +24,7 @@ from ..scratch import SLOT_WORDS, in_slot
 from .microkernels import WIDTH, product
 from .winograd import SHAPE_WORDS, Band, WinogradWriter
 from .winograd_channels_last import turn_in
-from .winograd_transforms import Tiling, matrices, transform_gradient, transform_in, transpose, two_sided
+from .winograd_transforms import Tiling, kernel_sides, transform_gradient, transform_in, transposed, two_sided
 
 __all__ = ["BLOCKS", "PARTS", "TILES", "TOTAL", "AddParts", "WeightGradBlocks", "WeightGradParts", "WeightGradTiles"]
 
@@ -63,12 +63,12 @@ class WinogradWeightGrad:
     @property
     def taps(self) -> int:
         """Number of elements in a kernel."""
-        return self.tiling.kernel**2
+        return self.tiling.taps
 
     @property
     def elements(self) -> int:
         """Number of elements in a tile."""
-        return self.tiling.size**2
+        return self.tiling.elements
 
     # -- tiles
 
@@ -91,7 +91,7 @@ class WinogradWeightGrad:
         size = e.times(walk["sums_step"], str(self.elements))
         target = e.at(tiles, e.times(pair, size), e.times(half, str(self.lanes)))
         sizes = walk["filters"], walk["out_rows"], walk["out_columns"], walk.out_pixels
-        rows = target, walk["sums_step"], line, e.times(walk["tiles_x"], line)
+        rows = target, walk["sums_step"], line, e.times(band.columns, line)
         walk.gradient_block(image, sizes, band, picture, rows, "0")(filters, existing)
 
     # -- products
@@ -164,7 +164,7 @@ class WinogradWeightGrad:
     def _back(self, e: Routine, products: str, count: Index, filters: Index, sums: tuple[str, str, Index]) -> None:
         """Write the transform of products back to lines."""
         into, before, is_first = sums
-        size, kernel = self.tiling.size, self.tiling.kernel
+        size, kernel = self.tiling.x.size, self.tiling.x.kernel
         known = e.below(e.select_index(is_first, "0", str(self.lanes)))
 
         def row(at: Index) -> None:
@@ -179,7 +179,7 @@ class WinogradWeightGrad:
                     line = e.plus(place, str((row * kernel + column) * self.width))
                     e.store(into, line, e.add(value, e.get_where(before, known, line)))
 
-                two_sided(e, transpose(matrices(self.tiling).kernel), load, store)
+                two_sided(e, transposed(kernel_sides(self.tiling)), load, store)
 
             e.for_each("0", e.least(filters, str(self.width)), vector, str(self.lanes))
 
@@ -269,16 +269,16 @@ class WeightGradParts(WinogradWeightGrad):
                 def image(number: Index) -> None:
                     at = e.plus(e.times(e.plus(first, number), walk["groups"]), group)
                     source = e.at(data, e.times(at, e.times(walk["channels"], walk.pixels)))
-                    into = e.at(slot, e.times(e.times(number, band[2]), str(self.lanes)))
+                    into = e.at(slot, e.times(e.times(number, band.tiles), str(self.lanes)))
                     e.for_each("0", blocks, lambda block: self.take_data(walk, source, band, picture, into, block))
                     grad = e.at(out_grad, e.times(at, e.times(walk["filters"], walk.out_pixels)))
-                    place = e.at(grads, e.times(e.times(number, band[2]), str(self.width)))
+                    place = e.at(grads, e.times(e.times(number, band.tiles), str(self.width)))
                     e.for_each(
                         "0", vectors, lambda vector: self.take_gradients(walk, grad, band, picture, place, vector)
                     )
 
                 e.for_each("0", count, image)
-                tiles, is_first = e.times(count, band[2]), e.test("eq", number, start)
+                tiles, is_first = e.times(count, band.tiles), e.test("eq", number, start)
 
                 def pair(which: Index) -> None:
                     filters = e.minus(walk["filters"], e.times(which, str(self.width)))
@@ -363,7 +363,7 @@ class WeightGradTiles(WinogradWeightGrad):
             rest, vector = e.split(index, vectors)
             image, group = e.split(rest, walk["groups"])
             source = e.at(data, e.times(rest, e.times(channels, pixels)))
-            place = e.times(e.times(image, band[2]), str(width * self.lanes))
+            place = e.times(e.times(image, band.tiles), str(width * self.lanes))
             take(walk, source, band, slot, e.at(tiles, e.times(group, group_size), place), vector)
 
         in_slot(e, TILES, lambda slot: e.for_each("%lo", "%hi", lambda index: item(index, slot)))

@@ -17,7 +17,7 @@ from ..deinterleave import sort
 from ..launch import Words
 from ..routine import Routine, module
 from .microkernels import WIDTH
-from .winograd_transforms import Tiling, matrices, two_sided
+from .winograd_transforms import Tiling, kernel_sides, two_sided
 
 __all__ = ["TRANSFORM", "Kernels", "TransformWeights", "buffer_of", "reader", "transform_kernels"]
 
@@ -90,7 +90,7 @@ def transform_kernels(
 
     ``store(channel)`` returns the function that stores a vector of filters, given its row and column.
     """
-    size, taps, lanes = tiling.kernel, tiling.kernel**2, str(e.lanes)
+    size, taps, lanes = tiling.x.kernel, tiling.taps, str(e.lanes)
     source, depth_stride, filter_stride, channels, filters = kernels
 
     def some(first: Index) -> None:
@@ -106,7 +106,7 @@ def transform_kernels(
                 tap = row * size + column
                 return e.get(here, str((taps - 1 - tap if flipped else tap) * e.lanes))
 
-            two_sided(e, matrices(tiling).kernel, load, store(e.plus(first, at)))
+            two_sided(e, kernel_sides(tiling), load, store(e.plus(first, at)))
 
         e.for_each("0", count, channel)
 
@@ -136,7 +136,7 @@ class TransformWeights:
             for word in ("depth", "filters", "depth_stride", "filter_stride", "group_stride")
         }
         weight, packed = TRANSFORM.pointer(e, "weight"), TRANSFORM.pointer(e, "packed")
-        size, taps = self.tiling.size, self.tiling.kernel**2
+        size, elements, taps = self.tiling.x.size, self.tiling.elements, self.tiling.taps
         buffer, read = buffer_of(e, taps), f"{name}_read"
         pair = e.times(number["depth"], str(WIDTH * self.lanes))
         pairs = e.quotient(e.plus(number["filters"], str(WIDTH * self.lanes - 1)), str(WIDTH * self.lanes))
@@ -150,7 +150,7 @@ class TransformWeights:
             which, half = e.split(block, str(WIDTH))
             target = e.at(
                 packed,
-                *(e.times(group, e.times(step, str(size * size))), e.times(which, pair)),
+                *(e.times(group, e.times(step, str(elements))), e.times(which, pair)),
                 e.times(half, str(self.lanes)),
             )
             left = e.minus(number["filters"], first)

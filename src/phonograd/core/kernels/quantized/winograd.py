@@ -18,7 +18,15 @@ from ..conv.microkernels import WIDTH
 from ..conv.winograd import SHAPE_WORDS, Band, WinogradForward, WinogradWriter, mix
 from ..conv.winograd_channels_last import turn_in
 from ..conv.winograd_plan import Units, band_tiles, odd_stride, suits, tiles_at_once
-from ..conv.winograd_transforms import TRANSFORM_ARGUMENTS, Matrix, Tiling, matrices, transform_in, two_sided
+from ..conv.winograd_transforms import (
+    TRANSFORM_ARGUMENTS,
+    Matrix,
+    Tiling,
+    matrices,
+    output_sides,
+    transform_in,
+    two_sided,
+)
 from ..launch import Launch, Reference, Words, align_up
 from ..routine import Routine, module
 from ..scratch import SLOT_WORDS, Scratch
@@ -94,7 +102,7 @@ class TransformWords:
         e = PairRoutine(name, self.lanes, INT32)
         depth, filters = _WEIGHTS.index(e, "depth"), _WEIGHTS.index(e, "filters")
         weight, packed = _WEIGHTS.pointer(e, "weight"), _WEIGHTS.pointer(e, "packed")
-        width, pair_bytes = str(WIDTH * self.lanes), str(2 * TILING.kernel**2)
+        width, pair_bytes = str(WIDTH * self.lanes), str(2 * TILING.taps)
         pair = e.times(depth, width)
         pairs = e.quotient(e.plus(filters, str(WIDTH * self.lanes - 1)), width)
         # as in TransformWeights
@@ -113,12 +121,12 @@ class TransformWords:
                 place = e.at(target, e.times(at, width))
 
                 def store(row: int, column: int, value: Value) -> None:
-                    e.store(place, e.times(str(row * TILING.size + column), step), value)
+                    e.store(place, e.times(str(row * TILING.x.size + column), step), value)
 
                 two_sided(
                     e,
-                    _doubled(matrices(TILING).kernel),
-                    lambda row, column: numbers[row * TILING.kernel + column],
+                    (_doubled(matrices(TILING.y).kernel), _doubled(matrices(TILING.x).kernel)),
+                    lambda row, column: numbers[row * TILING.x.kernel + column],
                     store,
                 )
 
@@ -129,7 +137,7 @@ class TransformWords:
 
     def _words(self, e: Routine, source: str, line: Index, mask: Value) -> list[Value]:
         """Return the words of each tap of a pair of channels, whose bytes are adjacent, for a vector of filters."""
-        taps = TILING.kernel**2
+        taps = TILING.taps
         starts = [*range(0, 2 * taps - 4, 4), 2 * taps - 4]
         gathered = [self._gather(e, e.address(source, str(start), "i8"), line, mask) for start in starts]
 
@@ -198,7 +206,7 @@ class QuantizedWinograd(WinogradForward):
     ) -> None:
         e, m, lanes, element = walk.e, str(self.tiling.outputs), str(self.lanes), self.finish.element(walk.e)
         image, group, before = where
-        first, rows, _ = band
+        first, rows = band.row, band.rows
         start = e.times(first, m)
         height = e.least(e.times(rows, m), e.minus(walk["out_rows"], start))
         scale, bias = [self.words.pointer(e, name) for name in ("scale", "bias")]
@@ -214,18 +222,18 @@ class QuantizedWinograd(WinogradForward):
 
             def row(number: Index) -> None:
                 line = e.times(number, m)
-                tiles = e.at(found, e.times(number, e.times(walk["tiles_x"], lanes)))
+                tiles = e.at(found, e.times(number, e.times(band.columns, lanes)))
                 e.invoke(
                     f"{walk.name}_finish",
-                    *(f"ptr {picture}", f"i64 {walk.out_line}", f"i64 {e.times(m, lanes)}"),
-                    *(f"ptr {tiles}", f"i64 {walk['sums_step']}", f"i64 {lanes}", f"i64 {walk['tiles_x']}"),
+                    *(f"ptr {picture}", f"i64 {band.out_line}", f"i64 {e.times(m, lanes)}"),
+                    *(f"ptr {tiles}", f"i64 {walk['sums_step']}", f"i64 {lanes}", f"i64 {band.columns}"),
                     *(f"ptr {factors[0]}", f"ptr {factors[1]}", f"i64 {existing}"),
                 )
                 e.invoke(
                     f"{walk.name}_turn_out",
                     *(f"ptr {e.address(target, e.times(line, walk['out_columns']), element)}", f"ptr {picture}"),
                     *(f"i64 {walk.out_pixels}", f"i64 {existing}", f"i64 {walk['out_columns']}"),
-                    *(f"i64 {e.least(m, e.minus(height, line))}", f"i64 {walk.out_width}"),
+                    *(f"i64 {e.least(m, e.minus(height, line))}", f"i64 {band.out_width}"),
                 )
 
             e.for_each("0", rows, row)
@@ -236,7 +244,7 @@ class QuantizedWinograd(WinogradForward):
 def finish_tiles(name: str, lanes: int, tiling: Tiling, finish: Finish) -> Routine:
     """Return the routine that transforms a row of tiles to a picture of finished elements, in 32 bits each."""
     e = Routine(name, lanes, INT32, f"{TRANSFORM_ARGUMENTS}, ptr %scale, ptr %bias, i64 %filters")
-    matrix = matrices(tiling).outputs
+    sides = output_sides(tiling)
     factors: list[Value | None] = [None, None]
     if finish.is_scaled:
         mask = e.below("%filters")
@@ -254,7 +262,7 @@ def finish_tiles(name: str, lanes: int, tiling: Tiling, finish: Finish) -> Routi
             found = finish.write_words(e, e.bits("ashr", value, e.like(value, 2)), *factors)
             e.store(target, e.plus(e.times(str(row), "%target_line"), str(column * lanes)), found)
 
-        two_sided(e, matrix, load, store)
+        two_sided(e, sides, load, store)
 
     e.for_each("0", "%count", tile)
     return e
@@ -301,7 +309,7 @@ def is_faster(shape: Geometry, data: DType, dot: Dot) -> bool:
     if not _LEAST_CHANNELS <= shape.channels <= MOST_CHANNELS[data] or shape.filters < _LEAST_FILTERS:
         return False
     tiles = -(-shape.counts[1] // TILING.outputs) * -(-shape.counts[2] // TILING.outputs)
-    return tiles * TILING.size**2 * _LEAST_SAVING <= shape.windows * shape.taps
+    return tiles * TILING.elements * _LEAST_SAVING <= shape.windows * shape.taps
 
 
 def launches(
@@ -312,7 +320,7 @@ def launches(
     ``shape`` counts words of channels.
     """
     lanes = machine.lanes(INT32)
-    elements = TILING.size**2
+    elements = TILING.elements
     walk = Units(shape, shape.counts, TILING, lanes, _JOINED_TILES, band_tiles(shape.channels, TILING, lanes))
     rows = tiles_at_once(machine, shape.channels, walk.usual_tiles)
     tiles, channels = round_up(walk.tiles, rows), round_up(shape.channels, lanes)
