@@ -20,7 +20,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..base import collector, fork, pace, settings
@@ -28,7 +28,7 @@ from ..base.launchers import find_place
 from ..base.pace import rest
 from ..graph.node import Node
 from ..ops.math.structural import LEAF
-from ..run import kernel_cache
+from ..run import kernel_cache, thread_pool
 from ..run.affinity import Other
 from ..run.background import GATE
 from ..run.reference import order, resolve
@@ -49,6 +49,8 @@ LENGTH_BYTES = 8
 MOST_SECONDS = 120.0
 #: how often it looks whether the program is about to end
 LOOK_SECONDS = 0.05
+#: the share of that time for which the program works on one thread if the process has waited longer than it ran
+ALONE_SHARE = 0.5
 #: send() raises an error if the process has ended, even if the program wants to be ended by such writes
 _NO_SIGNAL = 0x4000 if sys.platform == "linux" else 0
 #: a process that has waited so long for a core, and so many times as long as it ran, does not get on
@@ -115,7 +117,8 @@ class PlannerProcess:
             for _ in range(2):
                 is_new = self._socket is None
                 try:
-                    done = self.is_usable and self._exchange(request)
+                    with _cores_shared():
+                        done = self.is_usable and self._exchange(request)
                     self._refusals = 0 if done else self._refusals + 1
                     return done
                 except _Starved:
@@ -144,7 +147,7 @@ class PlannerProcess:
             except TimeoutError:
                 self._look(deadline)
         self._is_sent = True
-        if not self._number:
+        if self._parent:
             self._number = int.from_bytes(self._receive(connection, LENGTH_BYTES, deadline), "little")
             self._process = Other(self._number)
             self._process.give_way(pace.watched(), NICENESS)
@@ -167,9 +170,12 @@ class PlannerProcess:
         """Raise an error if there is no point in waiting any longer."""
         if self.is_closed or time.monotonic() > deadline:
             raise _Failed
-        ran, waited = [now - before for now, before in zip(_processor_ns(self._number), self._before)]
+        now = _processor_ns(self._number)
+        ran, waited = now[0] - self._before[0], now[1] - self._before[1]
         if waited > max(STARVED_SECONDS * 1e9, STARVED_TIMES * ran):
             raise _Starved
+        if waited > ran:
+            thread_pool.work_alone(ALONE_SHARE * LOOK_SECONDS)
         # the thread of the program may have moved
         self._process.keep_away(pace.watched())
 
@@ -228,6 +234,16 @@ class PlannerProcess:
         """Close the socket of the parent, after a fork."""
         if self._socket is not None:
             self._socket.close()
+
+
+@contextlib.contextmanager
+def _cores_shared() -> Iterator[None]:
+    """Let workers of the thread pool leave their cores to the process when they have nothing to do."""
+    thread_pool.share_cores(True)
+    try:
+        yield
+    finally:
+        thread_pool.share_cores(False)
 
 
 def _processor_ns(process: int) -> tuple[int, int]:

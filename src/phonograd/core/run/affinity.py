@@ -56,6 +56,9 @@ class Other:
         niceness
             The priority of the process where the system has none for idle cores; 19 is the lowest.
         """
+        if self._number <= 0:
+            # the system takes 0 for the calling process
+            return
         with contextlib.suppress(AttributeError, OSError):
             os.setpriority(os.PRIO_PROCESS, self._number, niceness)
             # a thread that wakes up interrupts it at once, and one of low priority only after its time slice
