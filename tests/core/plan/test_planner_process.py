@@ -391,7 +391,9 @@ def test_a_process_finds_the_requests_of_a_program_that_has_ended(
 ) -> None:
     path = tmp_path / "received"
     late = "import os, socket, time; os.fork() and os._exit(0); time.sleep(0.5); s = socket.socket(fileno=0)"
-    copy = f"f = open({str(path)!r}, 'wb')\nwhile data := s.recv(99): f.write(data); f.flush()\nf.write(b'end'); f.close()"
+    copy = (
+        f"f = open({str(path)!r}, 'wb')\nwhile data := s.recv(99): f.write(data); f.flush()\nf.write(b'end'); f.close()"
+    )
     monkeypatch.setattr(planner_process, "_PROGRAM", f"{late}\n{copy}")
     planner = planner_process.PlannerProcess()
     asking = threading.Thread(target=planner.ask, args=(b"first",))
@@ -405,7 +407,9 @@ def test_a_process_finds_the_requests_of_a_program_that_has_ended(
     while not path.exists() or not path.read_bytes().endswith(b"end"):
         assert time.monotonic() < deadline
         time.sleep(0.01)
-    assert path.read_bytes() == b"".join(len(each).to_bytes(8, "little") + each for each in (b"first", b"last")) + b"end"
+    assert (
+        path.read_bytes() == b"".join(len(each).to_bytes(8, "little") + each for each in (b"first", b"last")) + b"end"
+    )
 
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/schedstat"), reason="the system does not tell")
