@@ -8,6 +8,7 @@ import multiprocessing.process
 import os
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -27,7 +28,7 @@ from phonograd.core.plan.cache import forget_nodes
 from phonograd.core.plan.disk import DiskProgram, describe, program_for, recalled_program
 from phonograd.core.plan.packed_plans import PackedGraph
 from phonograd.core.plan.planner_process import graph_message
-from phonograd.core.run import disk_cache, kernel_cache
+from phonograd.core.run import disk_cache, kernel_cache, thread_pool
 from phonograd.core.run.reference import order, resolve
 
 from ..ops.checks import leaves_for
@@ -364,6 +365,51 @@ def test_a_process_that_gets_no_core_is_given_up(monkeypatch: pytest.MonkeyPatch
     assert next(waited) >= 3e9 * 0.9 * planner_process.STARVED_SECONDS
     assert not planner.is_usable
     planner.close()
+
+
+@pytest.mark.skipif(not hasattr(os, "posix_spawn"), reason="processes are started by posix_spawn")
+def test_workers_leave_their_cores_to_a_process_that_waits_for_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    late = "import os, time; os.fork() and os._exit(0); os.write(0, bytes(8)); os.read(0, 99); time.sleep(0.2)"
+    monkeypatch.setattr(planner_process, "_PROGRAM", f"{late}; os.write(0, bytes([1]))")
+    calls: list[object] = []
+    monkeypatch.setattr(thread_pool, "share_cores", calls.append)
+    monkeypatch.setattr(thread_pool, "work_alone", lambda seconds: calls.append("alone"))
+    times = itertools.count()
+    # it waits for a core for twice as long as it runs
+    monkeypatch.setattr(planner_process, "_processor_ns", lambda process: ((count := next(times)), 2 * count))
+    planner = planner_process.PlannerProcess()
+    assert planner.ask(b"anything")
+    assert calls[0] is True
+    assert calls[-1] is False
+    assert set(calls[1:-1]) == {"alone"}
+    planner.close()
+
+
+@pytest.mark.skipif(not hasattr(os, "posix_spawn"), reason="processes are started by posix_spawn")
+def test_a_process_finds_the_requests_of_a_program_that_has_ended(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    path = tmp_path / "received"
+    late = "import os, socket, time; os.fork() and os._exit(0); time.sleep(0.5); s = socket.socket(fileno=0)"
+    copy = (
+        f"f = open({str(path)!r}, 'wb')\nwhile data := s.recv(99): f.write(data); f.flush()\nf.write(b'end'); f.close()"
+    )
+    monkeypatch.setattr(planner_process, "_PROGRAM", f"{late}\n{copy}")
+    planner = planner_process.PlannerProcess()
+    asking = threading.Thread(target=planner.ask, args=(b"first",))
+    asking.start()
+    deadline = time.monotonic() + 60
+    while planner._is_sent is False or planner._socket is None:
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+    planner.close(lambda: b"last")
+    asking.join()
+    while not path.exists() or not path.read_bytes().endswith(b"end"):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    assert (
+        path.read_bytes() == b"".join(len(each).to_bytes(8, "little") + each for each in (b"first", b"last")) + b"end"
+    )
 
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/schedstat"), reason="the system does not tell")

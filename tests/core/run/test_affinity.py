@@ -89,3 +89,14 @@ def test_processes_that_do_not_exist_any_more_are_left_alone(
     assert os.sched_getaffinity(0) == own
     monkeypatch.setattr(affinity, "_facts", lambda path: [])
     assert not Other(process.pid).keep_away(threading.get_native_id())
+
+
+@pytest.mark.skipif(not hasattr(os, "SCHED_IDLE"), reason="the system has no priority for idle cores")
+def test_a_process_gives_way(process: subprocess.Popen[str]) -> None:
+    Other(process.pid).give_way(threading.get_native_id(), 19)
+    assert os.sched_getscheduler(process.pid) == os.SCHED_IDLE
+    assert os.getpriority(os.PRIO_PROCESS, process.pid) == 19
+    # one that has ended
+    process.kill()
+    process.wait()
+    Other(process.pid).give_way(threading.get_native_id(), 19)

@@ -23,6 +23,7 @@ from phonograd.core.run.thread_pool_words import (
     MUCH_WORK,
     PENALTY,
     SLEEPS,
+    SPINS,
     STREAM,
     WORKER_WORDS,
 )
@@ -443,3 +444,25 @@ def test_python_runs_while_the_team_works(count: kernel_cache.Kernel) -> None:
         seen += 1
     assert seen > 10
     assert np.all(counts == 300)
+
+
+def test_workers_leave_cores_to_another_process() -> None:
+    with settings.override(num_threads=2):
+        pool = thread_pool.renew()
+        if pool is None:
+            pytest.skip("there is no pool here")
+        usual = pool.memory[SPINS]
+        thread_pool.share_cores(True)
+        try:
+            assert 0 < pool.memory[SPINS] < usual / 10
+            # a pool that is made meanwhile does so, too
+            other = thread_pool.ThreadPool(1)
+            assert other.memory[SPINS] == pool.memory[SPINS]
+            other.dismiss(timeout=10)
+            before = pool._code.clock()
+            thread_pool.work_alone(1.0)
+            assert pool.memory[ALONE_UNTIL] > before
+        finally:
+            thread_pool.share_cores(False)
+            pool.memory[ALONE_UNTIL] = 0
+        assert pool.memory[SPINS] == usual

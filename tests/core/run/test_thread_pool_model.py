@@ -348,7 +348,7 @@ def test_safety_does_not_rest_on_the_generation() -> None:
 
 
 def test_the_page_lists_the_atomic_instructions() -> None:
-    names = ("OWNER", "CLAIM", "REMAINING", "CALLER_SLEEPS", "QUIT", "PENALTY", "ALONE_UNTIL")
+    names = ("OWNER", "CLAIM", "REMAINING", "CALLER_SLEEPS", "QUIT", "PENALTY", "ALONE_UNTIL", "SPINS")
     words = {("%pool", getattr(thread_pool_words, name)): name for name in names} | {("%region", REGION_BEST): "BEST"}
     emitted = atomics(Program(TEXT), words, "SLEEPS")
     block = re.search(r"```text\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 import threading
+import weakref
 from collections.abc import Iterator
 
 import numpy as np
@@ -173,3 +175,10 @@ def test_there_is_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ufuncs, "MOST_UFUNCS", 0)
     monkeypatch.setattr(ufuncs, "_made", {})
     assert ufuncs.ufunc_of(ElementwiseLoop("tanh", (), (FLOAT32,), FLOAT32, 8)) is None
+
+
+def test_the_shared_function_stays_whichever_thread_makes_it() -> None:
+    # threads that need it first at the same time make one each, and ufuncs keep its address
+    made = weakref.ref(shared_loop._kernel.__wrapped__())
+    gc.collect()
+    assert made() is not None

@@ -20,7 +20,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..base import collector, fork, pace, settings
@@ -28,7 +28,7 @@ from ..base.launchers import find_place
 from ..base.pace import rest
 from ..graph.node import Node
 from ..ops.math.structural import LEAF
-from ..run import kernel_cache
+from ..run import kernel_cache, thread_pool
 from ..run.affinity import Other
 from ..run.background import GATE
 from ..run.reference import order, resolve
@@ -49,6 +49,8 @@ LENGTH_BYTES = 8
 MOST_SECONDS = 120.0
 #: how often it looks whether the program is about to end
 LOOK_SECONDS = 0.05
+#: the share of that time for which the program works on one thread if the process has waited longer than it ran
+ALONE_SHARE = 0.5
 #: send() raises an error if the process has ended, even if the program wants to be ended by such writes
 _NO_SIGNAL = 0x4000 if sys.platform == "linux" else 0
 #: a process that has waited so long for a core, and so many times as long as it ran, does not get on
@@ -58,22 +60,16 @@ MOST_FAILURES = 2
 #: requests in a row that it could not fulfill, after which threads plan: it cannot write to the cache directory, say
 MOST_REFUSALS = 4
 
-#: added to the priority of the process: the program goes first, wherever they need the same core
+#: the priority of the process where the system has none for idle cores: the program goes first
 NICENESS = 19
 #: the program of the process: it leaves its parent, which may wait for all its children, and its process group, to
 #: which Ctrl-C is sent; and it imports what the program would import. It stays in the session of the program, because
-#: Linux divides the processor among sessions, whatever the priorities are. There a thread of the program that wakes up
-#: interrupts an idle process at once, and one of low priority only after its time slice of some milliseconds.
+#: Linux divides the processor among sessions, whatever the priorities are.
 _PROGRAM = f"""
 import json, os, sys
 os.fork() and os._exit(0)
 os.write(0, os.getpid().to_bytes({LENGTH_BYTES}, "little"))
 os.setpgid(0, 0)
-os.nice({NICENESS})
-try:
-    os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
-except (AttributeError, OSError):
-    pass
 sys.path[:] = json.loads(sys.argv[1])
 from phonograd.core.plan.planner_worker import main
 main()
@@ -97,6 +93,8 @@ class PlannerProcess:
         #: the number of the process, and what places it on processors
         self._number = 0
         self._process = Other(0)
+        #: the number of the process that makes it, until that has ended
+        self._parent = 0
         #: nanoseconds that it had run, and had waited for a core, before the request
         self._before = 0, 0
         #: whether the process has got all of the last request
@@ -110,11 +108,6 @@ class PlannerProcess:
         """Return whether requests may succeed."""
         return self._failures < MOST_FAILURES and self._refusals < MOST_REFUSALS and not self.is_closed
 
-    @property
-    def is_running(self) -> bool:
-        """Return whether the process was started, and not given up."""
-        return self._socket is not None
-
     def ask(self, request: bytes) -> bool:
         """Return whether the process has done what was requested; only helper threads call this.
 
@@ -124,7 +117,8 @@ class PlannerProcess:
             for _ in range(2):
                 is_new = self._socket is None
                 try:
-                    done = self.is_usable and self._exchange(request)
+                    with _cores_shared():
+                        done = self.is_usable and self._exchange(request)
                     self._refusals = 0 if done else self._refusals + 1
                     return done
                 except _Starved:
@@ -141,7 +135,8 @@ class PlannerProcess:
 
     def _exchange(self, request: bytes) -> bool:
         deadline = time.monotonic() + MOST_SECONDS
-        connection = self._socket or self._start(deadline)
+        # a new process finds the request when it has been loaded, even if the program has ended meanwhile
+        connection = self._socket or self._start()
         self._before = _processor_ns(self._number)
         self._process.keep_away(pace.watched())
         self._is_sent = False
@@ -152,6 +147,11 @@ class PlannerProcess:
             except TimeoutError:
                 self._look(deadline)
         self._is_sent = True
+        if self._parent:
+            self._number = int.from_bytes(self._receive(connection, LENGTH_BYTES, deadline), "little")
+            self._process = Other(self._number)
+            self._process.give_way(pace.watched(), NICENESS)
+            self._reap()
         return self._receive(connection, 1, deadline) == b"\1"
 
     def _receive(self, connection: _socket.socket, count: int, deadline: float) -> bytes:
@@ -170,13 +170,16 @@ class PlannerProcess:
         """Raise an error if there is no point in waiting any longer."""
         if self.is_closed or time.monotonic() > deadline:
             raise _Failed
-        ran, waited = [now - before for now, before in zip(_processor_ns(self._number), self._before)]
+        now = _processor_ns(self._number)
+        ran, waited = now[0] - self._before[0], now[1] - self._before[1]
         if waited > max(STARVED_SECONDS * 1e9, STARVED_TIMES * ran):
             raise _Starved
+        if waited > ran:
+            thread_pool.work_alone(ALONE_SHARE * LOOK_SECONDS)
         # the thread of the program may have moved
         self._process.keep_away(pace.watched())
 
-    def _start(self, deadline: float) -> _socket.socket:
+    def _start(self) -> _socket.socket:
         """Start the process and return the socket that leads to it."""
         # the rest of the module `socket` is Python, and takes milliseconds of the interpreter from the program
         from _socket import socketpair
@@ -185,29 +188,35 @@ class PlannerProcess:
         with contextlib.closing(theirs), open(os.devnull, "r+b") as nothing:
             module_paths = json.dumps([str(path) for path in sys.path])
             command = [sys.executable, "-I", "-W", "ignore", "-c", _PROGRAM, module_paths]
-            process = spawn(command, (theirs.fileno(), nothing.fileno(), nothing.fileno()))
-        # it ends as soon as it has made the process that stays; the program may have waited for it
+            self._parent = spawn(command, (theirs.fileno(), nothing.fileno(), nothing.fileno()))
+        # at once: loading the interpreter takes longer than many steps of a small program
+        Other(self._parent).give_way(pace.watched(), NICENESS)
+        ours.settimeout(LOOK_SECONDS)
+        self._socket, self._number = ours, 0
+        return ours
+
+    def _reap(self) -> None:
+        """Wait for the process that has made the one that stays: it ends at once."""
+        process, self._parent = self._parent, 0
+        # the program may have waited for it
         with contextlib.suppress(ChildProcessError):
             os.waitpid(process, 0)
-        ours.settimeout(LOOK_SECONDS)
-        self._socket = ours
-        self._number = int.from_bytes(self._receive(ours, LENGTH_BYTES, deadline), "little")
-        self._process = Other(self._number)
-        return ours
 
     def _give_up(self) -> None:
         """Close the socket: the process ends when it has done what it is at."""
+        if self._parent:
+            self._reap()
         if self._socket is not None and not self.is_closed:
             self._socket.close()
             self._socket = None
 
-    def close(self, request: bytes = b"") -> None:
+    def close(self, last_request: Callable[[], bytes] | None = None) -> None:
         """End the process when it has done what it is at; a thread that waits for an answer gives up.
 
         Parameters
         ----------
-        request
-            What it does before, without an answer; nothing if it would have to make room first.
+        last_request
+            Returns what it does before, without an answer; it does nothing if it would have to make room first.
         """
         self.is_closed = True
         with self._lock:
@@ -217,13 +226,24 @@ class PlannerProcess:
             self._process.let_go()
             with contextlib.closing(connection), contextlib.suppress(OSError):
                 connection.settimeout(0)
-                if request and self._is_sent:
+                if last_request is not None and self._is_sent:
+                    request = last_request()
                     connection.send(len(request).to_bytes(LENGTH_BYTES, "little") + request, _NO_SIGNAL)
 
     def forget(self) -> None:
         """Close the socket of the parent, after a fork."""
         if self._socket is not None:
             self._socket.close()
+
+
+@contextlib.contextmanager
+def _cores_shared() -> Iterator[None]:
+    """Let workers of the thread pool leave their cores to the process when they have nothing to do."""
+    thread_pool.share_cores(True)
+    try:
+        yield
+    finally:
+        thread_pool.share_cores(False)
 
 
 def _processor_ns(process: int) -> tuple[int, int]:
@@ -384,14 +404,15 @@ def _after_fork_in_child() -> None:
 fork.register("planner process", after_in_child=_after_fork_in_child)
 
 
+def _last_request() -> bytes:
+    records = sys.modules.get(f"{__package__}.sized_records")
+    left = [] if records is None else records.RECORDS.left_to_learn()
+    return _request("finish", left, kernel_cache.left_to_compile_in_full(at_end=True))
+
+
 def _close_at_exit() -> None:
     """Leave what the program would have had learned and compiled: the next run of a short program finds it."""
-    request = b""
-    if _planner.is_running and is_used():
-        records = sys.modules.get(f"{__package__}.sized_records")
-        left = [] if records is None else records.RECORDS.left_to_learn()
-        request = _request("finish", left, kernel_cache.left_to_compile_in_full(at_end=True))
-    _planner.close(request)
+    _planner.close(_last_request if is_used() else None)
 
 
 atexit.register(_close_at_exit)

@@ -46,6 +46,25 @@ class Other:
         occupied = {int(text) for text in _facts(f"/proc/self/task/{thread}/stat")[_PROCESSOR:][:1]}
         return bool(occupied) and self._place(os.sched_getaffinity(0) - occupied)
 
+    def give_way(self, thread: int, niceness: int) -> None:
+        """Let the process run only where no other process needs a core, and away from the processor of a thread.
+
+        Parameters
+        ----------
+        thread
+            The system's number of a thread of this process.
+        niceness
+            The priority of the process where the system has none for idle cores; 19 is the lowest.
+        """
+        if self._number <= 0:
+            # the system takes 0 for the calling process
+            return
+        with contextlib.suppress(AttributeError, OSError):
+            os.setpriority(os.PRIO_PROCESS, self._number, niceness)
+            # a thread that wakes up interrupts it at once, and one of low priority only after its time slice
+            os.sched_setscheduler(self._number, os.SCHED_IDLE, os.sched_param(0))
+        self.keep_away(thread)
+
     def let_go(self) -> None:
         """Let the process use all processors of the calling thread."""
         if hasattr(os, "sched_getaffinity"):

@@ -98,13 +98,19 @@ def precompile() -> None:
 @functools.cache
 def address() -> int:
     """Return the address of the function that NumPy calls."""
-    # quickly: it hardly does anything itself. The cache of this function keeps the code
+    # quickly: it hardly does anything itself
     return _kernel().address
+
+
+#: all that were made: threads that need the function first at the same time make one each, and ufuncs keep its address
+_kernels: list[kernel_cache.Kernel] = []
 
 
 @functools.cache
 def _kernel() -> kernel_cache.Kernel:
-    return kernel_cache.compile_module(shared_loop_text, (), "shared_loop", quick=True)
+    found = kernel_cache.compile_module(shared_loop_text, (), "shared_loop", quick=True)
+    _kernels.append(found)
+    return found
 
 
 def facts_of(operators: Sequence[str], loop: int, operands: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:

@@ -32,6 +32,7 @@ from .pointers import locks_work
 from .thread_pool_ir import FUNCTIONS, thread_pool_text
 from .thread_pool_words import (
     ACQUIRE,
+    ALONE_UNTIL,
     CALLER_LOCK,
     FIRST_WORKER,
     GAP,
@@ -48,13 +49,15 @@ from .thread_pool_words import (
     WORKERS,
 )
 
-__all__ = ["CELL", "ThreadPool", "precompile", "renew"]
+__all__ = ["CELL", "ThreadPool", "precompile", "renew", "share_cores", "work_alone"]
 
 # Each of these was chosen by a measurement: docs/thread-pool.md names it.
 
 #: how long a worker looks for work before it sleeps. Waking it takes 20 to 60 us, and the Python between two plans of a
 #: small training loop some hundred
 SPIN_SECONDS = 500e-6
+#: the same while another process works for this program: it would get no core as long as workers spin
+SHORT_SPIN_SECONDS = 20e-6
 #: how long a thread must be held up before it concludes that other programs need the processors: systems interrupt
 #: threads for some microseconds, and make them wait for other threads for at least a millisecond
 GAP_SECONDS = 300e-6
@@ -80,9 +83,8 @@ class _Code:
             )
         self.dismiss = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(dismiss)
         self.worker = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(worker)
-        self._turn_seconds, self._ticks_per_second = _rates(
-            ctypes.CFUNCTYPE(None, ctypes.c_int64)(spin), ctypes.CFUNCTYPE(ctypes.c_int64)(clock)
-        )
+        self.clock = ctypes.CFUNCTYPE(ctypes.c_int64)(clock)
+        self._turn_seconds, self._ticks_per_second = _rates(ctypes.CFUNCTYPE(None, ctypes.c_int64)(spin), self.clock)
 
     def turns(self, seconds: float) -> int:
         """Return the number of turns of waiting that take some time."""
@@ -158,7 +160,8 @@ class ThreadPool:
         # its own time for a chunk and this long, then sleeps: the worker that it waits for may need its processor
         wake_seconds = processor.choices().wake_seconds
         aligned[PARALLEL], aligned[SUMMON] = code.parallel, code.summon
-        aligned[SPINS], aligned[PATIENCE] = code.turns(SPIN_SECONDS), code.ticks(wake_seconds)
+        aligned[PATIENCE] = code.ticks(wake_seconds)
+        self.share_cores(_has_company)
         aligned[GAP], aligned[SLOW] = code.ticks(GAP_SECONDS), code.ticks(wake_seconds)
         aligned[LEAST_PENALTY], aligned[MOST_PENALTY] = [code.ticks(seconds) for seconds in PENALTY_SECONDS]
         aligned[ACQUIRE], aligned[RELEASE] = code.acquire, code.release
@@ -180,6 +183,15 @@ class ThreadPool:
     def size(self) -> int:
         """Number of threads that work on a region, the caller included."""
         return 1 + len(self._threads)
+
+    def share_cores(self, is_on: bool) -> None:
+        """Let workers sleep as soon as they have no work, or look for it for some time again."""
+        self.memory[SPINS] = self._code.turns(SHORT_SPIN_SECONDS if is_on else SPIN_SECONDS)
+
+    def work_alone(self, seconds: float) -> None:
+        """Let callers work without workers for some time, if the processor has a clock."""
+        if ticks := self._code.ticks(seconds):
+            self.memory[ALONE_UNTIL] = self._code.clock() + ticks
 
     def dismiss(self, timeout: float = 0.0) -> None:
         """Tell the workers to end after their current region, and wait for them for some seconds at most."""
@@ -215,6 +227,8 @@ CELL = np.zeros(1, np.int64)
 stale = True
 
 _has_ended = False
+#: whether another process that works for this one needs a core
+_has_company = False
 _pool: ThreadPool | None = None
 _code: _Code | None = None
 _memories: list[Any] = []
@@ -267,6 +281,22 @@ def _renew() -> ThreadPool | None:
     return _pool
 
 
+def share_cores(is_on: bool) -> None:
+    """Leave cores to another process that works for this one, whenever workers have nothing to do, or not any more."""
+    global _has_company
+    with _lock:
+        _has_company = is_on
+        if _pool is not None:
+            _pool.share_cores(is_on)
+
+
+def work_alone(seconds: float) -> None:
+    """Leave all cores but one to another process that works for this one, for some time."""
+    with _lock:
+        if _pool is not None:
+            _pool.work_alone(seconds)
+
+
 def _mark_stale() -> None:
     """Note that the settings ask for another number of threads."""
     global stale
@@ -277,9 +307,9 @@ def _mark_stale() -> None:
 
 def _after_fork() -> None:
     """Forget the pool of the parent process: a child has none of its threads."""
-    global _pool, _lock, stale
+    global _pool, _lock, stale, _has_company
     _lock = threading.Lock()
-    _pool = None
+    _pool, _has_company = None, False
     CELL[0] = 0
     stale = True
 

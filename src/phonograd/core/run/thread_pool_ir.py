@@ -59,7 +59,6 @@ from .thread_pool_words import (
     REMAINING,
     SLOW,
     SOON,
-    SPINS,
     STREAM,
     WORKERS,
     PoolFunction,
@@ -389,7 +388,7 @@ def _worker(pause: str) -> str:
                 turns, last = idle(...)
     """
     f = PoolFunction("worker", "ptr %pool, i64 %index")
-    spins, own = f.constant(SPINS), f.worker("%index")
+    own = f.worker("%index")
     # children of a worker in the tree along which workers wake each other
     child = f.plus(f.times("%index", "2"), "2")
     # workers take chunks from the end and from the first on in turns; the caller from the first on
@@ -411,18 +410,18 @@ def _worker(pause: str) -> str:
                 lambda: f.line(f"call void @wake_two(ptr %pool, i64 {child}, i64 {others})"),
             )
             f.assign(f"call i64 @take_chunks(ptr %pool, i64 {generation}, i1 {from_end})")
-            return _numbers(generation, spins, "-1")
+            return _numbers(generation, f.turns(), "-1")
 
         def idle() -> list[Value]:
-            return _numbers(seen) + _idle(f, own, seen, turns, last, spins, pause)
+            return _numbers(seen) + _idle(f, own, seen, turns, last, pause)
 
         return f.choose(f.test("ne", generation, seen), work, idle)
 
-    f.repeat(_numbers("0", spins, "-1"), goes_on, look)
+    f.repeat(_numbers("0", f.turns(), "-1"), goes_on, look)
     return f.text()
 
 
-def _idle(f: PoolFunction, own: str, seen: Index, turns: Index, last: Index, spins: Index, pause: str) -> list[Value]:
+def _idle(f: PoolFunction, own: str, seen: Index, turns: Index, last: Index, pause: str) -> list[Value]:
     """Write a turn of a worker without work; return the turns that are left and the time of this one.
 
     A clock that jumps shows that other programs need the processors::
@@ -451,7 +450,7 @@ def _idle(f: PoolFunction, own: str, seen: Index, turns: Index, last: Index, spi
 
     def rest() -> list[Value]:
         f.sleep(own, f.load_word(own, str(LOCK), "ptr"), has_no_work)
-        return _numbers(spins, "-1")
+        return _numbers(f.turns(), "-1")
 
     def stay() -> list[Value]:
         f.pause(pause)

@@ -133,6 +133,13 @@ class PoolFunction(FunctionBuilder):
         if instruction:
             self.line(instruction)
 
+    def turns(self) -> Index:
+        """Return how many turns a worker looks for work: ``load atomic i64, ptr %spins monotonic``.
+
+        Python changes it while workers run.
+        """
+        return self.load_atomic(self.at(SPINS), "monotonic")
+
     def claimed(self, claim: Index) -> tuple[Index, Index]:
         """Return the first and the end of the chunks that are left in a claim.
 
