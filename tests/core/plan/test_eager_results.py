@@ -128,5 +128,10 @@ def test_large_values_take_the_memory_of_dead_ones(monkeypatch: pytest.MonkeyPat
     assert rooms_of(target) == 1
     # a target stays, and so does what a view may show
     assert rooms_of(target, first) == 2
+    # random numbers are written over, too: those of an initializer are scaled
+    rooms.clear()
+    (weight := nd.random.uniform(-1, 1, (300, 400))).wait_to_read()
+    assert len(rooms) == 1
+    assert abs(weight.asnumpy()).max() <= 1
     assert rooms_of(target, REGISTRY["_reshape"](first, shape=(400, 300))) >= 2
     np.testing.assert_array_equal(data, before)
