@@ -72,8 +72,8 @@ LEAST_MAPPED_BYTES = 1 << 18
 LEAST_HUGE_BYTES = 1 << 22
 #: seconds after a plan has taken over until the memory of freed temporary values is returned: steps ran meanwhile
 TRIM_SECONDS = 1.0
-#: memory that may wait beyond the most that was in use at one time, before steps of a loop show that they need more, and
-#: how often a freed size must be requested again for that: single operators request each size for several layers
+#: memory that may wait beyond the most that was in use at one time, before steps of a loop show that they need more,
+#: and how often a freed size must be requested again for that: single operators request each size for several layers
 LEAST_SLACK_BYTES, LEAST_REPETITIONS = 1 << 21, 3
 #: the C library may keep twice as much freed memory
 KEPT_BYTES = 1 << 24

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import mmap
 import struct
 import zlib
 from collections.abc import Mapping
@@ -73,7 +72,7 @@ class Index(NamedTuple):
 class _File(NamedTuple):
     """A file that is open as long as the process lives."""
 
-    contents: bytes | mmap.mmap
+    contents: bytes | elf_loader.MappedFile
     """Its index and the compressed object files. Mapped where code is: pages that are never read take no memory."""
     places: Index
     linked: elf_loader.MappedCode | None
@@ -182,14 +181,14 @@ def _open(path: Path) -> _File:
         if not elf_loader.is_supported():
             contents = file.read()
             return _File(contents, read_index(contents), None)
-        mapped, code = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), None
+        mapped, code = elf_loader.map_file(file.fileno()), None
         index = read_index(mapped)
         if index.linked:
             code = elf_loader.map_code(file.fileno(), index.linked_at, len(mapped) - index.linked_at)
         return _File(mapped, index, code)
 
 
-def read_index(contents: bytes | mmap.mmap) -> Index:
+def read_index(contents: bytes | elf_loader.MappedFile) -> Index:
     """Return the index of a file; an empty one if it is of another version."""
     if contents[: len(_MAGIC)] != _MAGIC:
         return Index({}, {}, 0)
