@@ -18,6 +18,7 @@ import argparse
 import gc
 import importlib
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterable
@@ -115,7 +116,9 @@ def answer_model(library: str, name: str) -> None:
 def ask(python: str, library: str, case: str, question: str = "--here") -> dict[str, float]:
     """Return the figures of a case, or of a model, in a library."""
     command = [python, "-W", "ignore", str(HERE / "memory.py"), question, library, case]
-    found = subprocess.run(command, capture_output=True, text=True, check=True)
+    # installed packages have byte code; compiling sources takes memory that stays with the process
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    found = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     facts: dict[str, float] = json.loads(found.stdout)
     return facts
 

@@ -127,6 +127,10 @@ def test_small_operands_are_read_in_place_and_large_ones_packed(size, monkeypatc
     monkeypatch.setattr(kind.program.packed.__class__, "run", lambda self, given: runs.append(1) or run(self, given))
     np.testing.assert_array_equal(call().asnumpy(), expected)
     assert len(runs) == (size == 80)
+    # a program from disk is packed from its first run on, and never counts its runs
+    kind.program.runs, kind.segment = 0, None
+    np.testing.assert_array_equal(call().asnumpy(), expected)
+    assert kind.segment is not None
     turned = nd.array(b.asnumpy().T).T
     np.testing.assert_array_equal(nd.linalg.gemm2(a, turned).asnumpy(), expected)
 

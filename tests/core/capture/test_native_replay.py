@@ -1,5 +1,6 @@
 """Calls of small networks that machine code repeats return what Python returns, and leave all others to Python."""
 
+import gc
 import sys
 import threading
 import weakref
@@ -12,6 +13,7 @@ import pytest
 import phonograd as mx
 from phonograd import autograd, gluon, nd, settings
 from phonograd.core.capture import native_replay
+from phonograd.core.capture.compiled import _Repeatable
 from phonograd.core.capture.native_replay import NativeReplay
 from phonograd.core.run import kernel_cache, packed_operands
 
@@ -168,6 +170,31 @@ def test_large_results_and_arenas(native: list[bool]) -> None:
     assert not np.shares_memory(other._buffer, found._buffer)
     del other
     assert memory() is None
+
+
+def test_a_program_that_is_packed_from_its_first_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    # as programs from disk are, which never count their runs
+    net, x, programs = settled(), data(6), []
+    repeat = NativeReplay.repeat
+
+    def noted(self: NativeReplay, arguments: tuple[Any, ...]) -> Any:
+        programs.append(self.program)
+        return repeat(self, arguments)
+
+    monkeypatch.setattr(NativeReplay, "repeat", noted)
+    net(x).wait_to_read()
+    program = programs[-1]
+    assert program.packed is not None
+    program.runs = 0
+    for each in gc.get_objects():
+        if isinstance(each, _Repeatable) and each._native is not None and each._native.program is program:
+            each._native = None
+    programs.clear()
+    for _ in range(CALLS):
+        found = net(x).asnumpy()
+    assert programs[-1] is program
+    assert program.runs == 0
+    assert found.tobytes() == python(net, x).tobytes()
 
 
 CHANGES: dict[str, Callable[[Any], Any]] = {

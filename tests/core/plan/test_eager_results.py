@@ -34,6 +34,26 @@ def test_large_values_are_dropped_when_they_are_copied() -> None:
     assert found[2].base is None
 
 
+def test_other_shapes_of_new_values_are_not_copied() -> None:
+    new = memory_pool.allocate((COUNT,), FLOAT32, memory_pool.room_for(4 * COUNT))
+    given = memory_pool.allocate((COUNT,), FLOAT32, memory_pool.room_for(4 * COUNT))
+    new[:] = given[:] = np.arange(COUNT)
+    views = [array.reshape(2, -1) for array in (new, new, given)]
+    views += [new.reshape(2, -1).T, new[COUNT // 2 :]]
+    found = own_all([given], views, range(5), (True,) * 5)
+    assert [np.shares_memory(value, new) for value in found] == [True, False, False, False, False]
+    assert not any([np.shares_memory(value, given) for value in found])
+    assert found[0].base is new.base
+    assert [value.shape for value in found] == [(2, COUNT // 2)] * 3 + [(COUNT // 2, 2), (COUNT // 2,)]
+    # as an input, it has its memory like all others
+    (copy,) = own_all([found[0]], [found[0].reshape(4, -1)], (0,), (True,))
+    assert not np.shares_memory(copy, found[0])
+    # results of plans may be views of an array that has the block
+    alias = given.reshape(4, -1)
+    (copy,) = own_all([alias], [alias.reshape(8, -1)], (0,), (True,))
+    assert not np.shares_memory(copy, given)
+
+
 def test_a_value_that_is_asked_twice_is_copied_twice() -> None:
     values = [np.arange(COUNT, dtype=np.float32)]
     first, second = own_all([], values, (0, 0), (True, True))
@@ -128,5 +148,10 @@ def test_large_values_take_the_memory_of_dead_ones(monkeypatch: pytest.MonkeyPat
     assert rooms_of(target) == 1
     # a target stays, and so does what a view may show
     assert rooms_of(target, first) == 2
+    # random numbers are written over, too: those of an initializer are scaled
+    rooms.clear()
+    (weight := nd.random.uniform(-1, 1, (300, 400))).wait_to_read()
+    assert len(rooms) == 1
+    assert abs(weight.asnumpy()).max() <= 1
     assert rooms_of(target, REGISTRY["_reshape"](first, shape=(400, 300))) >= 2
     np.testing.assert_array_equal(data, before)

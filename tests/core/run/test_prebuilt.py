@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import platform
 import subprocess
 import sys
@@ -102,8 +103,12 @@ def test_another_loop_is_not_found() -> None:
 
 
 def test_loops_are_compiled_where_no_file_may_be_executed(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*arguments: object, **options: object) -> None:
-        raise PermissionError
+    mapping = mmap.mmap
+
+    def refuse(*arguments: Any, **options: Any) -> mmap.mmap:
+        if mmap.PROT_READ | mmap.PROT_EXEC in arguments:
+            raise PermissionError
+        return mapping(*arguments, **options)
 
     monkeypatch.setattr(elf_loader.mmap, "mmap", refuse)
     file = prebuilt._open(prebuilt.path_of(LEVEL))

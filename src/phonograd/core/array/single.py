@@ -99,7 +99,7 @@ class _Kind:
     def run(self, arrays: list[Array]) -> list[Array]:
         """Return the results, by the program."""
         found = self.program.run(arrays)
-        if isinstance(self.program, RecipeProgram):
+        if self.segment is None and isinstance(self.program, RecipeProgram):
             only = self.program.only_segment()
             if only is not None:
                 self.segment, self.fixed = only

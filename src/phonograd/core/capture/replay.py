@@ -154,7 +154,7 @@ class Replay:
         running = program if packed is None else packed.program
         if before is not None and before.program is program and before.packed_program is (packed and running):
             return before
-        row = running.only_row() if isinstance(running, RecipeProgram) and program.only_row() is not None else None
+        row = running.only_row() if isinstance(running, RecipeProgram) else None
         if row is None:
             return None
         entering = {each.place: each for each in self._entering}

@@ -35,7 +35,7 @@ from .loops import choose_loops
 from .partition import chunk_of, work_of
 from .products import launch_new_product, plan_new_product, takes_one_launch
 
-__all__ = ["Products", "draw", "empty", "launch", "of_contiguous", "run_one"]
+__all__ = ["Draws", "Products", "draw", "empty", "launch", "of_contiguous", "run_one"]
 
 #: functions to keep for each operator that were made for certain sizes
 MOST_SIZES = 1024
@@ -253,7 +253,19 @@ def _product(lhs: Array, rhs: Array, dtype: DType) -> Function | None:
     return launch(plans, ("lhs", "rhs"), (*lhs.shape[:-1], rhs.shape[-1]), compute_dtype(dtype))
 
 
-def draw(operator: str, parameters: Parameters, shape: Shape, dtype: DType) -> Function | None:
+class Draws:
+    """The function that draws random numbers, given the counter: its results are in memory of their own."""
+
+    __slots__ = ("_function",)
+
+    def __init__(self, function: Function) -> None:
+        self._function = function
+
+    def __call__(self, counter: Array) -> Array:
+        return self._function(counter)
+
+
+def draw(operator: str, parameters: Parameters, shape: Shape, dtype: DType) -> Draws | None:
     """Return the function that draws random numbers of a shape, given the counter; None for less than two numbers."""
     count = math.prod(shape)
     if count < 2:
@@ -269,4 +281,4 @@ def draw(operator: str, parameters: Parameters, shape: Shape, dtype: DType) -> F
     structure = choose_loops(structure, (count,), [])
     words: tuple[int | Reference, ...] = (count, Reference("counter"), 1, Reference("out"), 1)
     each = Launch(structure, words, count, chunk_of(structure, (count,)), int(work_of(structure, (count,))))
-    return launch([(Plan((each,)), {})], ("counter",), shape, dtype)
+    return Draws(launch([(Plan((each,)), {})], ("counter",), shape, dtype))

@@ -16,6 +16,7 @@ from ..base.hot import hot
 from ..graph.node import Node
 from ..graph.operator import REGISTRY, Array
 from ..run import memory_pool
+from ..run.pointers import address
 
 __all__ = ["memory_of", "own", "own_all", "repeated"]
 
@@ -87,6 +88,9 @@ def own(value: Any, taken: set[int], stays: bool) -> Array:
     """
     if type(value) is not _NDARRAY:
         value = _as_array(value)
+    whole = value.base
+    if type(whole) is _NDARRAY and id(whole) not in taken and value.flags.c_contiguous:
+        value = _in_block(value, whole.base)
     if value.base is None:
         # kernels read it faster from aligned memory
         moves = id(value) in taken or (stays and value.nbytes >= memory_pool.SMALLEST_BLOCK)
@@ -100,6 +104,13 @@ def own(value: Any, taken: set[int], stays: bool) -> Array:
 
 def _as_array(value: Any) -> Array:
     return np.array(value, order="C")
+
+
+def _in_block(value: Array, block: Array | None) -> Array:
+    """Return a view of a new value, such as another shape of a product, as the value that has its block, if any."""
+    if block is None or not memory_pool.is_block(block) or address(value) != address(block):
+        return value
+    return np.ndarray(value.shape, value.dtype, block)
 
 
 def _copy(value: Array, stays: bool) -> Array:

@@ -16,7 +16,7 @@ import numpy as np
 from ..graph.node import Node
 from ..graph.operator import Array
 from ..run import memory_pool
-from .eager_launch import Products
+from .eager_launch import Draws, Products
 from .eager_stacks import WithNumbers
 
 __all__ = ["LEAST_REUSED", "Steps", "in_place", "reuse"]
@@ -68,7 +68,7 @@ def _old_argument(steps: Steps, step: int) -> int:
     """Return the number of an argument in new memory that nothing reads after a step; -1 if there is none."""
     for number, place in enumerate(steps.places[step]):
         maker = place - steps.inputs
-        if maker >= 0 and place in steps.dead[step] and isinstance(steps.functions[maker], InPlace | Products):
+        if maker >= 0 and place in steps.dead[step] and isinstance(steps.functions[maker], InPlace | Products | Draws):
             between = zip(steps.functions[maker:step], steps.places[maker:step], strict=True)
             # others may return a view
             if all([isinstance(each, _NEW_MEMORY) for each, places in between if place in places]):
@@ -91,4 +91,4 @@ def reuse(function: Callable[..., Any], arrays: Sequence[Array], old: Array) -> 
 
 
 #: functions whose results are in memory of their own
-_NEW_MEMORY = (np.ufunc, WithNumbers, InPlace, Products)
+_NEW_MEMORY = (np.ufunc, WithNumbers, InPlace, Products, Draws)

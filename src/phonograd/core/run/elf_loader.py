@@ -21,7 +21,7 @@ import platform
 import struct
 import sys
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -30,7 +30,17 @@ from . import pointers
 from .elf_relocations import AARCH64, STUB, X86_64, Memory, UnsupportedError, is_absolute, is_branch, relocate, width
 from .object_bundle import object_files as files_of
 
-__all__ = ["MAPPED_IN", "LoadedCode", "MappedCode", "is_supported", "link", "load", "map_code"]
+__all__ = [
+    "MAPPED_IN",
+    "LoadedCode",
+    "MappedCode",
+    "MappedFile",
+    "is_supported",
+    "link",
+    "load",
+    "map_code",
+    "map_file",
+]
 
 _RELOCATABLE = 1
 #: kinds of sections
@@ -180,6 +190,15 @@ class MappedCode:
     def __init__(self, memory: mmap.mmap) -> None:
         self._memory = memory
         self.address = pointers.address(np.frombuffer(memory, np.uint8))
+
+
+#: the contents of a file, whose pages take memory once they are read
+MappedFile: TypeAlias = mmap.mmap
+
+
+def map_file(descriptor: int) -> MappedFile:
+    """Return the contents of an open file, to be read only."""
+    return mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ)
 
 
 def map_code(descriptor: int, place: int, size: int) -> MappedCode | None:

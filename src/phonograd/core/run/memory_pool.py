@@ -72,8 +72,9 @@ LEAST_MAPPED_BYTES = 1 << 18
 LEAST_HUGE_BYTES = 1 << 22
 #: seconds after a plan has taken over until the memory of freed temporary values is returned: steps ran meanwhile
 TRIM_SECONDS = 1.0
-#: memory that may wait beyond the most that was in use at one time, before steps of a loop show that they need more
-LEAST_SLACK_BYTES = 1 << 24
+#: memory that may wait beyond the most that was in use at one time, before steps of a loop show that they need more,
+#: and how often a freed size must be requested again for that: single operators request each size for several layers
+LEAST_SLACK_BYTES, LEAST_REPETITIONS = 1 << 21, 3
 #: the C library may keep twice as much freed memory
 KEPT_BYTES = 1 << 24
 #: arenas from this size on are laid out by the sizes of their values if they are not filled to this part in any step
@@ -282,11 +283,12 @@ class Pool:
         #: again since, and windows without any
         self._freed: dict[int, int] = {}
         self._made_again_bytes = self._calm_windows = 0
-        #: the most memory in use since a model was dropped, the memory that may wait beyond it, and numbers of blocks
-        #: by size that were freed because of that
+        #: the most memory in use since a model was dropped, the memory that may wait beyond it, numbers of blocks by
+        #: size that were freed because of that, and how often they were requested again
         self._most_used = 0
         self._slack = LEAST_SLACK_BYTES
         self._evicted: dict[int, int] = {}
+        self._repetitions: dict[int, int] = {}
         #: when the memory that the C library keeps is returned, and whether the next large block returns it as well
         self._trim_time = math.inf
         self._trims_for_block = False
@@ -349,7 +351,9 @@ class Pool:
         """
         if self._evicted.get(room):
             self._evicted[room] -= 1
-            self._slack += room
+            self._repetitions[room] = repetitions = self._repetitions.get(room, 0) + 1
+            if repetitions >= LEAST_REPETITIONS:
+                self._slack += room
         if self._trims_for_block and room >= LEAST_HUGE_BYTES:
             self._trims_for_block = False
             _trim()
@@ -392,7 +396,7 @@ class Pool:
             self._least_used = self.used_bytes
             if self.used_bytes <= DROPPED_PART * self._least_used_before >= LEAST_DROPPED_BYTES * DROPPED_PART:
                 self._least_used_before = self._most_used = self.used_bytes
-                self._slack, self._evicted = LEAST_SLACK_BYTES, {}
+                self._slack, self._evicted, self._repetitions = LEAST_SLACK_BYTES, {}, {}
                 self._free_waiting({room: len(waiting) for room, waiting in free.items()})
                 _trim()
                 return

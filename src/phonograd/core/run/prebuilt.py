@@ -72,7 +72,8 @@ class Index(NamedTuple):
 class _File(NamedTuple):
     """A file that is open as long as the process lives."""
 
-    contents: bytes
+    contents: bytes | elf_loader.MappedFile
+    """Its index and the compressed object files. Mapped where code is: pages that are never read take no memory."""
     places: Index
     linked: elf_loader.MappedCode | None
     """Its linked code, if it is in memory."""
@@ -177,17 +178,19 @@ def _file(features: frozenset[str]) -> _File:
 
 def _open(path: Path) -> _File:
     with path.open("rb") as file:
-        contents = file.read()
-        index = read_index(contents)
-        code = None
-        if index.linked and elf_loader.is_supported():
-            code = elf_loader.map_code(file.fileno(), index.linked_at, len(contents) - index.linked_at)
-    return _File(contents[: index.linked_at] if index.linked else contents, index, code)
+        if not elf_loader.is_supported():
+            contents = file.read()
+            return _File(contents, read_index(contents), None)
+        mapped, code = elf_loader.map_file(file.fileno()), None
+        index = read_index(mapped)
+        if index.linked:
+            code = elf_loader.map_code(file.fileno(), index.linked_at, len(mapped) - index.linked_at)
+        return _File(mapped, index, code)
 
 
-def read_index(contents: bytes) -> Index:
+def read_index(contents: bytes | elf_loader.MappedFile) -> Index:
     """Return the index of a file; an empty one if it is of another version."""
-    if not contents.startswith(_MAGIC):
+    if contents[: len(_MAGIC)] != _MAGIC:
         return Index({}, {}, 0)
     count, linked, linked_at = _COUNTS.unpack_from(contents, len(_MAGIC))
     start = len(_MAGIC) + _COUNTS.size

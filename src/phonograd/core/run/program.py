@@ -282,8 +282,13 @@ class RecipeProgram:
         """
         if len(self._segments) != 1 or not self._checks_layout or self._begun or self.donatable:
             return None
-        if self.runs < _COMPARED or (self._arena_room and not self._on_stack):
+        if self._arena_room and not self._on_stack:
             return None
+        if self.runs < _COMPARED:
+            if self.packed is None:
+                return None
+            # a program from disk has packed forms from the first run on, and is never counted
+            kernel_cache.tier_up(self._used)
         return self._segments[0], self._fixed
 
     def _count_run(self, inputs: list[Any], is_donated: bool) -> None:
