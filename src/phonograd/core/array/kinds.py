@@ -73,7 +73,7 @@ _serial = itertools.count(1)
 class Call:
     """A kind of call as a function of arrays."""
 
-    __slots__ = ("direct", "function", "is_list", "limit", "nodes", "number", "results", "steps")
+    __slots__ = ("direct", "function", "is_list", "kept", "limit", "nodes", "number", "results", "steps")
 
     def __init__(self, targets: Sequence[Node], program: EagerProgram | None, count: int, is_list: bool) -> None:
         self.is_list = is_list
@@ -109,6 +109,12 @@ class Call:
         call = call_of_steps(steps, 0, [], _number_of(steps, 0))
         call.direct = direct
         return call
+
+    def hasten(self, direct: Callable[..., Any], kept: Any) -> None:
+        """Let machine code call a faster function, given the objects that must live as long as calls of it."""
+        # each call holds this object
+        self.kept = kept
+        self.direct = direct
 
     def allow_direct(self, largest: int) -> None:
         """Let machine code run this kind, given the bytes of the largest array: the first argument, or a result.
