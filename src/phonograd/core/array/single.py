@@ -18,7 +18,6 @@ from typing import Any, NamedTuple
 
 from ..base import fork, processor, settings
 from ..base.devices import CPU
-from ..base.hot import hot, slotted
 from ..base.outside import is_from_outside
 from ..base.settings import CHANGED, active
 from ..graph.node import FORGOTTEN, Node, statistics
@@ -33,7 +32,7 @@ from ..run.reference import resolve
 from ..run.row_call import RowCalls
 from ..trace.evaluation import PROGRESS
 from ..trace.owner import Pairs
-from .immediate import Call
+from .kinds import Call, admit
 
 __all__ = ["MOST_KINDS", "MOST_PROBES", "MOST_UNPACKED", "PROBE_EVERY", "SINGLES", "forget", "learn"]
 
@@ -63,7 +62,6 @@ class _Found(NamedTuple):
     """Whether users get a list of the outputs."""
 
 
-@slotted
 class _Kind:
     """A kind of call: the program that computes it, and the numbers of arguments and results."""
 
@@ -102,18 +100,7 @@ class _Kind:
             return
         slots = [program.kept[number][1] for number in self.results]
         otherwise = self.call.direct
-        self.call.hasten(*code.function(whole, self.places, slots, self.is_list, (_admit, (self,)), otherwise))
-
-
-@hot
-def _admit(kind: Any) -> bool:
-    """Return whether machine code may run a call of a kind, and count it; if not, :func:`_run` does."""
-    if kind.left <= 0 or PROGRESS.get() or not (kind.is_small or kind.program.packed is None):
-        return False
-    kind.left = kind.left - 1
-    statistics.evaluations += 1
-    driver.prepare()
-    return True
+        self.call.hasten(*code.function(whole, self.places, slots, self.is_list, (admit, (self,)), otherwise))
 
 
 _calls: RowCalls | None = None
