@@ -102,6 +102,8 @@ WORKLOADS = table(
         "embedding": embedding,
         "embedding-sgd": functools.partial(_trained, _sgd, 0),
         "embedding-adam": functools.partial(_trained, _adam, 2),
+        "compiled-sgd": functools.partial(_trained, _sgd, 0),
+        "compiled-adam": functools.partial(_trained, _adam, 2),
         "take": embedding,
         "take-columns": take_columns,
         "gather_nd": gather_nd,

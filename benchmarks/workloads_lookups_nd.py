@@ -61,6 +61,32 @@ def _trained(optimizer, sparse, mx, rows, width, count):
     return step
 
 
+def _compiled(count_states, mx, rows, width, count):
+    """a training step of Embedding as a whole inside mx.compile: like that of JAX, it gives the loss"""
+    nd, autograd = mx.nd, mx.autograd
+    weight, indices = _table(mx, rows, width), _indices(mx, count, rows)
+    weight.attach_grad()
+    states = [nd.zeros((rows, width)) for _ in range(count_states)]
+
+    @mx.compile
+    def train(indices, weight, *states):
+        with autograd.record():
+            loss = nd.square(nd.Embedding(indices, weight, input_dim=rows, output_dim=width)).sum()
+        (grad,) = autograd.grad(loss, [weight])
+        if states:
+            mean, square = states
+            mean[:] = 0.9 * mean + 0.1 * grad
+            square[:] = 0.999 * square + 0.001 * grad * grad
+            grad = mean / (nd.sqrt(square) + 1e-8)
+        weight -= 0.001 * grad
+        return loss
+
+    def step():
+        train(indices, weight, *states).wait_to_read()
+
+    return step
+
+
 def take(mx, rows, width, count):
     """rows of a table"""
     table, indices = _table(mx, rows, width), _indices(mx, count, rows)
@@ -121,6 +147,8 @@ MAKERS = {
     "embedding": embedding,
     "embedding-sgd": functools.partial(_trained, "sgd", False),
     "embedding-adam": functools.partial(_trained, "adam", False),
+    "compiled-sgd": functools.partial(_compiled, 0),
+    "compiled-adam": functools.partial(_compiled, 2),
     "sparse-sgd": functools.partial(_trained, "sgd", True),
     "sparse-adam": functools.partial(_trained, "adam", True),
     "take": take,
@@ -143,5 +171,5 @@ def table(makers):
 
 
 WORKLOADS = table(MAKERS)
-#: workloads that MXNet 1.9.1 has no operator for
-ONLY_PHONOGRAD = {name for name in WORKLOADS if name.startswith("index_add")}
+#: workloads for which MXNet 1.9.1 has no operator, or no compiler
+ONLY_PHONOGRAD = {name for name in WORKLOADS if name.startswith(("index_add", "compiled"))}

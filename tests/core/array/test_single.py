@@ -12,9 +12,11 @@ from phonograd.core.array import single
 from phonograd.core.base import processor
 from phonograd.core.base.errors import MXNetError
 from phonograd.core.graph.node import FORGOTTEN
+from phonograd.core.graph.node import statistics as graph_statistics
 from phonograd.core.graph.operator import REGISTRY
 from phonograd.core.plan import promotion
 from phonograd.core.plan.cache import SINGLE_RUNS
+from phonograd.core.run.kernel_cache import statistics as kernel_statistics
 from phonograd.core.trace.trace import LOCAL
 
 from . import machine_code
@@ -120,7 +122,6 @@ def test_small_operands_are_read_in_place_and_large_ones_packed(size, monkeypatc
         call()
         promotion.finish()
     (kind,) = single._kinds[GEMM].values()
-    assert kind.segment is not None
     assert kind.program.packed is not None
     runs = []
     run = kind.program.packed.__class__.run
@@ -133,6 +134,72 @@ def test_small_operands_are_read_in_place_and_large_ones_packed(size, monkeypatc
     assert kind.segment is not None
     turned = nd.array(b.asnumpy().T).T
     np.testing.assert_array_equal(nd.linalg.gemm2(a, turned).asnumpy(), expected)
+
+
+def python_functions(call):
+    """Return the names of the Python functions of the package that a call runs, and its result."""
+    names = []
+
+    def note(frame, event, _):
+        if event == "call" and "phonograd/core" in frame.f_code.co_filename:
+            names.append(frame.f_code.co_name)
+
+    sys.setprofile(note)
+    try:
+        result = call()
+    finally:
+        sys.setprofile(None)
+    return names, result
+
+
+@pytest.mark.parametrize("size", [6, 16, 300])
+def test_a_program_of_one_native_call_runs_no_python_function(size):
+    (a,) = matrices(1, size)
+    expected = learned(lambda: nd.tanh(a), TANH)
+    for _ in range(8):
+        nd.tanh(a)
+        promotion.finish()
+    (kind,) = single._kinds[TANH].values()
+    before = graph_statistics.evaluations, kernel_statistics.native_calls, kind.left
+    names, result = python_functions(lambda: nd.tanh(a))
+    # memory of the pool is made by Python functions
+    assert [name for name in names if name != "admit"] == (["allocate", "take"] if size == 300 else [])
+    np.testing.assert_array_equal(result.asnumpy(), expected)
+    after = graph_statistics.evaluations, kernel_statistics.native_calls, kind.left
+    assert after == (before[0] + 1, before[1] + 1, before[2] - 1)
+
+
+@pytest.mark.parametrize(("name", "count"), [("tanh", 1), ("slogdet", 2)])
+def test_native_calls_give_references_back(name, count):
+    function = getattr(nd.linalg, name, None) or getattr(nd, name)
+    declared = REGISTRY["_linalg_slogdet" if count == 2 else name]
+    (a,) = [definite(8)]
+    learned(lambda: function(a), declared)
+    for _ in range(8):
+        function(a)
+        promotion.finish()
+    (kind,) = single._kinds[declared].values()
+    watched = [a._buffer, a._buffer.dtype, None, kind]
+    before = [sys.getrefcount(each) for each in watched]
+    for _ in range(500):
+        kind.left = single.PROBE_EVERY
+        found = function(a)
+    after = [sys.getrefcount(each) for each in watched]
+    assert max([abs(first - second) for first, second in zip(before, after)]) < 50
+    results = found if count > 1 else [found]
+    assert len(results) == count
+    assert [sys.getrefcount(each._buffer) for each in results] == [2] * count
+
+
+def test_memory_in_several_pieces_is_left_to_python():
+    (a,) = matrices(1, 8)
+    learned(lambda: nd.tanh(a), TANH)
+    for _ in range(8):
+        nd.tanh(a)
+        promotion.finish()
+    b = nd.array(np.ones((8, 8)))
+    b._buffer = np.asfortranarray(a.asnumpy())
+    np.testing.assert_array_equal(nd.tanh(b).asnumpy(), nd.tanh(a).asnumpy())
 
 
 def test_other_shapes_parameters_and_arrays_make_nodes():

@@ -22,13 +22,14 @@ from ..base.outside import is_from_outside
 from ..graph.extents import tracing
 from ..graph.generic import Learned, Pattern, pattern_of_shapes
 from ..graph.guards import Guards, with_sizes, without_sizes
-from ..graph.node import FORGOTTEN, Node, of_one_call
+from ..graph.node import FORGOTTEN, Node, of_one_call, statistics
 from ..graph.operator import Array, Operator
 from ..ops.math.structural import LEAF, leaf
 from ..plan.cache import PLANS, eager_is_available
 from ..plan.eager_results import own_all
-from ..run import memory_pool
+from ..run import driver, memory_pool
 from ..run.reference import order, resolve
+from ..trace.evaluation import PROGRESS
 from ..trace.novelty import COST_OF_OTHERS
 from ..trace.trace import Trace
 
@@ -47,6 +48,7 @@ __all__ = [
     "NUMBERS_PER_CALL",
     "Call",
     "General",
+    "admit",
     "broadcast_size",
     "make",
     "without_shapes",
@@ -73,7 +75,7 @@ _serial = itertools.count(1)
 class Call:
     """A kind of call as a function of arrays."""
 
-    __slots__ = ("direct", "function", "is_list", "limit", "nodes", "number", "results", "steps")
+    __slots__ = ("direct", "function", "is_list", "kept", "limit", "nodes", "number", "results", "steps")
 
     def __init__(self, targets: Sequence[Node], program: EagerProgram | None, count: int, is_list: bool) -> None:
         self.is_list = is_list
@@ -109,6 +111,12 @@ class Call:
         call = call_of_steps(steps, 0, [], _number_of(steps, 0))
         call.direct = direct
         return call
+
+    def hasten(self, direct: Callable[..., Any], kept: Any) -> None:
+        """Let machine code call a faster function, given the objects that must live as long as calls of it."""
+        # each call holds this object
+        self.kept = kept
+        self.direct = direct
 
     def allow_direct(self, largest: int) -> None:
         """Let machine code run this kind, given the bytes of the largest array: the first argument, or a result.
@@ -164,6 +172,17 @@ class Call:
         for function, places in self.steps:
             values.append(function(*map(values.__getitem__, places)))
         return values
+
+
+@hot
+def admit(kind: Any) -> bool:
+    """Return whether machine code may run a call of a kind of :mod:`.single`, and count it; if not, Python decides."""
+    if kind.left <= 0 or PROGRESS.get() or not (kind.is_small or kind.program.packed is None):
+        return False
+    kind.left = kind.left - 1
+    statistics.evaluations += 1
+    driver.prepare()
+    return True
 
 
 @hot

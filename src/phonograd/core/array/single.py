@@ -3,16 +3,17 @@
 Takes plans from :mod:`phonograd.core.trace.trace` that were used several times for traces of one call (:func:`learn`),
 and hands machine code (:mod:`.fastcall.native_immediate`) a function of arrays for each such kind of call
 (:data:`SINGLES`). Arguments of the same shapes, dtypes and parameters then become leaves of no trace: the program of
-the plan gets their memory, so the bits are the same. All other calls become nodes as before, and so do those that fail:
+the plan gets their memory, so the bits are the same. A program of one native call is a function of machine code
+(:mod:`phonograd.core.run.row_call`). All other calls become nodes as before, and so do those that fail:
 an error is raised where it would be otherwise. One of ``PROBE_EVERY`` calls becomes a node, too, to find out whether
 its trace is still one of a single call. See docs/decisions/0044.
 """
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Sequence
-from functools import partial
 from typing import Any, NamedTuple
 
 from ..base import fork, processor, settings
@@ -24,12 +25,14 @@ from ..graph.operator import Array, Operator, item_operator
 from ..ops.math.structural import LEAF
 from ..plan import promotion
 from ..plan.cache import SINGLE_RUNS, CachedPlan, choose_program
-from ..run.program import RecipeProgram, Segment
+from ..run import driver
+from ..run.program import RecipeProgram
 from ..run.programs import Program
 from ..run.reference import resolve
+from ..run.row_call import RowCalls
 from ..trace.evaluation import PROGRESS
 from ..trace.owner import Pairs
-from .immediate import Call
+from .kinds import Call, admit
 
 __all__ = ["MOST_KINDS", "MOST_PROBES", "MOST_UNPACKED", "PROBE_EVERY", "SINGLES", "forget", "learn"]
 
@@ -62,25 +65,10 @@ class _Found(NamedTuple):
 class _Kind:
     """A kind of call: the program that computes it, and the numbers of arguments and results."""
 
-    __slots__ = (
-        "fixed",
-        "is_in_order",
-        "is_list",
-        "is_small",
-        "left",
-        "places",
-        "plan",
-        "program",
-        "results",
-        "segment",
-        "slots",
-    )
+    __slots__ = ("call", "is_in_order", "is_list", "is_small", "left", "places", "plan", "program", "results")
 
     def __init__(self, program: Program, call: _Found, wanted: Sequence[Node], plan: CachedPlan) -> None:
         self.program: Any = program
-        #: all of a run of the program, if that is a single native call: see `RecipeProgram.only_segment`
-        self.segment: Segment | None = None
-        self.fixed: list[Any] = []
         #: whether finding packed operands would take longer than packing them again
         self.is_small = max([node.size for node in program.inputs], default=0) <= MOST_UNPACKED
         #: the argument of each input of the program
@@ -89,21 +77,54 @@ class _Kind:
         numbers = {node: number for number, (node, _) in enumerate(program.kept)}
         #: the number of each result among those of the program
         self.results = [numbers[node] for node in wanted]
-        #: their slots in the argument of the segment
-        self.slots = [program.kept[number][1] for number in self.results]
         self.is_list = call.is_list
         self.plan = plan
         #: calls until they become nodes; a trace of such a call alone sets it back
         self.left = PROBE_EVERY
+        #: the entry of machine code, which gets a faster function when there is one
+        self.call = Call.of_direct(functools.partial(_run, self))
 
     def run(self, arrays: list[Array]) -> list[Array]:
         """Return the results, by the program."""
         found = self.program.run(arrays)
-        if self.segment is None and isinstance(self.program, RecipeProgram):
-            only = self.program.only_segment()
-            if only is not None:
-                self.segment, self.fixed = only
+        if isinstance(self.program, RecipeProgram) and (self.is_small or self.program.packed is None):
+            self._hasten(self.program)
         return [found[number] for number in self.results]
+
+    def _hasten(self, program: RecipeProgram) -> None:
+        """Let machine code run the program, if that is one native call; it may be too early to say."""
+        code = _code()
+        whole = None if code is None else program.whole_row()
+        # a call need not read all of its arguments
+        if code is None or whole is None or sorted(self.places) != [*range(len(self.places))]:
+            return
+        slots = [program.kept[number][1] for number in self.results]
+        otherwise = self.call.direct
+        self.call.hasten(*code.function(whole, self.places, slots, self.is_list, (admit, (self,)), otherwise))
+
+
+_calls: RowCalls | None = None
+
+
+@functools.cache
+def _request_code() -> None:
+    """Start to compile the code of row calls, once; nobody waits for it."""
+
+    def work() -> None:
+        global _calls
+        _calls = RowCalls(driver.address())
+
+    if settings.current().tiers == "background":
+        promotion.submit(work)
+    else:
+        work()
+
+
+def _code() -> RowCalls | None:
+    """Return the compiled code; None if it is not ready yet, or not supported."""
+    if _calls is None and driver.can_launch():
+        _request_code()
+    return _calls
 
 
 #: by operator, the kinds of calls by their keys in ``SINGLES``
@@ -211,7 +232,7 @@ def _add(declared: Operator, key: tuple[Any, ...], kind: _Kind) -> None:
         if len(_kinds.get(declared, ())) >= MOST_KINDS:
             _remove(declared, list(_kinds[declared]))
         _kinds.setdefault(declared, {})[key] = kind
-        SINGLES[key] = SINGLES[_without_parameters(key)] = Call.of_direct(partial(_run, kind))
+        SINGLES[key] = SINGLES[_without_parameters(key)] = kind.call
         if not declared.at_once:
             declared.at_once.append(True)
 
@@ -255,14 +276,8 @@ def _run(kind: _Kind, *arrays: Array) -> Any:
             _drop(kind)
         return None
     inputs = [*arrays] if kind.is_in_order else [arrays[place] for place in kind.places]
-    segment = kind.segment
     try:
-        if segment is None or not (kind.is_small or kind.program.packed is None):
-            values = kind.run(inputs)
-        else:
-            inputs += kind.fixed
-            segment(inputs)
-            values = [inputs[slot] for slot in kind.slots]
+        values = kind.run(inputs)
     except Exception as error:
         if is_from_outside(error):
             raise

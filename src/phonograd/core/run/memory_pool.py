@@ -49,6 +49,7 @@ __all__ = [
     "budget_bytes",
     "is_block",
     "is_pages",
+    "keep_freed_pages",
     "new_pages",
     "pool",
     "room_for",
@@ -471,7 +472,8 @@ def _trim() -> None:
         trim(0)
 
 
-def _keep_freed_pages() -> None:
+@functools.cache
+def keep_freed_pages() -> None:
     """Let the C library keep the memory of freed arrays that NumPy makes, too, for the next ones.
 
     That of GNU returns what is freed at the end of its memory beyond twice the largest array that was freed so far, up
@@ -483,8 +485,7 @@ def _keep_freed_pages() -> None:
 
 
 def _new_block(room: int, is_zero: bool) -> Array:
-    if not pool.blocks_made:
-        _keep_freed_pages()
+    keep_freed_pages()
     pool.blocks_made += 1
     if is_zero or room >= LEAST_MAPPED_BYTES:
         # a process may have 65,530 mappings; the C library serves the rest

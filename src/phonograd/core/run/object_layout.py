@@ -25,6 +25,7 @@ __all__ = [
     "DATA",
     "FLAGS",
     "ITEMS",
+    "METH_FASTCALL",
     "PythonFunction",
     "can_make_arrays",
     "can_read_addresses",
@@ -53,7 +54,8 @@ _FUNCTIONS = "_ARRAY_API"
 _VERSION, _ARRAY_TYPE, _EMPTY = 0, 2, 184
 #: ABI versions of NumPy 1 and NumPy 2
 _BINARY_VERSIONS = (0x01000009, 0x02000000)
-_METH_O = 0x8
+#: how machine code gets its arguments: one object, or an array of objects and their number
+METH_O, METH_FASTCALL = 0x8, 0x80
 
 
 def can_read_addresses() -> bool:
@@ -192,14 +194,14 @@ class _Definition(ctypes.Structure):
 
 
 class PythonFunction:
-    """Machine code that takes ``self`` and one argument; makes Python functions, which must not outlive this object."""
+    """Machine code that takes ``self`` and arguments; makes Python functions, which must not outlive this object."""
 
-    def __init__(self, name: str, place: int, doc: str) -> None:
-        self._definition = _Definition(name.encode(), place, _METH_O, doc.encode())
+    def __init__(self, name: str, place: int, doc: str, kind: int = METH_O) -> None:
+        self._definition = _Definition(name.encode(), place, kind, doc.encode())
         kinds = ctypes.c_void_p, ctypes.py_object, ctypes.py_object
         self._new = ctypes.PYFUNCTYPE(ctypes.py_object, *kinds)(python_function("PyCFunction_NewEx"))
 
-    def bind(self, own: object, module: str) -> Callable[[Any], Any]:
+    def bind(self, own: object, module: str) -> Callable[..., Any]:
         """Return the Python function with an object as ``self``."""
-        made: Callable[[Any], Any] = self._new(ctypes.byref(self._definition), own, module)
+        made: Callable[..., Any] = self._new(ctypes.byref(self._definition), own, module)
         return made

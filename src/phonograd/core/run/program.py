@@ -29,6 +29,7 @@ from .driver import Row, can_launch, prepare
 from .launcher import MOST_ON_STACK
 from .programs import STEP_BYTES, Memory, Note, Part, Progress
 from .reference import locate_error
+from .row_call import WholeRow
 from .thread_pool_words import LAUNCH_WORDS
 
 __all__ = [
@@ -274,22 +275,19 @@ class RecipeProgram:
             self._count_run(inputs, bool(donated))
         return [values[slot] for slot in self._kept_slots]
 
-    def only_segment(self) -> tuple[Segment, list[Any]] | None:
-        """Return the segment that is all of a run, and the values that follow the inputs in its argument.
+    def whole_row(self) -> WholeRow | None:
+        """Return the row that is all of a run; None if a run does more, as the first ones do.
 
-        It is None if a run does more, as early ones do; and it serves only as long as nothing is ``packed``. The values
-        of the kept nodes are at their slots afterwards.
+        It takes the inputs as they are, even if some are packed for :meth:`run`, and writes over none of them.
         """
-        if len(self._segments) != 1 or not self._checks_layout or self._begun or self.donatable:
+        if self._only is None or (self._arena_room and not self._on_stack):
             return None
-        if self._arena_room and not self._on_stack:
+        if self.runs < _COMPARED and self.packed is None:
             return None
-        if self.runs < _COMPARED:
-            if self.packed is None:
-                return None
-            # a program from disk has packed forms from the first run on, and is never counted
+        if self.runs < 2:
             kernel_cache.tier_up(self._used)
-        return self._segments[0], self._fixed
+        row = _row_of(self._only, self._used)
+        return WholeRow(row, self._only.slots, self._only.made, self._fixed, self._arena_room)
 
     def _count_run(self, inputs: list[Any], is_donated: bool) -> None:
         """Count a run: later ones are likely to follow, and to have the same weights.
@@ -333,19 +331,18 @@ class RecipeProgram:
         self.packed = packed
 
     def only_row(self) -> OnlyRow | None:
-        """Return the row that is all of the program; None if there is more to it.
+        """Return the row that is all of the program and makes one array; None if there is more to it.
 
         The first runs of a program, which decide about packing, are not done in this way.
         """
-        if self._only is None or self.runs < (_COMPARED if self._packs else 2):
+        if self._only is None or len(self._only.made) != 1 or self.runs < (_COMPARED if self._packs else 2):
             return None
-        slots, launches, regions, made, _ = self._only
-        filled = [(self._used[kernel], words, extent, chunk) for kernel, words, extent, chunk in launches]
         own, pooled = (self._arena_room, 0) if self._on_stack else (0, self._arena_room)
-        _, shape, dtype = made[0]
+        (_, shape, dtype) = made = self._only.made[0]
         room = memory_pool.room_for(math.prod(shape) * dtype.itemsize)
         made_room = room if room >= memory_pool.SMALLEST_BLOCK else 0
-        return OnlyRow(Row(filled, len(slots), regions), slots, made[0], made_room, own, pooled, self._fixed)
+        slots = self._only.slots
+        return OnlyRow(_row_of(self._only, self._used), slots, made, made_room, own, pooled, self._fixed)
 
     def _exchange(self, values: list[Any], donated: Container[int], is_one_call: bool) -> None:
         """Give results the memory of donated inputs."""
@@ -405,11 +402,19 @@ def _choices() -> tuple[Any, ...]:
 
 
 def _only_step(recipe: Recipe) -> RowStep | None:
-    """Return the only step of a recipe, if it is a row that makes one array, the result."""
-    if len(recipe.steps) != 1 or len(recipe.kept) != 1 or recipe.begun:
+    """Return the only step of a recipe, if it is a row that makes the results and no other arrays."""
+    if len(recipe.steps) != 1 or recipe.begun:
         return None
-    (step,), ((_, kept),) = recipe.steps, recipe.kept
-    return step if isinstance(step, RowStep) and [slot for slot, _, _ in step.made] == [kept] else None
+    (step,) = recipe.steps
+    if not isinstance(step, RowStep):
+        return None
+    return step if sorted([slot for slot, _, _ in step.made]) == sorted([slot for _, slot in recipe.kept]) else None
+
+
+def _row_of(step: RowStep, kernels: Sequence[kernel_cache.Kernel], flag: int = -1) -> Row:
+    """Return the launches of a step, given the kernels that it refers to by number."""
+    filled = [(kernels[kernel], words, extent, chunk) for kernel, words, extent, chunk in step.launches]
+    return Row(filled, len(step.slots), step.regions, flag)
 
 
 def last_touches(steps: Sequence[RowStep | NumpyStep | AliasStep], kept: Sequence[int]) -> dict[int, list[int]]:
@@ -456,9 +461,8 @@ def segment_of(
 
 def _row(step: RowStep, kernels: Sequence[kernel_cache.Kernel], sets_flag: bool, own: int) -> Segment:
     """Return the segment of a row of launches."""
-    slots, launches, regions, made, done = step
-    filled = [(kernels[kernel], words, extent, chunk) for kernel, words, extent, chunk in launches]
-    row = Row(filled, len(slots), regions, _FLAG if sets_flag else -1)
+    slots, _, _, made, done = step
+    row = _row_of(step, kernels, _FLAG if sets_flag else -1)
     arrays, allocate, empty = operator.itemgetter(*slots), memory_pool.allocate, np.empty
     small, large = [], []
     for slot, shape, dtype in made:

@@ -24,8 +24,8 @@ from collections.abc import Callable, Container
 from ...lower.ir.function_builder import Index, Value
 from .native_change import change_text
 from .native_enter import enter_texts, is_recording
-from .native_immediate import arrays_of_call, immediate_texts, shifted_place
-from .native_text import API, CALL_WITH, NO_PLACE, OBJECTS, Code
+from .native_immediate import immediate_texts
+from .native_text import API, CALL_WITH, NO_PLACE, OBJECTS, Code, arrays_of_call, shifted_place
 
 __all__ = ["DIRECTORY", "ENTRY", "module_text"]
 

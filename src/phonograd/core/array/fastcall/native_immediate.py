@@ -39,9 +39,9 @@ from ...lower.ir.function_builder import Index, Value
 from ...run.object_layout import CONTIGUOUS, FLAGS
 from ..kinds import COST_BITS, FACTOR, KIND_MASK, MOST_COST, NUMBERS_PER_CALL
 from .native_enter import is_of_this_thread, is_recording
-from .native_text import CALL_WITH, NO_PLACE, Code
+from .native_text import CALL_WITH, NO_PLACE, Code, arrays_of_call, shifted_place
 
-__all__ = ["arrays_of_call", "axes_of", "immediate_texts", "shifted_place"]
+__all__ = ["axes_of", "immediate_texts"]
 
 #: the numbers of sequences: see ``immediate._note_number``
 #: larger sizes are no different: the largest that two of them can be multiplied by each other
@@ -300,15 +300,25 @@ def _run_kind(offsets: dict[str, int]) -> str:
     for each in (found, direct):
         f.api("Py_IncRef", f"ptr {each}")
     f.for_each("0", "%count", lambda k: f.hold(f.load_word(arguments, k, "ptr")))
+    given = f"ptr {direct}, ptr {arguments}, i64 %count, ptr null"
+    is_single = f.is_equal("%trace", "null")
+    f.line(f"br i1 {is_single}, label %call_program, label %call_function")
+    # programs ignore errors of floating point numbers where they call NumPy
+    f.label("call_program")
+    f.store_word("%objects", "0", f.api("PyObject_VectorcallDict", given, "drop"), "ptr")
+    f.line("br label %called")
+    f.label("call_function")
     token = f.api("PyContextVar_Set", f"ptr {variable}, ptr {f.object('ignored_errors')}", "drop")
-    value = f.api("PyObject_VectorcallDict", f"ptr {direct}, ptr {arguments}, i64 %count, ptr null", "failed")
-    f.store_word("%objects", "0", value, "ptr")
+    f.store_word("%objects", "0", f.api("PyObject_VectorcallDict", given, "failed"), "ptr")
     f.api("PyContextVar_Reset", f"ptr {variable}, ptr {token}", "drop_token")
     f.release(token)
+    f.line("br label %called")
+    f.label("called")
+    value = f.load_word("%objects", "0", "ptr")
     # the call as a node raises the error
     f.leave_if(f.same(value, "none"), "drop_value")
     kind = f.field(value, "type")
-    f.line(f"br i1 {f.is_equal('%trace', 'null')}, label %single, label %note")
+    f.line(f"br i1 {is_single}, label %single, label %note")
     f.label("single")
     f.line(f"br i1 {f.same(kind, 'list')}, label %several, label %owned")
     f.label("note")
@@ -559,21 +569,6 @@ def _compute_call(offsets: dict[str, int]) -> str:
     f.give(f.assign(f"call ptr @compute({given})"))
     f.end_dropping(key)
     return f.text()
-
-
-def arrays_of_call(f: Code, listed: Index) -> tuple[str, str]:
-    """Return the most arrays of a call, and by how many places those of its parameters are shifted.
-
-    ``listed`` is the number of arrays in its entry: -1 if it takes any number of them by position.
-    """
-    takes_any = f.assign(f"icmp slt i64 {listed}, 0")
-    return f.select_index(takes_any, "%count", listed), f.select_index(takes_any, "%count", "0")
-
-
-def shifted_place(f: Code, number: Index, shift: Index) -> str:
-    """Return the place of a parameter as in an entry, or -1 - place of a number, shifted."""
-    is_real = f.assign(f"icmp slt i64 {number}, 0")
-    return f.select_index(is_real, f.minus(number, shift), f.plus(number, shift))
 
 
 def _put_parameter(f: Code, parameters: str, first: Index, number: Index, value: str) -> None:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from ...lower.ir.function_builder import FunctionBuilder, Index
 
-__all__ = ["API", "CALL_WITH", "NO_PLACE", "OBJECTS", "Code"]
+__all__ = ["API", "CALL_WITH", "NO_PLACE", "OBJECTS", "Code", "arrays_of_call", "shifted_place"]
 
 #: how functions of Python's C interface report an error: not at all, by null, by a number below 0, by a number other
 #: than 0; or by a value that has a meaning as well (no such key, the number -1), so that the code asks for the error
@@ -290,3 +290,18 @@ class Code(FunctionBuilder):
         self.line(f"br i1 {self.assign(f'icmp eq ptr {error}, null')}, label %{following}, label %error")
         self.end("error", "null")
         self.label(following)
+
+
+def arrays_of_call(f: Code, listed: Index) -> tuple[str, str]:
+    """Return the most arrays of a call, and by how many places those of its parameters are shifted.
+
+    ``listed`` is the number of arrays in its entry: -1 if it takes any number of them by position.
+    """
+    takes_any = f.assign(f"icmp slt i64 {listed}, 0")
+    return f.select_index(takes_any, "%count", listed), f.select_index(takes_any, "%count", "0")
+
+
+def shifted_place(f: Code, number: Index, shift: Index) -> str:
+    """Return the place of a parameter as in an entry, or -1 - place of a number, shifted."""
+    is_real = f.assign(f"icmp slt i64 {number}, 0")
+    return f.select_index(is_real, f.minus(number, shift), f.plus(number, shift))
