@@ -48,7 +48,7 @@ __all__ = ["RECORDS", "RecordProgram", "SizedRecords", "plan_for_any_extents", "
 #: structures that are known, ways of each, and attempts to make them
 MOST_STRUCTURES, MOST_WAYS, MOST_ATTEMPTS = 256, 64, 96
 #: lists of integers that are kept for each structure, integers of all of them, and lists of one request
-MOST_LISTS, MOST_INTEGERS, MOST_OF_REQUEST = 64, 1 << 14, 16
+MOST_LISTS, MOST_INTEGERS, MOST_OF_REQUEST = 256, 1 << 14, 16
 #: attempts in a row without a way, after which a structure has none
 MOST_FAILURES = 3
 #: settings for which structures are known
