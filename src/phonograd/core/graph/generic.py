@@ -202,6 +202,7 @@ class GenericTemplate:
         #: the function of arrays that it stands for
         self.rule: Any = None
 
+    @hot
     def constants(self, arguments: Arguments) -> list[Node]:
         """Return the constants for certain arguments."""
         values: list[Any] = [*arguments]
@@ -211,7 +212,7 @@ class GenericTemplate:
             if places:
                 made = declared.apply(tuple([values[place] for place in places]), attributes)
             else:
-                made = declared.source(attributes, insert(type_[0], shapes), *type_[1:])
+                made = declared.source(attributes, insert(type_[0], shapes), type_[1], type_[2])
             values.append(made)
         return values[len(arguments) :]
 

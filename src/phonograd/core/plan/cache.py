@@ -14,7 +14,7 @@ from collections.abc import Callable, Container, Iterable, Sequence
 from typing import Any
 
 from ..base import collector, fork, processor, settings
-from ..base.hot import slotted
+from ..base.hot import hot, slotted
 from ..base.signals import Signal
 from ..graph.learned import constants_of_kinds, forget_kinds
 from ..graph.node import FORGOTTEN, Node, statistics
@@ -81,6 +81,7 @@ _NEW_SHARE = 8
 _MOST_DROPPED = 8192
 
 
+@slotted
 class CacheNode:
     """A position in the tree of all sequences of evaluations: the values that a trace has computed so far.
 
@@ -90,6 +91,7 @@ class CacheNode:
 
     __slots__ = ("following",)
 
+    @hot
     def __init__(self) -> None:
         self.following: dict[Any, CachedPlan] = {}
 
@@ -433,11 +435,16 @@ def seeking_ns(size: int) -> int:
     return planning_ns(size) // SEEKING_SHARE if size >= LEAST_SOUGHT else planning_ns(size)
 
 
+@hot
 def waits(nodes: Iterable[Node]) -> bool:
     """Return whether one of these nodes is recorded, so that it can still be differentiated."""
-    return any([node.marked and node.operator is not VARIABLE for node in nodes])
+    for node in nodes:  # noqa: SIM110 - hot functions have no generators
+        if node.marked and node.operator is not VARIABLE:
+            return True
+    return False
 
 
+@hot
 def is_numbered_leaf(node: Node) -> bool:
     """Return whether a node is a leaf whose value the trace has by number; it keeps the values of lent leaves."""
     return node.operator is LEAF and node.attributes[0] >= 0

@@ -78,13 +78,14 @@ def memory_of(arrays: Iterable[Any]) -> set[int]:
     return taken
 
 
+@hot
 def own(value: Any, taken: set[int], stays: bool) -> Array:
     """Return a result as a contiguous array in memory that is not ``taken``, and take it.
 
     ``stays`` says that a user may keep it for long.
     """
     if type(value) is not np.ndarray:
-        value = np.array(value, order="C")
+        value = _as_array(value)
     if value.base is None:
         # kernels read it faster from aligned memory
         moves = id(value) in taken or (stays and value.nbytes >= memory_pool.SMALLEST_BLOCK)
@@ -94,6 +95,10 @@ def own(value: Any, taken: set[int], stays: bool) -> Array:
         value = _copy(value, stays)
     taken.add(id(value if value.base is None else value.base))
     return value  # type: ignore[no-any-return]
+
+
+def _as_array(value: Any) -> Array:
+    return np.array(value, order="C")
 
 
 def _copy(value: Array, stays: bool) -> Array:

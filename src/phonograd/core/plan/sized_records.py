@@ -435,6 +435,7 @@ class SizedRecords:
             structure.used += 1
         return found
 
+    @hot
     def _structure(self, outline: RecordOutline) -> _Structure:
         now = settings.current()
         if now is not self._settings:
@@ -446,7 +447,7 @@ class SizedRecords:
         if structure is None:
             structure = _Structure(len(outline.nodes))
             if len(known) >= MOST_STRUCTURES:
-                known.popitem(last=False)
+                del known[next(iter(known))]
         known[key] = structure
         return structure
 
