@@ -81,17 +81,14 @@ _NEW_SHARE = 8
 _MOST_DROPPED = 8192
 
 
-@slotted
 class CacheNode:
     """A position in the tree of all sequences of evaluations: the values that a trace has computed so far.
 
-    The same sequence leads to the same node and the same values, so one look-up finds a plan, without comparing sets
-    of values.
+    The same sequence leads to the same node and the same values, so a look-up finds a plan without comparing values.
     """
 
     __slots__ = ("following",)
 
-    @hot
     def __init__(self) -> None:
         self.following: dict[Any, CachedPlan] = {}
 
@@ -345,7 +342,7 @@ _eager: dict[str, tuple[Callable[..., Program], Callable[[], bool]]] = {}
 
 
 def _eager_classes() -> tuple[Callable[..., Program], Callable[[], bool]] | None:
-    # a signal handler may interrupt an import in this thread, and would find half of a module
+    # a signal handler that interrupts an import in this thread finds half of a module
     found = _eager.get("made") or run_apart(_find_eager)
     return found if found is not None and found[1]() else None
 
@@ -435,13 +432,9 @@ def seeking_ns(size: int) -> int:
     return planning_ns(size) // SEEKING_SHARE if size >= LEAST_SOUGHT else planning_ns(size)
 
 
-@hot
 def waits(nodes: Iterable[Node]) -> bool:
     """Return whether one of these nodes is recorded, so that it can still be differentiated."""
-    for node in nodes:  # noqa: SIM110 - hot functions have no generators
-        if node.marked and node.operator is not VARIABLE:
-            return True
-    return False
+    return any([node.marked and node.operator is not VARIABLE for node in nodes])
 
 
 @hot
