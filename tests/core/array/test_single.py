@@ -129,9 +129,9 @@ def test_small_operands_are_read_in_place_and_large_ones_packed(size, monkeypatc
     np.testing.assert_array_equal(call().asnumpy(), expected)
     assert len(runs) == (size == 80)
     # a program from disk is packed from its first run on, and never counts its runs
-    kind.program.runs, kind.segment = 0, None
+    kind.program.runs = 0
+    assert kind.program.whole_row() is not None
     np.testing.assert_array_equal(call().asnumpy(), expected)
-    assert kind.segment is not None
     turned = nd.array(b.asnumpy().T).T
     np.testing.assert_array_equal(nd.linalg.gemm2(a, turned).asnumpy(), expected)
 

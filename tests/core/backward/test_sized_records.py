@@ -305,16 +305,51 @@ def test_a_refused_structure_keeps_its_reason(learning: None, monkeypatch: pytes
     assert str(refusal) == "for a test"
 
 
+def test_rows_of_products_are_no_conditions(learning: None) -> None:
+    """Whether a product packs its operands is decided for each record; one product of few rows is like one of many."""
+    weights = _weights()
+    for batch in (9, 12, 40, 95, 97, 130, 190):
+        _step(_mlp, weights, batch)
+    (structure,) = [each for each in RECORDS._known.values() if each.ways.ways]
+    assert len(structure.ways.ways) == 1
+    (way,) = structure.ways.ways
+    conditions = [line[0] for line in way.plan.lines if isinstance(line, tuple)]
+    assert not [text for text in conditions if text in ("(-96 + a0) < 0", "(-8 + a0) <= 0")]
+
+
+def test_extents_that_equal_others_get_plans_of_their_own(
+    learning: None, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A batch of 16 is not told from the 16 units of a layer."""
+    outlines = _outlines_of(_mlp, (9, 12, 16, 20, 40))
+    graph = RecordGraph.of(outlines[0])
+    monkeypatch.setattr(disk_cache, "_STARTED", time.time() + 1e6)
+    kernel_cache.wait_for_tier_up()
+    monkeypatch.setattr(kernel_cache, "_kernels", kernel_cache._KernelCache())
+    with mx.settings.override(cache_directory=str(tmp_path)):
+        disk = kernel_cache.disk_cache()
+        assert disk is not None
+        assert sized_records.store_ways("key", (graph.message(), [outline.sizes for outline in outlines]))
+        choosers, ways = sized_records._stored(disk, "key") or ((), [])
+        assert [sized_records._is_alone(way) for way in ways] == [False, True]
+        tree = sized_records._tree_of(choosers, ways)
+        found = [tree.find(outline.sizes, sized_records._NODES) for outline in outlines]
+        assert [None if each is None else each[0] for each in found] == [0, 0, 1, 0, 0]
+        assert found[2] is not None
+        assert found[2][1].steps == graph.draft(outlines[2].sizes).recipe.steps
+
+
 def test_the_ways_of_a_structure_are_one_tree(learning: None) -> None:
     """Each way is found by one walk, whichever was learned first, and so it is after they were on disk."""
     weights = _weights()
-    for batch in BATCHES:
+    batches = (*BATCHES, 700, 2500, 9000, 30_000)
+    for batch in batches:
         _step(_mlp, weights, batch)
     (structure,) = [each for each in RECORDS._known.values() if each.ways.ways]
     tree, ways = structure.ways
     assert len(ways) > 2
     assert len(tree.choosers) == 1, "no plan read the extents in another way"
-    records = [tuple(outline.sizes) for outline in _outlines_of(_mlp, BATCHES)]
+    records = [tuple(outline.sizes) for outline in _outlines_of(_mlp, batches)]
     stored = marshal.loads(marshal.dumps((tree.choosers, [way.plan.stored() for way in ways])))
     restored = PlanTree([SizedPlan.restored(plan) for plan in stored[1]], stored[0])
     reversed_tree = PlanTree([way.plan for way in reversed(ways)])

@@ -87,8 +87,8 @@ _new_extras = ArrayExtras.__new__
 
 
 @hot
-def extras_of_view(root: Any, region: tuple[int, Shape, bool]) -> ArrayExtras:
-    """Return the attributes of a new view, as ``ArrayExtras(root, region)`` does."""
+def extras_of_view(root: Any, region: tuple[int, Shape, bool] | None) -> ArrayExtras:
+    """Return the attributes of a new view, or of an array that is none, as ``ArrayExtras(root, region)`` does."""
     extras = _new_extras(ArrayExtras)
     extras.root, extras.region = root, region
     extras.variable = extras.views = extras.told = extras.rows = None

@@ -27,7 +27,7 @@ from __future__ import annotations
 import functools
 import heapq
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ..array.binary import call_binary
@@ -47,6 +47,7 @@ from ..base import collector, settings
 from ..base.devices import Context
 from ..base.dtypes import DType, name_of
 from ..base.errors import MXNetError, format_shape
+from ..base.hot import hot
 from ..base.settings import active
 from ..derive.gradient import NOTHING, Gradient, Nothing, differentiate, is_derived
 from ..graph.node import Node, Shape
@@ -407,7 +408,8 @@ def _write_at_once(head: NDArray, retain_graph: bool) -> bool:
     return True
 
 
-def _is_plain(owner: Target, takes_rows: bool = False) -> bool:
+@hot
+def _is_plain(owner: Target, takes_rows: bool) -> bool:
     """Return whether a gradient is just written into the buffer of a variable, which nothing else depends on."""
     if type(owner) is not Variable or owner.request != "write" or owner.hooks.functions:
         return False
@@ -415,6 +417,18 @@ def _is_plain(owner: Target, takes_rows: bool = False) -> bool:
         return takes_rows and not FLAGS.get() & RECORDING
     before = owner.grad._node
     return stands_alone(owner.grad) and (before is None or not before.marked)
+
+
+@hot
+def _are_plain(targets: Sequence[Target], variables: list[Node]) -> bool:
+    """Return whether the gradients of variable nodes are just written, each into a buffer of its own."""
+    slots = [node.attributes[0] for node in variables]
+    if len(set(slots)) != len(slots):
+        return False
+    for slot in slots:  # noqa: SIM110 - hot functions have no generators
+        if not _is_plain(targets[slot], False):
+            return False
+    return True
 
 
 def _pieces_for(owner: Target, grad: Node | None) -> list[Node] | None:
@@ -443,11 +457,7 @@ def _compute_at_once(trace: Trace, head: Node) -> bool:
     eager = _eager_passes()
     targets = trace.targets
 
-    def is_fit(variables: list[Node]) -> bool:
-        slots = [node.attributes[0] for node in variables]
-        return len(set(slots)) == len(slots) and all([_is_plain(targets[slot]) for slot in slots])
-
-    result = eager.differentiate_at_once(trace, head, is_fit)
+    result = eager.differentiate_at_once(trace, head, functools.partial(_are_plain, targets))
     if result is None or any([grad is None for grad in result.targets.values()]):
         return False
     for node, grad in result.targets.items():

@@ -38,6 +38,7 @@ from ..run import kernel_cache
 from ..run.reference import locate_error, resolve
 from ..trace.evaluation import PROGRESS
 from ..trace.novelty import NOVELTY
+from ..trace.owner import Pairs
 from ..trace.trace import Trace
 from . import repetition
 from .deferred import EMBED, MATMUL, Deferred, are_deferred, join_products
@@ -54,11 +55,13 @@ _ITEM = item_operator()
 _seen = repetition.SEEN
 
 
+@slotted
 class EagerGradient:
     """The result of a backward pass: the gradient of each variable node as an array, and all nodes visited."""
 
     __slots__ = ("_results", "_trace", "targets", "visited")
 
+    @hot
     def __init__(
         self,
         trace: Trace,
@@ -97,8 +100,7 @@ def differentiate_at_once(trace: Trace, head: Node, is_fit: Callable[[list[Node]
     if numbers > processor.choices().numbers_per_node * len(visited) or exceeds_limit(visited):
         return None
     with trace.lock:
-        wanted = list(dict.fromkeys([resolve(node) for _, node in trace.live()]))
-        wanted = [node for node in wanted if node.operator is not LEAF and node not in trace.values]
+        wanted = _wanted(trace.live(), trace.values)
         # the source line of nodes that stand for arrays is looked up once
         with trace.computing(), of_one_call(), collector.paused():
             begin = thread_time()
@@ -139,6 +141,20 @@ def _applies(head: Node) -> bool:
         return False
     record = _seen.get(head)
     return record is None or record.is_computed_again(head)
+
+
+@hot
+def _wanted(live: Pairs, values: dict[Node, Array]) -> list[Node]:
+    """Return the nodes whose values the live arrays of a trace need."""
+    found: Any = _no_values()
+    for _, node in live:
+        node = resolve(node)
+        if node.operator is not LEAF and node not in values:
+            found[node] = None
+    return list(found)
+
+
+_no_values: type[dict[Node, Any]] = dict
 
 
 class _Unknown(Exception):
@@ -226,6 +242,7 @@ def _compute(
     return _result(trace, targets, known, visited, wanted)
 
 
+@hot
 def _outline(trace: Trace, visited: list[Node], wanted: list[Node]) -> RecordOutline | None:
     """Return the outline of a record of which nothing is computed yet; None if it is not worth looking at."""
     if not trace.values.keys().isdisjoint(visited):
@@ -280,6 +297,7 @@ def _note_run(visited: list[Node], addition: str) -> None:
         NOVELTY.note_known()
 
 
+@hot
 def _result(
     trace: Trace,
     targets: Mapping[Node, Array | None],
@@ -289,16 +307,13 @@ def _result(
 ) -> EagerGradient:
     """Return gradients and values as arrays that share no memory; all other values are dropped."""
     before = memory_of([*trace.leaves, *trace.values.values()])
-    values = [known[node] for node in wanted]
-    grads = _owned([*targets.values()], before | memory_of(values))
-    results = [*zip(wanted, _owned(values, before | memory_of(grads)))]
-    return EagerGradient(trace, dict(zip(targets, grads)), frozenset(visited), results)
-
-
-@hot
-def _owned(values: Sequence[Array | None], taken: set[int]) -> list[Any]:
-    """Return values in memory of their own that is not taken."""
-    return [None if value is None else own(value, taken, True) for value in values]
+    taken = before | memory_of([known[node] for node in wanted])
+    found: Any = _no_values()
+    for node, grad in targets.items():
+        found[node] = None if grad is None else own(grad, taken, True)
+    taken = before | memory_of([grad for grad in found.values() if grad is not None])
+    results = [(node, own(known[node], taken, True)) for node in wanted]
+    return EagerGradient(trace, found, frozenset(visited), results)
 
 
 #: which records run in batches

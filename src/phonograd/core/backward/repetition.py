@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..base import settings
+from ..base.hot import hot, slotted
 from ..base.pace import rest
 from ..derive.gradient import Derivation
 from ..graph.node import FORGOTTEN, Node
@@ -37,11 +38,13 @@ MOST_MISSES = 2
 MOST_MARKS = 64
 
 
+@slotted
 class Record:
     """A record that was computed operator by operator, given its number of nodes."""
 
     __slots__ = ("_is_sized", "_portions", "_seconds", "_size", "runs")
 
+    @hot
     def __init__(self, size: int) -> None:
         self._size = size
         #: how often it was computed

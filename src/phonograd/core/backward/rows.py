@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ..array.extras import RowsHeld
 from ..array.handle import Handle, SharedMemory, assign, make
 from ..base.devices import CPU
+from ..base.hot import hot
 from ..base.settings import active
 from ..graph.node import Node
 from ..graph.operator import REGISTRY
@@ -52,6 +53,7 @@ def row_pieces(grad: Node) -> list[Node] | None:
     return found
 
 
+@hot
 def stands_alone(buffer: Handle) -> bool:
     """Return whether nothing but the array itself reads its memory, on the first device."""
     if type(buffer._buffer) is SharedMemory:

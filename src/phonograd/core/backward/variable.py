@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..array import immediate
-from ..array.extras import ArrayExtras
+from ..array.extras import extras_of_view
 from ..array.handle import Handle, assign, make, make_concrete, node_in, read
 from ..base.devices import CPU, Context
 from ..base.dtypes import DType, name_of
 from ..base.errors import MXNetError, format_shape
-from ..base.hot import hot
+from ..base.hot import hot, slotted
 from ..graph.node import Shape
 from ..ops.math.arithmetic import add
 from ..ops.math.structural import detach, full, variable
@@ -40,11 +40,13 @@ _REQUESTS = ("write", "add", "null")
 _LEAST_MAPPED_BYTES = memory_pool.LEAST_MAPPED_BYTES
 
 
+@slotted
 class Hooks:
     """The hooks of one array, in the order in which they were registered."""
 
     __slots__ = ("__weakref__", "functions")
 
+    @hot
     def __init__(self) -> None:
         self.functions: dict[Hook, Callable[[NDArray], NDArray | None]] = {}
 
@@ -98,6 +100,7 @@ class Hook:
         self.remove()
 
 
+@slotted
 class Variable(Target):
     """The gradient buffer of an array, and whether a new gradient is written or added to it."""
 
@@ -105,6 +108,7 @@ class Variable(Target):
 
     continues = False
 
+    @hot
     def __init__(self, grad: NDArray, request: str) -> None:
         self.grad = grad
         self.request = request
@@ -214,7 +218,7 @@ def _attach_plainly(array: NDArray, grad_req: str) -> bool:
     zeros = immediate.fill(value.shape, 0, value.dtype, array.__class__, trace)
     if zeros is None:
         return False
-    extras = ArrayExtras()
+    extras = extras_of_view(None, None)
     extras.variable = Variable(zeros, grad_req)
     array._extras = extras
     return True

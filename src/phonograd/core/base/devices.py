@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 from . import settings
 from .docstrings import complete_classes
 from .errors import MXNetError
+from .hot import hot
 from .thread_state import ThreadState, thread_state
 
 __all__ = ["Context", "cpu", "cpu_pinned", "current_context", "gpu", "gpu_memory_info", "num_gpus"]
@@ -113,6 +114,7 @@ class Context(metaclass=_ContextType):
         """Return whether the context is a GPU, on which no array can be made."""
         return self.device_typeid == 2
 
+    @hot
     def __hash__(self) -> int:
         return hash((self.device_typeid, self.device_id))
 

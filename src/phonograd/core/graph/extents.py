@@ -19,6 +19,8 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ..base.hot import hot, slotted
+
 if TYPE_CHECKING:
     from .node import Shape
 
@@ -395,6 +397,7 @@ def _compiled(text: str) -> Callable[[Sequence[Shape], tuple[Any, ...]], Any]:
     return eval(f"lambda s, k: {text}", {"math": math, "inf": math.inf, "nan": math.nan})  # type: ignore[no-any-return]
 
 
+@slotted
 class Formula:
     """A function of the shapes of arguments, given as an expression of ``s``, and of ``k``, the values it keeps."""
 
@@ -403,6 +406,7 @@ class Formula:
     def __init__(self, text: str, kept: tuple[Any, ...] = ()) -> None:
         self._function, self._kept = _compiled(text), kept
 
+    @hot
     def __call__(self, shapes: Sequence[Shape]) -> Any:
         """Return its value."""
         return self._function(shapes, self._kept)

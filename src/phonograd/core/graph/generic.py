@@ -202,6 +202,7 @@ class GenericTemplate:
         #: the function of arrays that it stands for
         self.rule: Any = None
 
+    @hot
     def constants(self, arguments: Arguments) -> list[Node]:
         """Return the constants for certain arguments."""
         values: list[Any] = [*arguments]
@@ -209,10 +210,9 @@ class GenericTemplate:
         for declared, places, attributes, type_ in self._constants:
             attributes = insert(attributes, shapes)
             if places:
-                made = declared.apply(tuple([values[place] for place in places]), attributes)
+                values.append(declared.apply(tuple([values[place] for place in places]), attributes))
             else:
-                made = declared.source(attributes, insert(type_[0], shapes), *type_[1:])
-            values.append(made)
+                values.append(declared.source(attributes, insert(type_[0], shapes), type_[1], type_[2]))
         return values[len(arguments) :]
 
     @property

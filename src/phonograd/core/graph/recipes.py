@@ -56,6 +56,7 @@ class Recipes:
         self.by_type[types] = recipe
         return recipe
 
+    @hot
     def is_new(self, kind: tuple[Any, ...]) -> bool:
         """Return whether a kind is asked for the first time."""
         if kind in self._seen:

@@ -178,6 +178,7 @@ def constants_of_templates() -> list[Node]:
     return found
 
 
+@slotted
 class Templates:
     """The templates of one rule, by kind of call: attributes, types of arguments, and which arguments are the same."""
 
@@ -201,11 +202,14 @@ class Templates:
             found = found.known.get(_operators(arguments, places))
         return (found if found.__class__ is Template else None), places
 
+    @hot
     def generic(self, arguments: Arguments, attributes: tuple[Any, ...]) -> GenericTemplate | None:
         """Return the template for any extents that fits a call, if there is one."""
         guards = None if self.asked or is_tracing() else guards_for(self._guards, attributes, arguments)
-        if guards is not None and (known := guards.find(shapes_of(arguments))) is not None:
-            return known
+        if guards is not None:
+            known = guards.find(shapes_of(arguments))
+            if known is not None:
+                return known
         pattern = pattern_of(arguments, attributes)
         if pattern is None:
             return None

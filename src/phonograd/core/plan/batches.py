@@ -133,9 +133,12 @@ def _products_by_matrix(computed: Sequence[Node], source: Callable[[Node], Node]
         if node.operator in _PRODUCTS and len(node.shape) == 2 and node.size:
             matrix = source(node.inputs[1])
             # products of one term are element by element
-            if matrix.shape[0] > 1 and _is_worth(node, matrix):
+            if matrix.shape[0] > 1:
                 found.setdefault((node.operator, matrix), []).append(node)
-    return {node: key for key, nodes in found.items() if len(nodes) > 1 for node in nodes}
+    # the extents of products that are alone decide nothing: a plan for any extents should not depend on them
+    several = {key: nodes for key, nodes in found.items() if len(nodes) > 1}
+    chosen = {key: [node for node in nodes if _is_worth(node, key[1])] for key, nodes in several.items()}
+    return {node: key for key, nodes in chosen.items() if len(nodes) > 1 for node in nodes}
 
 
 class _Schedule:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Container, Iterable, Sequence
 from typing import Any
 
 from ..base import collector, fork, processor, settings
-from ..base.hot import slotted
+from ..base.hot import hot, slotted
 from ..base.signals import Signal
 from ..graph.learned import constants_of_kinds, forget_kinds
 from ..graph.node import FORGOTTEN, Node, statistics
@@ -84,8 +84,7 @@ _MOST_DROPPED = 8192
 class CacheNode:
     """A position in the tree of all sequences of evaluations: the values that a trace has computed so far.
 
-    The same sequence leads to the same node and the same values, so one look-up finds a plan, without comparing sets
-    of values.
+    The same sequence leads to the same node and the same values, so a look-up finds a plan without comparing values.
     """
 
     __slots__ = ("following",)
@@ -343,7 +342,7 @@ _eager: dict[str, tuple[Callable[..., Program], Callable[[], bool]]] = {}
 
 
 def _eager_classes() -> tuple[Callable[..., Program], Callable[[], bool]] | None:
-    # a signal handler may interrupt an import in this thread, and would find half of a module
+    # a signal handler that interrupts an import in this thread finds half of a module
     found = _eager.get("made") or run_apart(_find_eager)
     return found if found is not None and found[1]() else None
 
@@ -438,6 +437,7 @@ def waits(nodes: Iterable[Node]) -> bool:
     return any([node.marked and node.operator is not VARIABLE for node in nodes])
 
 
+@hot
 def is_numbered_leaf(node: Node) -> bool:
     """Return whether a node is a leaf whose value the trace has by number; it keeps the values of lent leaves."""
     return node.operator is LEAF and node.attributes[0] >= 0

@@ -192,12 +192,14 @@ def _read_by_other_kernels(order: Order, node: Node) -> Sequence[Node]:
 
 
 def uses_of_operands(order: Order) -> Counter[Node]:
-    """Return how many products of few rows read a value as their second operand, by node."""
-    uses: Counter[Node] = Counter()
+    """Return how many products of few rows read a value as their second operand, by node, if several products do."""
+    readers: dict[Node, list[Node]] = {}
     for node in order.nodes:
-        if order.lowerings[node].is_product and node.shape[-2] < SHARED_ROWS:
-            uses[order.sources[node][1]] += 1
-    return uses
+        if order.lowerings[node].is_product:
+            readers.setdefault(order.sources[node][1], []).append(node)
+    # nothing follows from the rows of a product that is the only one
+    several = {read: nodes for read, nodes in readers.items() if len(nodes) > 1}
+    return Counter({read: sum([n.shape[-2] < SHARED_ROWS for n in nodes]) for read, nodes in several.items()})
 
 
 def _can_be_added(order: Order, node: Node) -> bool:

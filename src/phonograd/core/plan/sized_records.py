@@ -10,6 +10,7 @@ gradient node is made. See docs/decisions/0055.
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import marshal
 import math
@@ -40,7 +41,7 @@ from .cache import planning_ns
 from .disk import compile_elsewhere
 from .plan_tree import PlanTree
 from .record_graph import RecordDraft, RecordGraph, RecordOutline, outline_of_record
-from .sized_plan import Refused, SizedPlan
+from .sized_plan import Frame, Refused, SizedPlan
 from .sizes import Pinned
 
 __all__ = ["RECORDS", "RecordProgram", "SizedRecords", "plan_for_any_extents", "store_ways"]
@@ -48,7 +49,9 @@ __all__ = ["RECORDS", "RecordProgram", "SizedRecords", "plan_for_any_extents", "
 #: structures that are known, ways of each, and attempts to make them
 MOST_STRUCTURES, MOST_WAYS, MOST_ATTEMPTS = 256, 64, 96
 #: lists of integers that are kept for each structure, integers of all of them, and lists of one request
-MOST_LISTS, MOST_INTEGERS, MOST_OF_REQUEST = 64, 1 << 14, 16
+MOST_LISTS, MOST_INTEGERS, MOST_OF_REQUEST = 256, 1 << 14, 16
+#: ways of a structure that hold for one list of integers each
+MOST_ALONE = 16
 #: attempts in a row without a way, after which a structure has none
 MOST_FAILURES = 3
 #: settings for which structures are known
@@ -252,6 +255,7 @@ def store_ways(key: str, record: Any, until: float = math.inf) -> bool:
     """Learn ways of a structure, given as a message, and add them to those on disk; return whether they are there.
 
     The message has lists of integers. There will be ways for all of them, as far as possible; at least for the first.
+    A list for which there is no plan for any extents gets one of its own, if other lists have those for any.
     No way is begun after ``until``, a time of :func:`time.monotonic`.
     """
     message, lists = record
@@ -259,6 +263,7 @@ def store_ways(key: str, record: Any, until: float = math.inf) -> bool:
     if disk is None:
         return False
     graph = RecordGraph.of_message(message)
+    left: list[Sequence[Any]] = []
     for number, now in enumerate(lists):
         if time.monotonic() > until:
             return False
@@ -268,13 +273,23 @@ def store_ways(key: str, record: Any, until: float = math.inf) -> bool:
         try:
             done = _keep(disk, key, *_learn(graph, now, _farthest(now, lists)))
         except Exception:
-            if not number:
+            if not number and stored is None:
                 raise
-            # there is none for it: the program finds out when it asks for it
+            # there is none for it, with other extents
+            left.append(now)
             continue
         if not done:
             return False
-    return True
+    for now in left:
+        _, stored_ways = _stored(disk, key) or ((), [])
+        alone = [way for way in stored_ways if _is_alone(way)]
+        # not where the structure has no plans for any extents: each list would be learned
+        if time.monotonic() > until or len(alone) in (len(stored_ways), MOST_ALONE):
+            break
+        # an extent is 1, or equals another integer of the graph: look-ups of the planner cannot tell them apart
+        with contextlib.suppress(Exception):
+            _keep(disk, key, *_learn(graph, now, now))
+    return lists[0] not in left or _tree_of(*(_stored(disk, key) or ((), []))).find(lists[0], _NODES) is not None
 
 
 def _keep(disk: DiskCache, key: str, way: _Way, work: list[int]) -> bool:
@@ -286,8 +301,15 @@ def _keep(disk: DiskCache, key: str, way: _Way, work: list[int]) -> bool:
     kernel_cache.finish_keeping()
     _, others = _stored(disk, key) or ((), [])
     ways = [(way.plan.stored(), way.inputs, way.results, list(zip(names, work, strict=True))), *others][:MOST_WAYS]
+    # those for one list are tried last
+    ways.sort(key=_is_alone)
     disk.save(key, marshal.dumps((_tree_of(None, ways).choosers, ways)))
     return True
+
+
+def _is_alone(way: Any) -> bool:
+    """Return whether a way, as it is on disk, holds for one list of integers."""
+    return not Frame(*way[0][0]).differ
 
 
 def _stored(disk: DiskCache, key: str) -> tuple[Any, list[Any]] | None:
@@ -416,6 +438,7 @@ class SizedRecords:
             structure.used += 1
         return found
 
+    @hot
     def _structure(self, outline: RecordOutline) -> _Structure:
         now = settings.current()
         if now is not self._settings:
@@ -427,7 +450,7 @@ class SizedRecords:
         if structure is None:
             structure = _Structure(len(outline.nodes))
             if len(known) >= MOST_STRUCTURES:
-                known.popitem(last=False)
+                del known[next(iter(known))]
         known[key] = structure
         return structure
 

@@ -35,7 +35,7 @@ import numpy as np
 
 from ..base import fork, settings
 from ..base.dtypes import DType
-from ..base.hot import hot
+from ..base.hot import hot, slotted
 from ..graph.node import Shape
 from ..graph.operator import Array
 from ..kernels.launch import align_up
@@ -105,25 +105,8 @@ def arrange(lifetimes: Sequence[Lifetime]) -> tuple[list[int], int]:
     >>> arrange([Lifetime(100, 0, 1), Lifetime(100, 1, 2, over=0), Lifetime(100, 2, 3, over=1)])
     ([0, 0, 0], 128)
     """
-    offsets = [0] * len(lifetimes)
     free = _Free()
-    busy: list[tuple[int, int, int]] = []
-    passed_on: set[int] = set()
-    #: by value the first one in its place
-    places = list(range(len(lifetimes)))
-    for index in sorted(range(len(lifetimes)), key=lambda index: lifetimes[index].first):
-        size, first, last, over = lifetimes[index]
-        while busy and busy[0][0] < first:
-            _, room, value = heapq.heappop(busy)
-            if value not in passed_on:
-                free.give(offsets[value], room)
-        room = align_up(max(size, 1))
-        if over is not None and over not in passed_on and align_up(max(lifetimes[over].size, 1)) == room:
-            passed_on.add(over)
-            offsets[index], places[index] = offsets[over], places[over]
-        else:
-            offsets[index] = free.take(room)
-        heapq.heappush(busy, (last, room, index))
+    offsets, places = _arrange_in_order(lifetimes, free)
     if free.end < LEAST_ARENA_WITH_GAPS:
         return offsets, free.end
     spans: dict[int, Lifetime] = {}
@@ -135,6 +118,32 @@ def arrange(lifetimes: Sequence[Lifetime]) -> tuple[list[int], int]:
         return offsets, free.end
     found, end = _arrange_by_size(spans)
     return ([found[place] for place in places], end) if end < free.end else (offsets, free.end)
+
+
+@hot
+def _arrange_in_order(lifetimes: Sequence[Lifetime], free: _Free) -> tuple[list[int], list[int]]:
+    """Return the offset of each value, and the number of the first value in its place, in the order of first steps."""
+    count = len(lifetimes)
+    offsets = [0] * count
+    places = list(range(count))
+    busy: list[tuple[int, int, int]] = []
+    passed_on: Any = set()
+    for first, index in sorted([(each.first, index) for index, each in enumerate(lifetimes)]):
+        each = lifetimes[index]
+        while busy and busy[0][0] < first:
+            _, room, value = heapq.heappop(busy)
+            if value not in passed_on:
+                free.give(offsets[value], room)
+        room = align_up(max(each.size, 1))
+        over = each.over
+        if over is not None and over not in passed_on and align_up(max(lifetimes[over].size, 1)) == room:
+            passed_on.add(over)
+            offsets[index] = offsets[over]
+            places[index] = places[over]
+        else:
+            offsets[index] = free.take(room)
+        heapq.heappush(busy, (each.last, room, index))
+    return offsets, places
 
 
 def _most_at_once(spans: Iterable[Lifetime]) -> int:
@@ -172,8 +181,11 @@ def _arrange_by_size(spans: Mapping[int, Lifetime]) -> tuple[dict[int, int], int
     return offsets, height + more
 
 
+@slotted
 class _Free:
     """The free places of an arena during its layout. The arena grows if none is large enough."""
+
+    __slots__ = ("_places", "_sizes", "_starts", "end")
 
     def __init__(self) -> None:
         #: (size, offset) of every free place, in order; neighbours are one place
@@ -183,6 +195,7 @@ class _Free:
         self._starts: dict[int, int] = {}
         self.end = 0
 
+    @hot
     def take(self, size: int) -> int:
         """Reserve a place of a size and return its offset."""
         found = bisect.bisect_left(self._places, (size, 0))
@@ -199,6 +212,7 @@ class _Free:
         self.end = offset + size
         return offset
 
+    @hot
     def give(self, offset: int, size: int) -> None:
         """Free a place."""
         following = self._sizes.get(offset + size)
@@ -212,11 +226,13 @@ class _Free:
             offset = before
         self._add(offset, size)
 
+    @hot
     def _add(self, offset: int, size: int) -> None:
         bisect.insort(self._places, (size, offset))
         self._sizes[offset] = size
         self._starts[offset + size] = offset
 
+    @hot
     def _remove(self, offset: int, size: int) -> None:
         del self._places[bisect.bisect_left(self._places, (size, offset))]
         del self._sizes[offset], self._starts[offset + size]

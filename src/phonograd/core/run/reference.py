@@ -15,6 +15,7 @@ import numpy as np
 
 from ..base.dtypes import FLOAT32, HALVES, DType, convert
 from ..base.errors import MXNetError, OutOfMemory
+from ..base.hot import hot
 from ..base.outside import is_from_outside
 from ..graph.node import Node
 from ..graph.operator import ABSENT, Array, Operator
@@ -151,6 +152,7 @@ def locate_error(error: Exception, node: Node) -> Exception:
     return kind(text)
 
 
+@hot
 def resolve(node: Node) -> Node:
     """Return the node that computes the value of a node: itself, unless it passes on the value of another one."""
     while node.operator.is_view:

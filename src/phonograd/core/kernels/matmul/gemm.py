@@ -25,7 +25,6 @@ import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from ...base import processor
 from ...base.dtypes import HALVES, DType, compute_dtype
 from ...lower.ir.function_builder import Value
 from ..epilogue import Epilogue
@@ -33,7 +32,16 @@ from ..launch import Launch, Plan, Reference
 from ..routine import Routine, module
 from ..target import Machine
 from .packing import Packed, Packing, packing
-from .tasks import BLOCK_COLUMNS, SHARED_ROWS, chunk_of_tasks, copied_rows, divide, divide_rows, terms_of_block
+from .tasks import (
+    BLOCK_COLUMNS,
+    SHARED_ROWS,
+    chunk_of_tasks,
+    copied_rows,
+    divide,
+    divide_rows,
+    packed_operands,
+    terms_of_block,
+)
 from .tiles import DEPTH, WIDTH, WORDS, product_routines
 
 __all__ = [
@@ -54,10 +62,6 @@ __all__ = [
 LEAST_PACKED_BYTES, MOST_PACKED_BYTES = 1 << 22, 1 << 24
 #: the same limit for a first operand of 16 bits, which is read at half the speed if it is not packed
 MOST_PACKED_HALVES_BYTES = 1 << 26
-#: minimum number of terms and columns for packing a transposed first operand whose terms are far apart
-PACKED_TERMS, PACKED_COLUMNS = 192, 192
-#: minimum distance at which terms of a transposed operand count as far apart
-APART_BYTES = 1024
 #: multiplications that count as a chunk in the decision whether to optimize fully at the first compilation. That
 #: takes a tenth of a second. The tiles are always optimized, so products lose only a hundredth without it
 QUICK_WORK = 50_000_000
@@ -412,17 +416,12 @@ def _packed_sides(
 ) -> tuple[bool, bool]:
     """Return which operands are packed."""
     rows, terms, columns = sizes
+    both = packed_operands(rows, terms, columns, blocks[0], *lhs[:2], rhs.column, kernel.dtype.itemsize)
+    # a comparison for each answer would be a condition of a plan for any extents
+    by_row, by_column = (False, False) if both == 1 else (both % 2 == 0, both > 2)
     if kernel.lhs in HALVES and min(sizes) > 0:
         # a number of 16 bits that is repeated in a vector as it is read takes twice the time of one of 32 bits
         by_row = True
-    elif rows // blocks[0] < SHARED_ROWS:
-        return False, False
-    else:
-        is_far = lhs.row == 1 and lhs.column * kernel.dtype.itemsize >= APART_BYTES
-        by_row = is_far and terms >= PACKED_TERMS and columns >= PACKED_COLUMNS
-    by_column = rows // blocks[0] >= SHARED_ROWS and blocks[0] > 1
-    if by_column and (rhs.column == 1 or terms == 0):
-        by_column = terms * columns * kernel.dtype.itemsize > processor.choices().near_bytes // 2
     return by_row, by_column
 
 

@@ -18,6 +18,7 @@ __all__ = [
     "copied_rows",
     "divide",
     "divide_rows",
+    "packed_operands",
     "terms_of_block",
 ]
 
@@ -35,6 +36,10 @@ ALIAS_BYTES = 2048
 TASK_WORK = 1 << 19
 #: least number of rows of a task, if work is divided by rows
 TASK_ROWS = 32
+#: minimum number of terms and columns for packing a transposed first operand whose terms are far apart
+PACKED_TERMS, PACKED_COLUMNS = 192, 192
+#: minimum distance at which terms of a transposed operand count as far apart
+APART_BYTES = 1024
 #: number of column blocks that may be narrow, and vectors per block if there are more: panels are wide then
 FEW_BLOCKS, BLOCK_VECTORS = 4, 8
 
@@ -94,6 +99,24 @@ def _evenly(blocks: int) -> int:
     [1, 2, 2, 4, 4, 4, 4, 8]
     """
     return blocks // 4 * 4 if blocks >= 4 else min(blocks, 2)
+
+
+@decision
+def packed_operands(
+    rows: int, terms: int, columns: int, row_blocks: int, lhs_row: int, lhs_column: int, rhs_column: int, itemsize: int
+) -> int:
+    """Return which operands of a product are packed: 1 for none, 1 more for the first one, 2 more for the second one.
+
+    The distances are those of rows and columns, in elements.
+    """
+    if rows // row_blocks < SHARED_ROWS:
+        return 1
+    is_far = lhs_row == 1 and lhs_column * itemsize >= APART_BYTES
+    by_row = is_far and terms >= PACKED_TERMS and columns >= PACKED_COLUMNS
+    by_column = row_blocks > 1
+    if by_column and (rhs_column == 1 or terms == 0):
+        by_column = terms * columns * itemsize > processor.choices().near_bytes // 2
+    return 1 + by_row + 2 * by_column
 
 
 @decision

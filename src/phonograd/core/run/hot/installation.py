@@ -33,7 +33,8 @@ _CONSEQUENCE = "The loops of programs that are always new stay Python functions,
 _USERS = tuple(
     [f"phonograd.core.{name}" for name in ("array", "backward", "base.errors", "capture", "derive", "graph", "plan")]
     + [f"phonograd.core.ops.{name}" for name in ("math.structural", "reduce.accumulation", "vision.regions")]
-    + ["phonograd.core.run.driver", "phonograd.core.run.memory_pool", "phonograd.core.trace"]
+    + [f"phonograd.core.run.{name}" for name in ("driver", "memory_pool", "reference")]
+    + ["phonograd.core.trace"]
 )
 _KEPT: list[HotFunctions] = []
 
