@@ -11,9 +11,7 @@ from __future__ import annotations
 import functools
 import inspect
 import keyword
-import sys
 from collections.abc import Callable, Sequence
-from types import CodeType
 from typing import Any
 
 import numpy as np
@@ -442,7 +440,7 @@ def _refuse_unknown(declared: Operator, name: str) -> None:
 # -- generated functions
 
 _TEMPLATE = """\
-def function({signature}):
+def {name}({signature}):
     return invoke(declared, {inputs}, ({given}), out, {options})
 """
 
@@ -504,12 +502,6 @@ def forward(declared: Operator, name: str, target: Callable[..., Any]) -> None:
     function.__globals__["invoke"] = invoke_target
 
 
-@functools.lru_cache(maxsize=256)
-def _compile(source: str) -> CodeType:
-    """Return the code of a module; operators with the same arguments have the same text."""
-    return compile(source, "<phonograd>", "exec")
-
-
 def write_python_function(declared: Operator, name: str) -> Callable[..., Any]:
     """Return a new Python function of an operator, without a docstring.
 
@@ -542,17 +534,14 @@ def write_python_function(declared: Operator, name: str) -> Callable[..., Any]:
     names = [f"*{inputs[0]}"] if declared.variadic else [f"{i}=None" for i in inputs]
     safe = name if name.isidentifier() and not keyword.iskeyword(name) else "function"
     source = _TEMPLATE.format(
+        name=safe,
         signature=", ".join([*names, *defaults, "out=None", "name=None", "**kwargs"]),
         inputs=inputs[0] if declared.variadic else f"({''.join(f'{i}, ' for i in inputs)})",
         given="".join(f"{p.name}, " for p in parameters),
         options=options,
     )
-    exec(_compile(source), scope)
-    function: Any = scope.pop("function")
-    # tracebacks and profilers of Python show these
-    shown = {"co_qualname": safe} if sys.version_info >= (3, 11) else {}
-    function.__code__ = function.__code__.replace(co_name=safe, co_filename=f"<phonograd {name}>", **shown)
-    function.__name__ = function.__qualname__ = safe
+    exec(compile(source, f"<phonograd {name}>", "exec"), scope)
+    function: Any = scope[safe]
     function.__module__ = "phonograd.ndarray"
     function.facts = declared, name
     return function  # type: ignore[no-any-return]
