@@ -306,7 +306,7 @@ def test_a_refused_structure_keeps_its_reason(learning: None, monkeypatch: pytes
 
 
 def test_rows_of_products_are_no_conditions(learning: None) -> None:
-    """Whether a product packs its operands is decided for each record; one product of few rows is like one of many."""
+    """Each record decides which operands a product packs; one product of few rows is like one of many."""
     weights = _weights()
     for batch in (9, 12, 40, 95, 97, 130, 190):
         _step(_mlp, weights, batch)
