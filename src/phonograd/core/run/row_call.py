@@ -203,6 +203,15 @@ def _drop_all(f: TableCode, objects: str, count: Index) -> None:
     f.for_each("0", count, drop)
 
 
+class _Place(int):
+    """The address of what a function reads, with the objects that it refers to.
+
+    The function owns it: a call goes on with them while another thread puts a newer function in its place.
+    """
+
+    kept: tuple[Any, ...]
+
+
 class RowCalls:
     """The compiled code, which makes Python functions of rows; these must not outlive this object."""
 
@@ -288,7 +297,9 @@ class RowCalls:
         }
         front = np.array([words[name] for name in _WORDS], np.int64)
         kept = self, whole, tables, extents, requests, admit, otherwise, front
-        return self._function.bind(pointers.address(front), __name__), kept
+        place = _Place(pointers.address(front))
+        place.kept = kept
+        return self._function.bind(place, __name__), kept
 
 
 def _request(shape: Shape, dtype: DType) -> tuple[Any, ...] | None:
